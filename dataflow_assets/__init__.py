@@ -1,0 +1,1 @@
+"""Declarative flow manifests as Dagster assets on PySpark, exactly once."""

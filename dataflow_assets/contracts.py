@@ -1,0 +1,467 @@
+"""What a source, a sink and a writer promise each other: signatures and promises, nothing else.
+
+The life of one micro-batch (DESIGN.md section 2): the driver plans a span with fixed upper bounds,
+opens the sink's epoch, runs ONE pass over the span on Spark, and finishes only when the whole pass
+succeeded. The sink's checkpoint, stored beside the rows, is the truth.
+
+A *position* says what has been consumed. For offset slices it is an integer: everything below it is
+done (Kafka's "next offset"). For part slices it is an opaque string that only the source reads;
+sinks test it for equality and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import pyarrow as pa
+
+from dataflow_assets.failpoints import Failpoint
+from dataflow_assets.spec import Spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Position = int | str
+Positions = Mapping[str, Position]
+
+# Columns that travel beside the sink's own in every batch.
+OFFSET = "_offset"  # int64: the record's offset, or its ordinal inside a part slice; ascending
+N = "_n"  # int32, optional: index of the row within its record
+OP = "_op"  # int8, optional: INSERT, UPDATE or DELETE; without the column all rows are inserts
+ABSENT = "_absent"  # binary, optional: bit i (little-endian) set: column i was not in the record
+INSERT, UPDATE, DELETE = 0, 1, 2
+SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
+
+# Field metadata of a sink's schema, read by the decoders.
+KIND = b"dataflow.kind"  # b"json": JSON text as sent; b"numeric": digits as sent, in a string
+HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
+MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a topic or table is, known without network or secrets; becomes the asset key."""
+
+    system: str
+    connection: str
+    namespace: str | None
+    name: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The address as asset key components, the empty ones left out."""
+        return tuple(p for p in (self.system, self.connection, self.namespace, self.name) if p)
+
+    def __str__(self) -> str:
+        return "/".join(self.parts)
+
+
+@dataclass(frozen=True)
+class OffsetSlice:
+    """Offsets `after <= offset < upto` of one partition; may be committed as a prefix.
+
+    Every row carries its offset, ascending and the same on every re-read. Offsets missing inside
+    are normal (transaction markers, compaction).
+    """
+
+    partition: str
+    after: int
+    upto: int
+
+    @property
+    def empty(self) -> bool:
+        """True when there is nothing between the bounds."""
+        return self.after >= self.upto
+
+
+@dataclass(frozen=True)
+class PartSlice:
+    """One part of a bounded read: committed whole, by compare-and-set `after -> upto`.
+
+    `part` describes the borders for the source; a crash repeats the part with the same borders.
+    """
+
+    partition: str
+    after: str | None
+    upto: str
+    part: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """True when the part is committed already."""
+        return self.after == self.upto
+
+
+Slice = OffsetSlice | PartSlice
+
+
+@dataclass(frozen=True)
+class Span:
+    """What one micro-batch covers. Slices are in the order of the source's partitions."""
+
+    slices: tuple[Slice, ...]
+
+    @property
+    def empty(self) -> bool:
+        """True when no slice holds anything to read."""
+        return all(piece.empty for piece in self.slices)
+
+    @property
+    def after(self) -> Positions:
+        """Where each partition stands before the span; parts not begun are left out."""
+        return {s.partition: s.after for s in self.slices if s.after is not None}
+
+    @property
+    def upto(self) -> Positions:
+        """Where each partition stands once the span is done."""
+        return {s.partition: s.upto for s in self.slices}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that one slice of a span may hold."""
+
+    records: int = 1_000_000
+    bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Running totals since the flow began; reports are differences, so retries cannot lie."""
+
+    rows: int = 0
+    rejected: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.rows + other.rows, self.rejected + other.rejected, self.bytes + other.bytes
+        )
+
+    def __sub__(self, other: Totals) -> Totals:
+        return Totals(
+            self.rows - other.rows, self.rejected - other.rejected, self.bytes - other.bytes
+        )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What the sink has stored for one branch, in the same commit as its rows.
+
+    `source` and `target` are identities (topic id, table oid or uuid): a recreated topic or table
+    is another one. `positions` is empty until `begin` has stored the start.
+    """
+
+    epoch: int
+    positions: Positions = field(default_factory=dict)
+    totals: Totals = Totals()
+    source: str | None = None
+    target: str | None = None
+    manifest: str = ""
+    run: str = ""
+    committed_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far the checkpoint is behind: records, seconds since the oldest unread one, the ends."""
+
+    records: int
+    seconds: float
+    ends: Positions
+
+
+@dataclass(frozen=True)
+class Run:
+    """Who drives: named in checkpoints, database sessions and takeover errors."""
+
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+
+    def __str__(self) -> str:
+        return f"run {self.id} on host {self.host} (pid {self.pid})"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One branch of one flow as its sink sees it."""
+
+    flow: str  # namespace/name
+    branch: str  # stable identity of the branch within the flow
+    manifest: str  # hash of the manifest's content
+    source: str  # name of the topic or table read, for messages and rejected records
+
+    @property
+    def id(self) -> str:
+        """Flow and branch as one key."""
+        return f"{self.flow}:{self.branch}"
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What a task needs to write for one branch: frozen, picklable, valid for one epoch."""
+
+    target: Target
+    run: Run
+    epoch: int
+    schema: pa.Schema
+    failpoint: Failpoint | None = None
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """One record that could not be stored, with its origin and the reason."""
+
+    offset: int
+    stage: str  # decode, step, encode or sink
+    reason: str
+    body: bytes | None
+    n: int = 0
+    key: bytes | None = None
+
+    def id(self, target: Target, partition: str) -> str:
+        """(flow, partition, offset, n, stage): the same on every replay."""
+        return f"{target.flow}/{partition}/{self.offset}/{self.n}/{self.stage}"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One step of a writer: rows in the sink's schema plus system columns, and what was refused.
+
+    `seen` is the position reached: filtered and rejected records included. `size` counts the bytes
+    of the bodies consumed, for totals only. `bodies` finds the body of an offset when the sink
+    refuses a row after all.
+    """
+
+    rows: pa.RecordBatch
+    rejected: Sequence[Rejection]
+    seen: int
+    size: int
+    bodies: Mapping[int, bytes | None] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What one writer did with one slice; the pass's only output.
+
+    `position` is what is committed (sinks that commit in `close`) or consumed (sinks that publish
+    in `finish`); None when nothing was. `staged` is the sink's own: JSON documents of the files
+    that wait for `finish`.
+    """
+
+    branch: str
+    partition: str
+    position: Position | None
+    totals: Totals
+    staged: tuple[str, ...] = ()
+
+
+class Writer(ABC):
+    """Writes one slice of one branch inside one task. Not shared, not reused."""
+
+    @abstractmethod
+    def write(self, chunk: Chunk) -> None:
+        """Takes the next rows. Nothing is visible to readers before `close`.
+
+        Raises TransientError, PermanentError or TakenOver; never loses a row in silence: what the
+        target refuses becomes a rejection stored with the same commit.
+        """
+
+    @abstractmethod
+    def close(self, complete: bool) -> Receipt:
+        """Commits (slice sinks) or stages (span sinks) what was written.
+
+        `complete` is False where the end of the input cannot be trusted: an offset slice commits
+        the prefix it has seen, a part slice commits only when complete.
+        """
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Drops what was written and frees the connection; safe after any error, and twice."""
+
+
+class SourceSession(ABC):
+    """The driver's connection to a source: fixes bounds first, then names what to read."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """The id of the topic or table itself: another one after it was recreated."""
+
+    @abstractmethod
+    def start(self) -> Positions:
+        """Where a flow without a checkpoint begins, for every partition there is now."""
+
+    @abstractmethod
+    def seek(self, where: str) -> Positions:
+        """Positions for `earliest`, `latest` or an ISO 8601 timestamp (launchpad, reset)."""
+
+    @abstractmethod
+    def ends(self) -> Positions:
+        """Where each partition ends right now."""
+
+    @abstractmethod
+    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
+        """The next span after `after`, its upper bounds fixed now and not beyond `until`.
+
+        A partition missing in `after` starts at its beginning. Every partition has a slice, the
+        empty ones too. Raises PermanentError naming what was lost when the next offset is gone,
+        unless the source says to continue.
+        """
+
+    @abstractmethod
+    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
+        """The span's records, each Spark partition holding rows of exactly one slice, in order.
+
+        Columns: `_at` int64 = offset * len(span.slices) + index of the slice, `body` binary, then
+        the wanted ones of `key` binary, `timestamp` timestamp, `headers` map<string, binary>.
+        """
+
+    @abstractmethod
+    def release(self, upto: Positions) -> None:
+        """Tells the server what every branch has committed; may be repeated, may be skipped."""
+
+    @abstractmethod
+    def lag(self, after: Positions) -> Lag:
+        """How far `after` is behind the ends."""
+
+    def fold(self, positions: Positions) -> Positions:
+        """Finished parts folded into the positions to keep; offset sources keep all."""
+        return positions
+
+    @abstractmethod
+    def close(self) -> None:
+        """Frees the connection; safe twice."""
+
+
+class SinkSession(ABC):
+    """The driver's connection to one branch's target, holding one epoch.
+
+    Opening it takes a new epoch: sessions and tasks of older epochs can commit nothing any more
+    and stop with TakenOver ("flow X was taken over by run R on host H").
+    """
+
+    @property
+    @abstractmethod
+    def checkpoint(self) -> Checkpoint:
+        """The stored checkpoint as of the last `begin`, `restart` or `finish` of this session."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> str | None:
+        """The id of the target table itself (oid, uuid); None while there is no table."""
+
+    @abstractmethod
+    def schema(self) -> pa.Schema | None:
+        """The target's columns with KIND, HAS_DEFAULT and MAX_LENGTH set; None: no table yet."""
+
+    @abstractmethod
+    def create(self, sample: pa.Schema) -> None:
+        """Makes the table from the JSON types of a sample; raises PermanentError if not allowed.
+
+        The sample's types: null, bool, int64, float64, string, struct, list, and pa.json_() where
+        records disagree beyond widening.
+        """
+
+    @abstractmethod
+    def restart(self, positions: Positions, source: str) -> None:
+        """Stores these positions and identities as the new start, under this epoch."""
+
+    @abstractmethod
+    def begin(self, span: Span) -> Span:
+        """Stores what must survive a crash before anything is read.
+
+        Start positions of partitions not known yet; the parts of a bounded read. Hands back the
+        recorded unfinished span instead where there is one. Asserts the epoch.
+        """
+
+    @abstractmethod
+    def ticket(self) -> Ticket:
+        """What this epoch's tasks need."""
+
+    @abstractmethod
+    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
+        """After the whole pass succeeded: publishes what waits, steps over gaps, folds parts.
+
+        Asserts the epoch; doing it twice changes nothing.
+        """
+
+    @abstractmethod
+    def truncate(self) -> None:
+        """Empties the target table (launchpad `table: truncate`)."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Removes the branch's checkpoint (`dataflow reset`); the rows stay."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Frees the connection; safe twice."""
+
+
+class Connector(Spec):
+    """A declared connection end: the manifest's `config` block is the object."""
+
+    type: ClassVar[str]
+
+    @abstractmethod
+    def address(self) -> Address:
+        """Where it points, without resolving or reaching anything."""
+
+
+class Source(Connector):
+    """A declared source."""
+
+    format: str = "json"
+    delivers: ClassVar[Literal["messages", "columns"]] = "messages"
+    """`messages`: `SourceSession.frame`; `columns`: the pass itself reads with `batches`."""
+    continuous: ClassVar[bool] = False
+    """True: new data keeps coming; runs of the flow's own job stay on (Kafka, CDC)."""
+
+    @abstractmethod
+    def open(self, flow: str) -> SourceSession:
+        """Connects. Raises TransientError when it cannot be reached."""
+
+    def batches(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+        """Reads one part inside a task: typed columns; ends only when the part is complete."""
+        raise NotImplementedError(f"{self.type} delivers messages")
+
+
+class Sink(Connector):
+    """A declared sink."""
+
+    commits: ClassVar[Literal["slice", "span"]]
+    """`slice`: rows and checkpoint in `Writer.close`; `span`: files staged, published by finish."""
+
+    @abstractmethod
+    def open(self, target: Target, run: Run) -> SinkSession:
+        """Connects, makes the checkpoint's storage, takes a new epoch."""
+
+    @abstractmethod
+    def peek(self, target: Target) -> Checkpoint | None:
+        """The stored checkpoint, read only: no epoch is taken."""
+
+    @abstractmethod
+    def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        """A writer for one slice, inside a task."""
+
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns that identify a row of an upsert; empty for append."""
+        return ()
+
+    def flush_seconds(self) -> float:
+        """The least time between two commits of spans that are not full; 0 for no such bound."""
+        return 0.0
+
+
+def utc_now() -> datetime:
+    """Now, with its zone."""
+    return datetime.now(UTC)

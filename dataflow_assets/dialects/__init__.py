@@ -1,0 +1,1 @@
+"""One file per manifest language: text to flows."""

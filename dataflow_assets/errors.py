@@ -1,0 +1,60 @@
+"""The four errors of the engine, named for what the caller does next.
+
+| class | what to do |
+|---|---|
+| `ManifestError` | mend the manifest; nothing was read or written |
+| `TransientError` | wait and try again from the checkpoint |
+| `PermanentError` | stop; a person must act; the message says what to do |
+| `RejectedRecord` | set this one record aside and go on |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class DataflowError(Exception):
+    """Root of every error this engine raises on purpose."""
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """One mistake in one manifest: where it stands, what is wrong, what is allowed."""
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.path}: {self.message}"
+
+
+class ManifestError(DataflowError):
+    """A manifest that cannot be used, with every finding at once."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self.findings = sorted(findings)
+        super().__init__("\n".join(str(finding) for finding in self.findings))
+
+
+class TransientError(DataflowError):
+    """Something outside failed for now: a broker, a database, a session."""
+
+
+class PermanentError(DataflowError):
+    """Trying again will not help until somebody has changed something."""
+
+
+class TakenOver(PermanentError):
+    """Another driver took the flow's epoch; this one must stop at once."""
+
+
+class RejectedRecord(DataflowError):
+    """This record cannot be stored; its neighbours can."""
+
+    def __init__(self, stage: str, reason: str) -> None:
+        self.stage = stage
+        self.reason = reason
+        super().__init__(f"{stage}: {reason}")

@@ -1,0 +1,70 @@
+"""Named places where a crash test may stop the process: `DATAFLOW_FAILPOINT=name:action[:nth]`.
+
+Actions: `kill` (SIGKILL to this process and to the driver of the run), `raise` (an error as if the
+outside had failed), `sleep` (30 s, for a racing driver), `file` (wait until the file named by
+DATAFLOW_FAILPOINT_FILE is gone). Without the variable a failpoint costs one comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataflow_assets.errors import TransientError
+
+
+@dataclass(frozen=True)
+class Failpoint:
+    """What to do where; travels with the ticket from the driver to the tasks."""
+
+    name: str
+    action: str
+    nth: int
+    driver: int
+    file: str
+
+
+_reached: Counter[Failpoint] = Counter()
+_armed: Failpoint | None = None
+
+
+def from_environment() -> Failpoint | None:
+    """The failpoint that this process was started with."""
+    text = os.environ.get("DATAFLOW_FAILPOINT")
+    if not text:
+        return None
+    name, action, nth = [*text.split(":"), "1"][:3]
+    file = os.environ.get("DATAFLOW_FAILPOINT_FILE", "")
+    return Failpoint(name, action, int(nth), os.getpid(), file)
+
+
+def arm(failpoint: Failpoint | None) -> None:
+    """Sets what `reach` looks for in this process (a Spark worker serves many runs)."""
+    global _armed  # noqa: PLW0603 - one process, one run at a time
+    _armed = failpoint
+
+
+def reach(name: str) -> None:
+    """Marks a named step; acts when that step is armed and was reached often enough."""
+    if _armed is None or _armed.name != name:
+        return
+    _reached[_armed] += 1
+    if _reached[_armed] == _armed.nth:
+        _act(_armed)
+
+
+def _act(failpoint: Failpoint) -> None:
+    if failpoint.action == "kill":
+        os.kill(failpoint.driver, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif failpoint.action == "raise":
+        raise TransientError(f"failpoint {failpoint.name}")
+    elif failpoint.action == "sleep":
+        time.sleep(30)
+    else:
+        while Path(failpoint.file).exists():
+            time.sleep(0.05)

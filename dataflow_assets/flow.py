@@ -1,0 +1,83 @@
+"""Flow and Branch: one manifest after parsing, frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dataflow_assets.contracts import Address, Limit, Sink, Source, Target
+from dataflow_assets.secrets import Secrets, resolve
+
+
+@dataclass(frozen=True)
+class Policies:
+    """How much at once, and when to stop."""
+
+    limit: Limit = Limit()
+    max_rejected_percent: float = 10.0
+    on_topic_recreated: str = "fail"  # or restart
+    checkpoint_reset: bool = False
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A sink of a flow. Identity: sink type and target, never an index."""
+
+    sink: Sink
+    connection: str | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where the rows go; the manifest's connection name wins over the derived one."""
+        address = self.sink.address()
+        return replace(address, connection=self.connection) if self.connection else address
+
+    @property
+    def id(self) -> str:
+        """Stable under renamed connections and reordered branches."""
+        address = self.sink.address()
+        return ":".join(p for p in (address.system, address.namespace, address.name) if p)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One manifest: where to read, where to write, under which rules. Identity: namespace/name."""
+
+    namespace: str
+    name: str
+    source: Source
+    branches: tuple[Branch, ...]
+    policies: Policies = Policies()
+    file: Path = Path()
+    line: int = 1
+    hash: str = ""
+    suspended: bool = False
+    source_connection: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    secrets: Secrets = Secrets()
+
+    @property
+    def id(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def source_address(self) -> Address:
+        """Where the records come from; the manifest's connection name wins over the derived one."""
+        address = self.source.address()
+        if self.source_connection is None:
+            return address
+        return replace(address, connection=self.source_connection)
+
+    def target(self, branch: Branch) -> Target:
+        """The branch as its sink sees it."""
+        return Target(self.id, branch.id, self.hash, self.source.address().name)
+
+    def resolved(self) -> Flow:
+        """The flow with every SecretRef's value in place; only the driver calls this, on use."""
+        branches = tuple(
+            replace(branch, sink=resolve(branch.sink, self.secrets)) for branch in self.branches
+        )
+        return replace(self, source=resolve(self.source, self.secrets), branches=branches)

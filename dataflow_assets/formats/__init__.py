@@ -1,0 +1,1 @@
+"""One file per message format: bytes to Arrow columns in a sink's schema."""

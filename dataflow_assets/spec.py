@@ -1,0 +1,91 @@
+"""`Spec`: the frozen, closed, camelCase base model of everything a manifest declares.
+
+A field's annotation carries its verdict (DESIGN.md section 7), so that checking, the generated
+reference and the code cannot disagree:
+
+- no marker: *used*
+- `Hint("what happens instead")`: accepted; `dataflow check` notes what happens instead
+- `Refused("why", allowed=...)`: any other value than the allowed ones is a finding
+- `Addition()`: ours, not the DataFlow Operator's; marked in the generated reference
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+Mark = TypeVar("Mark")
+
+
+@dataclass(frozen=True)
+class Hint:
+    """The field is accepted; `instead` says what this engine does about it."""
+
+    instead: str
+
+
+@dataclass(frozen=True)
+class Addition:
+    """The field is an addition of this product to the original's manifest."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The field is known but does not work yet: every value but the allowed ones is a finding."""
+
+    why: str
+    allowed: tuple[Any, ...] = (None,)
+
+    def __get_pydantic_core_schema__(
+        self, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def _check(self, value: Any) -> Any:
+        if value in self.allowed:
+            return value
+        raise PydanticCustomError("refused", "not supported yet: {why}", {"why": self.why})
+
+
+class Spec(BaseModel):
+    """Declared data. Equal declarations are equal objects; unknown keys are errors."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+        arbitrary_types_allowed=True,
+    )
+
+
+def hints(spec: Spec, path: str = "") -> Iterator[tuple[str, str]]:
+    """(path, what happens instead) for every hint field the manifest really set."""
+    for name, field in type(spec).model_fields.items():
+        if name not in spec.model_fields_set:
+            continue
+        here = f"{path}.{field.alias or name}".lstrip(".")
+        yield from ((here, mark.instead) for mark in marks(field, Hint))
+        yield from _nested_hints(getattr(spec, name), here)
+
+
+def _nested_hints(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Spec):
+        yield from hints(value, path)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _nested_hints(item, f"{path}[{index}]")
+
+
+def marks(field: FieldInfo, kind: type[Mark]) -> list[Mark]:
+    """The markers of one kind in a field's annotation."""
+    return [mark for mark in field.metadata if isinstance(mark, kind)]
