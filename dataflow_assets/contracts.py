@@ -43,6 +43,7 @@ SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
 KIND = b"dataflow.kind"  # b"json": JSON text as sent; b"numeric": digits as sent, in a string
 HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
 MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters
+NO_NUL = b"dataflow.no_nul"  # in the schema's own metadata; b"1": text cannot hold U+0000
 
 
 @dataclass(frozen=True)

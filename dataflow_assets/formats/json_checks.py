@@ -1,0 +1,100 @@
+"""What the JSON decoder lets pass and no column may hold: lost members and the character NUL.
+
+Looking into every body would cost more than decoding it, so whole batches are acquitted first:
+without a backslash a body holds exactly the quotation marks of its members, so that a batch with
+more of them than its decoded values account for has lost some. Only then are bodies parsed again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec import UNSET
+
+from dataflow_assets.contracts import KIND
+from dataflow_assets.errors import RejectedRecord
+
+_QUOTE, _BACKSLASH = 0x22, 0x5C
+
+
+def check_bodies(bodies: pa.Array, quotes: int, *, no_nul: bool) -> None:
+    """Raises RejectedRecord when a body of the batch repeats a key, or holds NUL where not allowed.
+
+    `bodies` binary without nulls; `quotes`: how many quotation marks the decoded values account
+    for, from `count_quotes`.
+    """
+    escaped = _count(bodies, _BACKSLASH) > 0
+    if not escaped and _count(bodies, _QUOTE) == quotes:
+        return
+    for value in bodies.to_pylist():
+        check_unique(value)
+        if no_nul and escaped:
+            check_nul(value)
+
+
+def count_quotes(field: pa.Field, cells: Sequence[Any], array: pa.Array, absent: int) -> int:
+    """Quotation marks that a column's members stand for: its keys, and its values."""
+    keys = 2 * (len(cells) - absent)
+    if (field.metadata or {}).get(KIND) in (b"json", b"numeric"):
+        return keys + _count(array, _QUOTE)
+    if pa.types.is_nested(field.type):
+        present = [cell for cell in cells if cell is not UNSET]
+        encoded: bytes = msgspec.json.encode(present)
+        return keys + encoded.count(b'"')
+    if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
+        return keys
+    if pa.types.is_boolean(field.type):
+        return keys
+    return keys + 2 * (len(array) - array.null_count)
+
+
+def _count(array: pa.Array, byte: int) -> int:
+    """How often a byte stands in the values of a binary or string array."""
+    if len(array) == 0:
+        return 0
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets, dtype=np.int32)
+    start, end = bounds[array.offset], bounds[array.offset + len(array)]
+    if data is None:
+        return 0
+    return int(np.count_nonzero(np.frombuffer(data, dtype=np.uint8)[start:end] == byte))
+
+
+def check_unique(value: bytes) -> None:
+    """Raises RejectedRecord when a key stands twice; cheap where top-level members are compact."""
+    members = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    sizes = sum(len(name.encode()) + len(bytes(raw)) + 4 for name, raw in members.items())
+    if sizes + 1 != len(value):  # not every byte is accounted for: blanks, escapes or a lost key
+        json.loads(value, object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RejectedRecord("decode", f"the key {twice!r} stands twice in one object")
+    return members
+
+
+def check_nul(value: bytes) -> None:
+    """Raises RejectedRecord when a text of the body holds U+0000."""
+    if b"\\u0000" in value and any("\x00" in text for text in _texts(json.loads(value))):
+        raise RejectedRecord("decode", "holds the character NUL, which text cannot store")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
