@@ -1,0 +1,172 @@
+"""Archives from Maven Central (Spark's jars, Kafka, PostgreSQL), exactly those of `jars.lock`.
+
+Guarantee: `fetch` returns files whose sha256 is the locked one, or raises. What is already in the cache costs a
+look at its size, needs no network and does not load the downloader at all.
+
+No dependency is resolved: every line of the lock is fetched by itself, because some of the transitive ones of
+Spark's Kafka source are missing from the repository and a resolver fails on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+LOCK = Path(__file__).with_name("jars.lock")
+ROOT = LOCK.parent.parent
+PARALLEL = 8
+
+
+class JarError(Exception):
+    """An archive is missing or not the one that was locked; the message says which and what to do."""
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One line of the lock: what to fetch and what it must hash to."""
+
+    group: str
+    artifact: str
+    version: str
+    classifier: str
+    packaging: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{classifier}.{self.packaging}"
+
+    @property
+    def coordinate(self) -> str:
+        """The name as the lock spells it, without empty tails."""
+        tail = [self.classifier, self.packaging] if self.packaging != "jar" else [self.classifier]
+        return ":".join([self.group, self.artifact, self.version, *tail]).rstrip(":")
+
+
+def cache() -> Path:
+    """The folder of everything fetched: DATAFLOW_CACHE, else `.cache` at the project's root."""
+    return Path(os.environ.get("DATAFLOW_CACHE") or ROOT / ".cache")
+
+
+def parse(coordinate: str, sha256: str = "") -> Jar:
+    """Read `group:artifact:version[:classifier][:packaging]`."""
+    parts = coordinate.split(":")
+    if not 3 <= len(parts) <= 5:
+        raise JarError(f"{coordinate!r} is no group:artifact:version[:classifier][:packaging]")
+    classifier, packaging = (*parts[3:], *["", "jar"][len(parts) - 3 :])
+    return Jar(*parts[:3], classifier, packaging, sha256)
+
+
+def locked(lock: Path = LOCK) -> dict[str, list[Jar]]:
+    """The lock's sets by name; a line `# set: NAME` opens one."""
+    sets: dict[str, list[Jar]] = {}
+    current: list[Jar] = []
+    for line in lock.read_text().splitlines():
+        if line.startswith("# set:"):
+            current = sets.setdefault(line.removeprefix("# set:").split()[0], [])
+        elif line and not line.startswith("#"):
+            coordinate, sha256 = line.split()
+            current.append(parse(coordinate, sha256))
+    return sets
+
+
+def fetch(set_name: str) -> list[Path]:
+    """The files of one set of the lock, downloaded where they are missing."""
+    sets = locked()
+    if set_name not in sets:
+        raise JarError(f"jars.lock has no set {set_name!r}, only {', '.join(sets)}")
+    return _fetch(sets[set_name], set_name)
+
+
+def fetch_all() -> None:
+    """Fill the cache with every set."""
+    for name in locked():
+        fetch(name)
+
+
+def _fetch(jars: list[Jar], label: str) -> list[Path]:
+    folder = cache() / "jars"
+    paths = [_path(folder, jar) for jar in jars]
+    missing = [(jar, path) for jar, path in zip(jars, paths, strict=True) if not path.exists()]
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _progress(label, len(missing)) as step, ThreadPoolExecutor(PARALLEL) as pool:
+            for jar in pool.map(lambda pair: _download(*pair), missing):
+                step(jar)
+    return paths
+
+
+def _path(folder: Path, jar: Jar) -> Path:
+    """Where a verified file lies: the hash is part of the name, so a changed lock misses the cache."""
+    return folder / jar.sha256[:16] / jar.name
+
+
+def _download(jar: Jar, path: Path) -> Jar:
+    """Fetch, verify, and only then move into place, so that a file in the cache is always a good one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent.parent) as scratch:
+        fetched = _resolve(jar, Path(scratch))
+        found = _sha256(fetched)
+        if found != jar.sha256:
+            raise JarError(
+                f"{jar.coordinate}: sha256 is {found}, jars.lock says {jar.sha256}; nothing was kept. "
+                "Either the download was tampered with or the lock is wrong: compare both with the "
+                "publisher's checksum before you change the lock"
+            )
+        fetched.chmod(0o644)
+        shutil.move(fetched, path)
+    return jar
+
+
+def _resolve(jar: Jar, scratch: Path) -> Path:
+    from jgo.maven import MavenContext  # slow to import, and not needed while the cache is full
+
+    try:
+        component = MavenContext(repo_cache=scratch, local_repos=[]).project(jar.group, jar.artifact)
+        found = component.at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve()
+    except Exception as error:  # jgo raises whatever its HTTP client and XML parser do
+        raise JarError(f"{jar.coordinate} could not be downloaded: {error}") from error
+    return Path(found)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _progress(label: str, total: int) -> Iterator[Callable[[Jar], None]]:
+    """A bar on a terminal, a line per file elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda jar: print(f"fetched {label}: {jar.coordinate}", file=sys.stderr)
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task(f"fetching {label}", total=total)
+        yield lambda _jar: bar.advance(task)
+
+
+def pin(coordinates: list[str]) -> list[str]:
+    """Lock lines for coordinates as the repository has them now; paste them into jars.lock."""
+
+    def line(coordinate: str) -> str:
+        with tempfile.TemporaryDirectory() as scratch:
+            return f"{coordinate} {_sha256(_resolve(parse(coordinate), Path(scratch)))}"
+
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        return list(pool.map(line, coordinates))
+
+
+if __name__ == "__main__":  # python -m devservers.jars [COORDINATE...]
+    print(*pin(sys.argv[1:]), sep="\n") if sys.argv[1:] else fetch_all()

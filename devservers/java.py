@@ -1,0 +1,51 @@
+"""The Java that the servers run on.
+
+A machine often has several. `home` takes the oldest that is new enough: Spark and Kafka are built for 17, and what
+asks for a newer one says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from devservers.process import ServerError
+
+INSTALLED = Path("/usr/lib/jvm")
+
+
+def home(minimum: int = 17) -> Path:
+    """JAVA_HOME of the oldest Java from `minimum` on: of JAVA_HOME, the path, the usual folder."""
+    found = {release: folder for folder in _folders() if (release := _release(folder))}
+    fitting = [release for release in found if release >= minimum]
+    if not fitting:
+        known = ", ".join(f"{release} in {folder}" for release, folder in found.items()) or "none"
+        raise ServerError(f"Java {minimum} or newer is needed and was not found; there is: {known}")
+    return found[min(fitting)]
+
+
+def executable(minimum: int = 17) -> str:
+    """The `java` to start a server with."""
+    return str(home(minimum) / "bin" / "java")
+
+
+def _folders() -> Iterator[Path]:
+    if "JAVA_HOME" in os.environ:
+        yield Path(os.environ["JAVA_HOME"])
+    if on_path := shutil.which("java"):
+        yield Path(on_path).resolve().parent.parent
+    if INSTALLED.is_dir():
+        yield from sorted(folder for folder in INSTALLED.iterdir() if (folder / "bin/java").exists())
+
+
+def _release(folder: Path) -> int | None:
+    """The major version, read from the file that every Java carries (starting it would take longer)."""
+    try:
+        text = (folder / "release").read_text()
+    except OSError:
+        return None
+    match = re.search(r'^JAVA_VERSION="(\d+)', text, re.MULTILINE)
+    return int(match[1]) if match else None

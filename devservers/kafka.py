@@ -1,0 +1,111 @@
+"""One Kafka broker that is its own controller.
+
+Topics must be created (no auto-creation) and can be deleted; transactions work; cleaner and retention look every
+second, so that compaction and expiry can be tested. Acknowledged writes survive `kill`: they are in the page cache.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from devservers import java, jars
+from devservers.process import LOOPBACK, Server, run
+
+SINGLE_NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAIN",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "auto.create.topics.enable": "false",
+    "delete.topic.enable": "true",
+}
+IMPATIENT = {
+    "group.initial.rebalance.delay.ms": "0",
+    # After a crash the broker waits until its former self counts as gone: 9 s by default.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "400",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "log.initial.task.delay.ms": "500",
+    "log.cleaner.backoff.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "1000",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+}
+
+
+class Kafka(Server):
+    """A broker at `bootstrap`; `config` adds to or overrides its properties."""
+
+    name = "kafka"
+    port_names = ("kafka", "controller")
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        config: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        ports: Mapping[str, int] | None = None,
+        detached: bool = False,
+    ) -> None:
+        super().__init__(folder, ports=ports, detached=detached)
+        self.config = dict(config or {})
+        self.heap = heap
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{LOOPBACK}:{self.ports['kafka']}"
+
+    def endpoints(self) -> dict[str, str]:
+        return {"bootstrap": self.bootstrap}
+
+    def prepare(self) -> None:
+        lines = (f"{key}={value}\n" for key, value in self._properties().items())
+        self._file.write_text("".join(lines))
+        if not (self.folder / "data" / "meta.properties").exists():
+            # 22 characters of base64, as Kafka writes its own ids
+            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            format_tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted"]
+            run(
+                [*self._java("-XX:TieredStopAtLevel=1"), *format_tool, "-t", cluster, "-c", str(self._file)],
+                "formatting Kafka's data folder",
+            )
+
+    def command(self) -> list[str]:
+        return [*self._java(f"-Xmx{self.heap}"), "kafka.Kafka", str(self._file)]
+
+    def ready(self) -> bool:
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return len(admin.list_topics(timeout=2).brokers) == 1
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _properties(self) -> dict[str, str]:
+        listener, controller = self.bootstrap, f"{LOOPBACK}:{self.ports['controller']}"
+        here = {
+            "listeners": f"PLAIN://{listener},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAIN://{listener}",
+            "controller.quorum.voters": f"1@{controller}",
+            "log.dirs": str(self.folder / "data"),
+        }
+        return SINGLE_NODE | IMPATIENT | here | self.config
+
+    def _java(self, *options: str) -> list[str]:
+        class_path = ":".join(map(str, jars.fetch("kafka")))
+        logging = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dlog4j2.level=ERROR"]
+        return [java.executable(), *options, *logging, "-cp", class_path]

@@ -1,0 +1,124 @@
+"""One PostgreSQL 18 server with logical replication switched on and every durability setting left on.
+
+Loopback only, superuser `postgres` without password. Where we are root it runs as another user, for it refuses root.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from devservers import jars
+from devservers.process import LOOPBACK, Server, ServerError, run
+
+NOBODY = 65534
+SETTINGS = {
+    "wal_level": "logical",
+    "max_connections": "200",
+    "max_wal_senders": "32",
+    "max_replication_slots": "32",
+    "listen_addresses": LOOPBACK,
+    "unix_socket_directories": "",
+    "log_line_prefix": "%m [%p] %a ",
+    "timezone": "UTC",
+}
+
+
+class PostgreSQL(Server):
+    """A server reached by `dsn()`; `config` adds to or overrides its settings."""
+
+    name = "postgresql"
+    port_names = ("postgresql",)
+    stop_signal = signal.SIGINT  # "fast"; SIGTERM would wait for the last client to leave
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        config: Mapping[str, str] | None = None,
+        ports: Mapping[str, int] | None = None,
+        detached: bool = False,
+    ) -> None:
+        super().__init__(folder, ports=ports, detached=detached)
+        self.config = dict(config or {})
+
+    @property
+    def port(self) -> int:
+        return self.ports["postgresql"]
+
+    def dsn(self, database: str = "postgres") -> str:
+        """A URL for psycopg, ADBC and SQLAlchemy alike."""
+        return f"postgresql://postgres@{LOOPBACK}:{self.port}/{database}"
+
+    def endpoints(self) -> dict[str, str]:
+        return {"dsn": self.dsn()}
+
+    def prepare(self) -> None:
+        if not (self._data / "PG_VERSION").exists():
+            self._initialize()
+
+    def command(self) -> list[str]:
+        settings = SETTINGS | {"port": str(self.port)} | self.config
+        options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+        return [*_other_user(), str(binaries() / "bin/postgres"), "-D", str(self._data), *options]
+
+    def ready(self) -> bool:
+        import psycopg
+
+        with psycopg.connect(self.dsn(), connect_timeout=2) as connection:
+            return connection.execute("SELECT 1").fetchone() == (1,)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _initialize(self) -> None:
+        """Make the cluster beside its place and move it there, so that a half-made one is never used."""
+        scratch = self.folder / "data.new"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(scratch, NOBODY, NOBODY)
+        initdb = [str(binaries() / "bin/initdb"), "-D", str(scratch), "-U", "postgres"]
+        options = ["--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
+        run([*_other_user(), *initdb, *options], "initdb")
+        scratch.rename(self._data)
+
+
+def binaries() -> Path:
+    """The folder with `bin`, `lib` and `share`, unpacked on first use."""
+    (archive,) = jars.fetch("postgresql")
+    folder = jars.cache() / f"postgresql-{archive.parent.name}"
+    if not folder.exists():
+        _unpack(archive, folder)
+    return folder
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        with zipfile.ZipFile(archive) as jar:
+            (inner,) = (name for name in jar.namelist() if name.endswith(".txz"))
+            with jar.open(inner) as packed, tarfile.open(fileobj=packed, mode="r:xz") as tar:
+                tar.extractall(Path(scratch) / "files", filter="tar")
+        try:
+            (Path(scratch) / "files").rename(folder)
+        except OSError:
+            if not folder.exists():  # else another session was faster
+                raise
+
+
+def _other_user() -> list[str]:
+    """As root: become nobody, but keep the right to pass folders closed to others, such as /root itself."""
+    if os.geteuid() != 0:
+        return []
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        raise ServerError("PostgreSQL refuses to run as root, and `setpriv` (util-linux) is missing")
+    user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    return [setpriv, *user, "--inh-caps=+dac_override", "--ambient-caps=+dac_override"]

@@ -1,0 +1,205 @@
+"""Spark: a Connect server that many runs share, and a standalone cluster.
+
+Both use the Spark of the PySpark package, the jars of the lock, and this interpreter for Python workers.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from devservers import java, jars
+from devservers.process import LOOPBACK, Server, ServerError
+
+DEFAULTS = {
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.connect.grpc.binding.address": LOOPBACK,
+    "spark.connect.execute.manager.detachedTimeout": "20s",
+    "spark.log.level": "WARN",
+    "spark.scheduler.mode": "FAIR",
+    # A loopback socket to the Python worker costs 40 ms twice per task (Nagle against delayed acknowledgements).
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+DAEMON = {"SPARK_DAEMON_MEMORY": "256m"}  # of master and worker; a Connect server would take it for its own
+
+
+class SparkConnect(Server):
+    """A Connect server at `remote`, for `SparkSession.builder.remote(...)`.
+
+    `local[2,4]`, not `local[2]`: the latter does not retry a failed task. Sessions do not survive `kill`.
+    """
+
+    name = "spark"
+    port_names = ("connect",)
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        master: str = "local[2,4]",
+        conf: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        memory: str = "1g",
+        ports: Mapping[str, int] | None = None,
+        detached: bool = False,
+    ) -> None:
+        super().__init__(folder, ports=ports, detached=detached)
+        self.spark_master, self.conf, self.env, self.memory = master, dict(conf or {}), dict(env or {}), memory
+
+    @property
+    def remote(self) -> str:
+        return f"sc://{LOOPBACK}:{self.ports['connect']}"
+
+    def endpoints(self) -> dict[str, str]:
+        return {"remote": self.remote}
+
+    def environment(self) -> dict[str, str]:
+        return _environment(self.folder) | self.env
+
+    def command(self) -> list[str]:
+        conf = DEFAULTS | self._here() | self.conf
+        options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+        main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        submit = [str(spark_home() / "bin/spark-submit"), "--master", self.spark_master]
+        return [*submit, "--driver-memory", self.memory, *main, *options, "spark-internal"]
+
+    def ready(self) -> bool:
+        import grpc
+
+        with grpc.insecure_channel(f"{LOOPBACK}:{self.ports['connect']}") as channel:
+            grpc.channel_ready_future(channel).result(timeout=2)
+        return True
+
+    def _here(self) -> dict[str, str]:
+        # On the class path rather than as `--jars`: those are copied at every start.
+        class_path = ":".join(map(str, jars.fetch("spark")))
+        return {
+            "spark.connect.grpc.binding.port": str(self.ports["connect"]),
+            "spark.driver.extraClassPath": class_path,
+            "spark.executor.extraClassPath": class_path,
+            "spark.local.dir": str(self.folder / "scratch"),
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+        }
+
+
+class SparkMaster(Server):
+    """The master process of a standalone cluster."""
+
+    name = "spark-master"
+    port_names = ("master", "ui")
+
+    @property
+    def master(self) -> str:
+        return f"spark://{LOOPBACK}:{self.ports['master']}"
+
+    def endpoints(self) -> dict[str, str]:
+        return {"master": self.master}
+
+    def environment(self) -> dict[str, str]:
+        return _environment(self.folder) | DAEMON
+
+    def command(self) -> list[str]:
+        address = ["--host", LOOPBACK, "--port", str(self.ports["master"])]
+        return [*_class("master.Master"), *address, "--webui-port", str(self.ports["ui"])]
+
+    def ready(self) -> bool:
+        return True
+
+
+class SparkWorker(Server):
+    """One worker with one core."""
+
+    name = "spark-worker"
+    port_names = ("worker", "ui")
+
+    def __init__(self, folder: Path, master: str, *, memory: str = "1g") -> None:
+        super().__init__(folder)
+        self.master, self.memory = master, memory
+
+    def endpoints(self) -> dict[str, str]:
+        return {"master": self.master}
+
+    def environment(self) -> dict[str, str]:
+        return _environment(self.folder) | DAEMON
+
+    def command(self) -> list[str]:
+        address = ["--host", LOOPBACK, "--port", str(self.ports["worker"])]
+        size = ["-c", "1", "-m", self.memory, "-d", str(self.folder / "work")]
+        return [*_class("worker.Worker"), *address, "--webui-port", str(self.ports["ui"]), *size, self.master]
+
+    def ready(self) -> bool:
+        return "registered with master" in self.log.read_text(errors="replace").lower()
+
+
+class SparkCluster:
+    """A standalone cluster at `master`; each of its `workers` is a process of its own and can be killed."""
+
+    def __init__(self, folder: Path, *, workers: int = 2, memory: str = "1g") -> None:
+        self.folder, self.memory, self.count = Path(folder), memory, workers
+        self._master = SparkMaster(self.folder / "master")
+        self.workers: list[SparkWorker] = []
+
+    @property
+    def master(self) -> str:
+        return self._master.master
+
+    def start(self) -> Self:
+        self._master.start()
+        if not self.workers:
+            folders = [self.folder / f"worker-{number}" for number in range(self.count)]
+            self.workers = [SparkWorker(folder, self.master, memory=self.memory) for folder in folders]
+        for worker in self.workers:
+            worker.start()
+        return self
+
+    def stop(self) -> None:
+        for server in (*self.workers, self._master):
+            server.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def spark_home() -> Path:
+    """The Spark inside the PySpark package, found without importing it."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ServerError("the package pyspark is not installed")
+    return Path(spec.origin).parent
+
+
+def _class(name: str) -> list[str]:
+    return [str(spark_home() / "bin/spark-class"), f"org.apache.spark.deploy.{name}"]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        "JAVA_HOME": str(java.home()),
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOG_DIR": str(folder),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+    }
