@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -64,6 +65,18 @@ class Flow:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def slug(self) -> str:
+        """What the flow is called in Dagster; the namespace is left out where it is `default`."""
+        space = "" if self.namespace == "default" else f"{self.namespace}__"
+        return mangle(f"{space}{self.name}")
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Who to ask, from the annotation `dataflow-assets/owners`."""
+        listed = self.annotations.get("dataflow-assets/owners", "").split(",")
+        return tuple(owner.strip() for owner in listed if owner.strip())
+
+    @property
     def source_address(self) -> Address:
         """Where the records come from; the manifest's connection name wins over the derived one."""
         address = self.source.address()
@@ -81,3 +94,13 @@ class Flow:
             replace(branch, sink=resolve(branch.sink, self.secrets)) for branch in self.branches
         )
         return replace(self, source=resolve(self.source, self.secrets), branches=branches)
+
+
+def mangle(name: str) -> str:
+    """A name as Dagster allows it: letters, digits and `_`. Collisions are manifest errors."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+def asset_key(address: Address) -> tuple[str, ...]:
+    """The components of the asset key of a topic or table."""
+    return tuple(mangle(part) for part in address.parts)

@@ -1,0 +1,182 @@
+"""The DataFlow Operator's manifests: one document -> one flow, with everything that is wrong in it.
+
+`DataFlow` is understood; `DataFlowCron` is known and refused. The stale group `dataflow.oss.io` is
+accepted with a hint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+from dataflow_assets import catalogue
+from dataflow_assets.contracts import Connector, Limit, Sink, Source
+from dataflow_assets.dialects import dataflow_model as model
+from dataflow_assets.documents import Document, Path
+from dataflow_assets.errors import Finding
+from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.spec import Spec, hints
+from dataflow_assets.wording import meant, validate
+
+KINDS = ("DataFlow", "DataFlowCron")
+_ANNOTATIONS = (model.SOURCE_CONNECTION, model.SINK_CONNECTION, model.OWNERS)
+_CRON = (
+    "not supported yet: DataFlowCron; a DataFlow keeps its table up to date by itself, and its job "
+    "can be put on a schedule"
+)
+_SOURCE: Path = ("spec", "source")
+_SINK: Path = ("spec", "sink")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one document came to: the flow unless there are findings, and what is worth a note."""
+
+    document: Document
+    findings: tuple[Finding, ...] = ()
+    hints: tuple[Finding, ...] = ()
+    flow: Flow | None = None
+    envelope: model.Manifest | None = field(default=None, repr=False)
+
+
+def reads(document: Document) -> bool:
+    """Whether the document is this language's: by its kind or by its group."""
+    group = str(document.get("apiVersion")).partition("/")[0]
+    return document.get("kind") in KINDS or group in {model.GROUP, model.STALE_GROUP}
+
+
+def read(document: Document) -> Reading:
+    """The document's flow, or everything that is wrong with it."""
+    findings = list(_header(document))
+    if document.get("kind") not in {"DataFlow", None}:
+        return Reading(document, tuple(findings))
+    envelope, more = validate(model.Manifest, document)
+    findings += [f for f in more if f.path not in {"kind", "apiVersion"} or not findings]
+    source, source_findings = _end(document, _SOURCE, catalogue.sources(), model.SOURCES)
+    sink, sink_findings = _end(document, _SINK, catalogue.sinks(), model.SINKS)
+    findings += source_findings + sink_findings
+    if envelope is None or source is None or sink is None:
+        return Reading(document, tuple(findings))
+    findings += _rules(document, envelope)
+    notes = _hints(document, envelope, source, sink)
+    if findings:
+        return Reading(document, tuple(findings), notes)
+    return Reading(document, (), notes, _flow(document, envelope, source, sink), envelope)
+
+
+def _header(document: Document) -> Iterable[Finding]:
+    version, kind = document.get("apiVersion"), document.get("kind")
+    if kind == "DataFlowCron":
+        yield document.finding(("kind",), _CRON)
+    elif isinstance(kind, str) and kind != "DataFlow":
+        yield document.finding(("kind",), f"unknown kind; {meant(kind, KINDS)}")
+    if isinstance(version, str) and version not in {
+        model.API_VERSION,
+        f"{model.STALE_GROUP}/v1",
+    }:
+        message = f"is not one of the allowed values: {model.API_VERSION}"
+        yield document.finding(("apiVersion",), message)
+
+
+def _end(
+    document: Document,
+    path: Path,
+    found: Mapping[str, type[Any]],
+    known: tuple[str, ...],
+) -> tuple[Any, list[Finding]]:
+    """The connector of one end, validated by its own model; None with the reasons."""
+    name, config = document.get(*path, "type"), document.get(*path, "config")
+    if not isinstance(name, str):
+        return None, []
+    if name not in found:
+        return None, [document.finding((*path, "type"), _no_type(name, path[-1], found, known))]
+    if not isinstance(config, dict) or not config:
+        return None, []
+    return validate(found[name], document, (*path, "config"))
+
+
+def _no_type(name: str, end: str | int, found: Iterable[str], known: tuple[str, ...]) -> str:
+    names = [n for n in found if not n.startswith("memory")]
+    if name in known:
+        return f"not supported yet: the {name} {end}; supported: {', '.join(names)}"
+    if name in model.SOURCES:
+        return f"{name} is a source only; allowed: {', '.join(known)}"
+    choices = list(dict.fromkeys([*known, *names]))
+    advice, listed = meant(name, choices), f"allowed: {', '.join(choices)}"
+    return f"unknown {end} type; {advice if advice == listed else f'{advice} {listed}'}"
+
+
+def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
+    """What one field says about another."""
+    spec, kafka = manifest.spec, manifest.spec.source.type == "kafka"
+    if spec.replicas > 1 and not (kafka or spec.source.type.startswith("memory")):
+        message = f"more than 1 needs a kafka source, not {spec.source.type}; allowed: 0, 1"
+        yield document.finding(("spec", "replicas"), message)
+    for name, value in manifest.metadata.annotations.items():
+        path: Path = ("metadata", "annotations", name)
+        if name.startswith("dataflow-assets/") and name not in _ANNOTATIONS:
+            yield document.finding(path, f"unknown key; {meant(name, _ANNOTATIONS)}", key=True)
+        elif name in _ANNOTATIONS and not value.strip(" ,"):
+            yield document.finding(path, "must not be empty")
+
+
+def _hints(
+    document: Document, manifest: model.Manifest, source: Source, sink: Sink
+) -> tuple[Finding, ...]:
+    parts: list[tuple[Path, Spec]] = [
+        ((), manifest),
+        ((*_SOURCE, "config"), source),
+        ((*_SINK, "config"), sink),
+    ]
+    notes = [
+        document.finding((*base, *_split(path)), instead, key=True)
+        for base, spec in parts
+        for path, instead in hints(spec)
+    ]
+    if manifest.api_version != model.API_VERSION:
+        notes.append(document.finding(("apiVersion",), f"an old name of {model.API_VERSION}"))
+    return tuple(notes)
+
+
+def _split(path: str) -> Path:
+    parts = path.replace("[", ".[").split(".")
+    return tuple(int(p[1:-1]) if p.startswith("[") else p for p in parts)
+
+
+def _flow(document: Document, manifest: model.Manifest, source: Source, sink: Sink) -> Flow:
+    meta, spec = manifest.metadata, manifest.spec
+    reset = spec.checkpoint_reset or meta.annotations.get(model.RESET) == "true"
+    return Flow(
+        namespace=meta.namespace,
+        name=meta.name,
+        source=source,
+        branches=(Branch(sink, meta.annotations.get(model.SINK_CONNECTION)),),
+        policies=_policies(spec, source, reset),
+        file=File(document.file),
+        line=document.places[()].line,
+        hash=_hash(document.get("spec"), reset),
+        suspended=spec.suspended,
+        source_connection=meta.annotations.get(model.SOURCE_CONNECTION),
+        labels=meta.labels,
+        annotations=meta.annotations,
+    )
+
+
+def _policies(spec: model.DataFlowSpec, source: Connector, reset: bool) -> Policies:
+    return Policies(
+        limit=Limit(spec.max_records_per_batch, spec.max_bytes_per_batch),
+        max_rejected_percent=spec.max_rejected_percent,
+        on_topic_recreated=getattr(source, "on_topic_recreated", "fail"),
+        checkpoint_reset=reset,
+    )
+
+
+def _hash(spec: dict[str, Any], reset: bool) -> str:
+    """Of what is written, not of the models: a new default here must not reset a flow."""
+    content = spec | {"checkpointReset": True} if reset else spec
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,196 @@
+"""The `DataFlow` kind: every field of its envelope and spec, each with its verdict.
+
+What a field's marker says is what happens: see `dataflow_assets.spec`. The blocks under `config`
+are the connectors' own models.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from dataflow_assets.spec import Addition, Hint, Refused, Spec
+
+GROUP, STALE_GROUP = "dataflow.dataflow.io", "dataflow.oss.io"
+API_VERSION = f"{GROUP}/v1"
+RESET = f"{GROUP}/reset-checkpoint"
+SOURCE_CONNECTION = "dataflow-assets/source-connection"
+SINK_CONNECTION = "dataflow-assets/sink-connection"
+OWNERS = "dataflow-assets/owners"
+SINKS = ("kafka", "postgresql", "trino", "clickhouse", "nessie", "iceberg")
+SOURCES = ("kafka", "postgresql", "postgresql-cdc", "trino", "clickhouse", "nessie", "iceberg")
+
+_POD = Hint("there is no pod; Spark's own settings say where and with what the flow runs")
+_EXACT = Hint("not needed: every commit stores rows and checkpoint together")
+_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
+_NAMESPACE = r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$"
+
+
+class Metadata(Spec):
+    """Who the flow is. What an API server adds to it is accepted and ignored."""
+
+    name: str = Field(pattern=_NAME)
+    """With the namespace, the flow's identity: renaming it starts it anew."""
+    namespace: str = Field(default="default", pattern=_NAMESPACE)
+    """Also the namespace of SecretRefs that name none."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Shown in the asset's metadata."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """`dataflow.dataflow.io/reset-checkpoint: "true"` does what `checkpointReset` does;
+    `dataflow-assets/source-connection` and `dataflow-assets/sink-connection` name the connections
+    in asset keys; `dataflow-assets/owners` is a comma-separated list."""
+    uid: Annotated[Any, Hint("the API server's own; ignored")] = None
+    """Written by Kubernetes."""
+    generation: Annotated[Any, Hint("the API server's own; ignored")] = None
+    """Written by Kubernetes."""
+    resource_version: Annotated[Any, Hint("the API server's own; ignored")] = None
+    """Written by Kubernetes."""
+    creation_timestamp: Annotated[Any, Hint("the API server's own; ignored")] = None
+    """Written by Kubernetes."""
+    managed_fields: Annotated[Any, Hint("the API server's own; ignored")] = None
+    """Written by Kubernetes."""
+    finalizers: Annotated[Any, Hint("the API server's own; ignored")] = None
+    """Written by Kubernetes."""
+    owner_references: Annotated[Any, Hint("the API server's own; ignored")] = None
+    """Written by Kubernetes."""
+
+
+class End(Spec):
+    """One end of a flow: which connector, and its settings."""
+
+    type: str
+    """The connector's name."""
+    config: dict[str, Any] = Field(min_length=1)
+    """The connector's own settings."""
+
+
+class Transformation(Spec):
+    """One step."""
+
+    type: str
+    """The step's name."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """The step's own settings."""
+    when: str = ""
+    """A condition: where it is false, the record passes the step unchanged."""
+
+
+class ErrorSink(End):
+    """Where records go that cannot be stored."""
+
+    ack_policy: Literal["afterWrite", "never", "afterMainSinkSuccess"] = "afterWrite"
+    """When such a record counts as done."""
+
+
+_WINDOWS = "maintenance windows; `suspended` works, and so does the sensor's switch"
+
+
+class Maintenance(Spec):
+    """Pauses."""
+
+    start_time: Annotated[str | None, Refused(_WINDOWS)] = None
+    """RFC 3339: when the window first opens."""
+    duration: Annotated[str | None, Refused(_WINDOWS)] = None
+    """How long it stays open, such as `2h`."""
+    repeat: Annotated[Literal["daily", "weekly", "monthly"] | None, Refused(_WINDOWS)] = None
+    """How often it opens again."""
+    timezone: Annotated[str | None, Refused(_WINDOWS)] = None
+    """IANA name of the zone that the window is meant in."""
+    description: Annotated[str | None, Hint("for readers of the manifest only")] = None
+    """Free text."""
+    suspended: bool = False
+    """Stops the flow until it is taken away; the sensor's switch must be on as well."""
+
+
+class DataFlowSpec(Spec):
+    """What a flow does."""
+
+    source: End
+    """Where to read."""
+    sink: End
+    """Where to write."""
+    transformations: Annotated[
+        tuple[Transformation, ...],
+        Refused("steps (transformations); leave the list out or empty", (None, [], ())),
+    ] = ()
+    """Steps, applied in order."""
+    errors: Annotated[
+        ErrorSink | None,
+        Refused("an error sink of your own; rejected records land in a table beside the target"),
+    ] = None
+    """Where records go that cannot be stored. Without it: `dataflow_rejected` in the target's
+    database, or `<table>_rejected` in the table's namespace."""
+    maintenance: Maintenance = Maintenance()
+    """Pauses."""
+    checkpoint_reset: bool = False
+    """Starts from the source's beginning, once for each content of the manifest."""
+    max_rejected_percent: Annotated[float, Addition()] = Field(default=10.0, ge=0, le=100)
+    """The flow stops when it rejects more than this share of its records."""
+    max_records_per_batch: Annotated[int, Addition()] = Field(default=1_000_000, ge=1)
+    """The most records of one partition in one micro-batch."""
+    max_bytes_per_batch: Annotated[int, Addition()] = Field(default=64 * 1024 * 1024, ge=1)
+    """The most bytes of one partition in one micro-batch."""
+    replicas: Annotated[
+        int, Hint("0 pauses the flow; above that, Spark's free slots decide, not this number")
+    ] = Field(default=1, ge=0, le=2**31 - 1)
+    """Processor pods; more than 1 only with a Kafka source."""
+    strict_idempotency: Annotated[
+        bool, Hint("always met: every sink here stores a record once, however often it is read")
+    ] = False
+    """Refuse sinks that would store a record twice when it is read twice."""
+    checkpoint_persistence: Annotated[
+        bool, Hint("the checkpoint always stands beside the rows; `dataflow reset` starts anew")
+    ] = True
+    """Whether a restart goes on where the flow stood."""
+    checkpoint_sync_on_ack: Annotated[bool, _EXACT] = False
+    """Save the position right after each write."""
+    checkpoint_save_interval: Annotated[str, _EXACT] = "30s"
+    """How often the position is saved."""
+    ack_granularity: Annotated[Literal["batch", "message"], _EXACT] = "batch"
+    """When a message counts as done."""
+    collapse_batch_on_message_ack: Annotated[bool, _EXACT] = True
+    """With `ackGranularity: message`: write rows one by one."""
+    channel_buffer_size: Annotated[
+        int,
+        Hint("there are no queues to size; maxRecordsPerBatch and maxBytesPerBatch bound memory"),
+    ] = Field(default=100, ge=-(2**31), le=2**31 - 1)
+    """Capacity of the queues between the stages."""
+    transform_workers: Annotated[
+        int, Hint("each partition is one Spark task; Spark's free slots decide")
+    ] = Field(default=1, ge=1, le=64)
+    """Parallel workers for the steps."""
+    resources: Annotated[dict[str, Any] | None, _POD] = None
+    """The processor's requests and limits."""
+    node_selector: Annotated[dict[str, str] | None, _POD] = None
+    """Where the processor may run."""
+    affinity: Annotated[dict[str, Any] | None, _POD] = None
+    """Where the processor may run."""
+    tolerations: Annotated[tuple[dict[str, Any], ...] | None, _POD] = None
+    """Where the processor may run."""
+    processor_image: Annotated[str | None, _POD] = None
+    """The processor's image."""
+    processor_version: Annotated[str | None, _POD] = None
+    """The tag of the processor's image."""
+    image_pull_secrets: Annotated[tuple[dict[str, Any], ...] | None, _POD] = None
+    """Secrets to pull the image with."""
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the manifest itself keeps the flow from running."""
+        return self.maintenance.suspended or self.replicas == 0
+
+
+class Manifest(Spec):
+    """The document."""
+
+    api_version: str
+    """`dataflow.dataflow.io/v1`."""
+    kind: Literal["DataFlow"]
+    """`DataFlow`."""
+    metadata: Metadata
+    """Who the flow is."""
+    spec: DataFlowSpec
+    """What it does."""
+    status: Annotated[Any, Hint("the operator's own; ignored")] = None
+    """Written by the operator."""

@@ -1,0 +1,242 @@
+"""YAML text -> documents: plain values, and where each of them stands.
+
+Reads what `kubectl` reads: an unquoted yes, no, on or off is a boolean, an explicit null counts as
+absent, an unquoted date is text, tags are not supported. Every mistake becomes a finding of its
+own; neither a finding nor an exception ever carries a piece of the text, which may be secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from dataflow_assets.errors import Finding
+
+Path = tuple[str | int, ...]
+
+MOST_NODES = 50_000  # anchors repeated inside anchors grow beyond every memory
+MOST_DEPTH = 100
+_START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_EMPTY = re.compile(r"(?:[ \t]*(?:#.*)?|%.*)", re.ASCII)
+_PLAIN_KEY = re.compile(r"[\w.$/-]{1,80}")
+_TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
+_FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
+_CORE = "tag:yaml.org,2002:"
+_PROBLEMS = (
+    (r"\\t", "a tab cannot indent YAML: use spaces"),
+    (r"^found a tab", "a tab cannot indent YAML: use spaces"),
+    (r"cannot start any token", "a value cannot begin with this character: put it in quotes"),
+    (r"mapping values are not allowed", "a `:` does not belong here: mind indentation and quotes"),
+    (r"expected <block end>", "the indentation does not fit the lines above"),
+    (r"could not find expected ':'", "a key without `: ` after it"),
+    (r"end of stream", "a quote or bracket is never closed"),
+    (r"expected ',' or", "a bracket is not closed, or a comma is missing"),
+    (r"undefined alias", "an alias (`*name`) without an anchor (`&name`) before it"),
+    (r"escape", "an unknown escape sequence: use single quotes to keep a backslash"),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value and its key stand in the file; both count from 1."""
+
+    line: int
+    column: int
+    key_line: int
+    key_column: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """One YAML document: its value without nulls, and the place of every value by its path."""
+
+    file: str
+    value: Any = field(repr=False)
+    places: dict[Path, Place] = field(repr=False)
+    empty: frozenset[Path] = frozenset()
+
+    def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
+        """A finding at a value, or at its key; at the nearest parent where it is missing."""
+        found = path
+        while found not in self.places:
+            found = found[:-1]
+        place = self.places[found]
+        line, column = place.line, place.column
+        if key or found != path:
+            line, column = place.key_line, place.key_column
+        return Finding(self.file, line, column, dotted(path), message)
+
+    def get(self, *path: str | int) -> Any:
+        """The value at a path; None where there is nothing."""
+        value = self.value
+        for part in path:
+            if isinstance(value, dict):
+                value = value.get(part)
+            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+                value = value[part]
+            else:
+                return None
+        return value
+
+
+def dotted(path: Path) -> str:
+    """A path as people write it: `spec.branches[0].sink`; keys that may be values are hidden."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if _PLAIN_KEY.fullmatch(part) else ".(key)"
+    return text.lstrip(".") or "document"
+
+
+def parse(text: str, file: str) -> tuple[list[Document], list[Finding]]:
+    """All documents of a text that can be read, and a finding for each mistake in the others."""
+    documents: list[Document] = []
+    findings: list[Finding] = []
+    for line, chunk in _chunks(text):
+        reader = _Reader(file, line)
+        try:
+            node = YAML(typ="safe", pure=True).compose(chunk)
+            if node is not None and not (isinstance(node, ScalarNode) and node.value == ""):
+                documents.append(reader.document(node))
+        except YAMLError as error:
+            reader.syntax(error)
+        except RecursionError:
+            reader.complain(1, 1, (), "is nested too deeply")
+        findings += reader.findings
+    return documents, findings
+
+
+def _chunks(text: str) -> Iterator[tuple[int, str]]:
+    """Documents as text, each with the lines before it: a broken one does not hide the next."""
+    starts = [match.start() for match in _START.finditer(text)]
+    borders = [0, *starts, len(text)] if 0 not in starts else [*starts, len(text)]
+    for start, end in pairwise(borders):
+        chunk = text[start:end]
+        body = chunk.removeprefix("---")
+        if any(not _EMPTY.fullmatch(line) for line in body.splitlines()):
+            yield text.count("\n", 0, start), chunk
+
+
+class _Reader:
+    """Turns one document's nodes into values; the findings gather here."""
+
+    def __init__(self, file: str, offset: int) -> None:
+        self.file, self.offset = file, offset
+        self.findings: list[Finding] = []
+        self.places: dict[Path, Place] = {}
+        self.empty: set[Path] = set()
+
+    def document(self, node: Node) -> Document:
+        self._place((), node, node)
+        value = self._value(node, ())
+        return Document(self.file, value, self.places, frozenset(self.empty))
+
+    def complain(self, line: int, column: int, path: Path, message: str) -> None:
+        self.findings.append(Finding(self.file, line + self.offset, column, dotted(path), message))
+
+    def syntax(self, error: YAMLError) -> None:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        problem = str(getattr(error, "problem", "")) if isinstance(error, MarkedYAMLError) else ""
+        known = (say for pattern, say in _PROBLEMS if re.search(pattern, problem))
+        self.complain(line, column, (), f"not valid YAML: {next(known, 'cannot be read here')}")
+
+    def _at(self, node: Node, path: Path, message: str) -> None:
+        self.complain(node.start_mark.line + 1, node.start_mark.column + 1, path, message)
+
+    def _place(self, path: Path, node: Node, key: Node) -> None:
+        if len(self.places) >= MOST_NODES:
+            raise MarkedYAMLError(problem="", problem_mark=node.start_mark)
+        at, before = node.start_mark, key.start_mark
+        lines = at.line + 1 + self.offset, before.line + 1 + self.offset
+        self.places[path] = Place(lines[0], at.column + 1, lines[1], before.column + 1)
+
+    def _value(self, node: Node, path: Path) -> Any:
+        if len(path) > MOST_DEPTH:
+            raise RecursionError
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return [self._item(child, (*path, i)) for i, child in enumerate(node.value)]
+        if not isinstance(node, ScalarNode):
+            raise MarkedYAMLError(problem="", problem_mark=node.start_mark)
+        return self._scalar(node, path)
+
+    def _item(self, node: Node, path: Path) -> Any:
+        self._place(path, node, node)
+        return self._value(node, path)
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key, child in self._pairs(node, path, lines):
+            here = (*path, key.value)
+            self._place(here, child, key)
+            value = self._value(child, here)
+            if value is None:
+                self.empty.add(here)
+            else:
+                result[key.value] = value
+        return result
+
+    def _pairs(
+        self, node: MappingNode, path: Path, lines: dict[str, int]
+    ) -> Iterator[tuple[ScalarNode, Node]]:
+        merged: list[Node] = []
+        for key, child in node.value:
+            if not isinstance(key, ScalarNode):
+                self._at(key, path, "a key is text")
+            elif key.tag == f"{_CORE}merge":
+                merged += child.value if isinstance(child, SequenceNode) else [child]
+            elif key.value in lines:
+                first = lines[key.value]
+                self._at(key, (*path, key.value), f"is written twice; first in line {first}")
+            else:
+                lines[key.value] = key.start_mark.line + 1 + self.offset
+                yield key, child
+        yield from self._merged(merged, path, lines)
+
+    def _merged(
+        self, nodes: list[Node], path: Path, lines: dict[str, int]
+    ) -> Iterator[tuple[ScalarNode, Node]]:
+        for node in nodes:
+            if not isinstance(node, MappingNode):
+                self._at(node, path, "`<<` takes a mapping, or a list of them")
+                continue
+            for key, child in self._pairs(node, path, {}):
+                if key.value not in lines:
+                    lines[key.value] = key.start_mark.line + 1 + self.offset
+                    yield key, child
+
+    def _scalar(self, node: ScalarNode, path: Path) -> Any:
+        tag, text = str(node.tag), str(node.value)
+        plain = node.style not in {"'", '"', "|", ">"}
+        if not tag.startswith(_CORE) or tag == f"{_CORE}binary":
+            self._at(node, path, "YAML tags are not supported: write the value itself")
+            return None
+        try:
+            return _typed(tag.removeprefix(_CORE), text, plain)
+        except ValueError:
+            self._at(node, path, "the value does not fit its tag")
+            return None
+
+
+def _typed(kind: str, text: str, plain: bool) -> Any:
+    if kind == "null":
+        return None
+    if kind == "bool" or (plain and kind == "str" and text in _TRUE | _FALSE):
+        return text in _TRUE
+    if kind == "int":
+        return int(text, 0 if text.lstrip("+-")[:2].lower() in {"0x", "0o", "0b"} else 10)
+    if kind == "float":
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text

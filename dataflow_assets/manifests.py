@@ -1,0 +1,215 @@
+"""Folders and files -> flows, every mistake at once; one broken file never hides the others.
+
+`load` touches nothing but files and imports no client. A file is parsed again only when it
+changed, so that a sensor may load its folder at every tick.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+from dataflow_assets.dialects import dataflow, kubernetes
+from dataflow_assets.documents import Document, parse
+from dataflow_assets.errors import Finding, ManifestError
+from dataflow_assets.flow import Flow
+from dataflow_assets.neighbours import clashes
+from dataflow_assets.secret_refs import missing_keys
+from dataflow_assets.secrets import Secrets
+from dataflow_assets.wording import meant
+
+SUFFIXES = (".yaml", ".yml")
+MOST_BYTES = 1024 * 1024  # as much as Kubernetes takes
+
+AnyPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a set of manifests came to: flows without findings, all findings, all notes."""
+
+    flows: tuple[Flow, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    hints: tuple[Finding, ...] = ()
+
+    def flow(self, name: str) -> Flow | None:
+        """The flow called `name` or `namespace/name`; None where there is none or several."""
+        found = [flow for flow in self.flows if name in {flow.name, flow.id}]
+        return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True)
+class _FileReading:
+    """One file by itself; what depends on other files comes later."""
+
+    readings: tuple[dataflow.Reading, ...] = ()
+    secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
+    findings: tuple[Finding, ...] = ()
+    hints: tuple[Finding, ...] = ()
+
+
+def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
+    """Every flow, finding and note in these files and folders (`*.yaml`, `*.yml`, recursively).
+
+    Secrets stand in the same folders; a single file finds those in the files beside it.
+    """
+    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files, findings = _files([Path(path) for path in several])
+    read = [_file(path) for path in files]
+    secrets = [secret for file in read for secret in file.secrets]
+    beside = [secret for path in _beside(several, files) for secret in _file(path).secrets]
+    findings += [finding for file in read for finding in file.findings]
+    hints = [hint for file in read for hint in file.hints]
+    readings = [reading for file in read for reading in file.readings]
+    return _assemble(readings, [*secrets, *beside], findings, hints, len(secrets))
+
+
+def load_strict(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
+    """Like `load`; raises ManifestError with every finding where there is one."""
+    loaded = load(paths)
+    if loaded.findings:
+        raise ManifestError(list(loaded.findings))
+    return loaded
+
+
+def _assemble(
+    readings: list[dataflow.Reading],
+    secrets: list[kubernetes.SecretDocument],
+    findings: list[Finding],
+    hints: list[Finding],
+    own: int,
+) -> Loaded:
+    """The files together: flows get the Secrets, and must not get in each other's way."""
+    documents = {secret.id: secret.values for secret in reversed(secrets)}
+    flows = [(r.flow, r.document) for r in readings if r.flow is not None]
+    late = [*clashes(flows), *missing_keys(flows, documents)]
+    bad = {id(document) for document, _ in late}
+    findings += [finding for reading in readings for finding in reading.findings]
+    findings += [finding for _, finding in late] + list(_repeated(secrets[:own]))
+    hints += [hint for reading in readings for hint in reading.hints]
+    kept = [
+        replace(flow, secrets=Secrets(flow.namespace, documents))
+        for flow, document in flows
+        if id(document) not in bad
+    ]
+    return Loaded(
+        tuple(sorted(kept, key=lambda flow: flow.id)),
+        tuple(sorted(set(findings))),
+        tuple(sorted(set(hints))),
+    )
+
+
+def _repeated(secrets: list[kubernetes.SecretDocument]) -> Iterator[Finding]:
+    first: dict[tuple[str, str], kubernetes.SecretDocument] = {}
+    for secret in secrets:
+        other = first.setdefault(secret.id, secret)
+        if other is not secret:
+            where = f"{other.document.file}:{other.document.places[()].line}"
+            message = f"Secret {'/'.join(secret.id)} stands twice; first in {where}"
+            yield secret.document.finding(("metadata", "name"), message)
+
+
+def _files(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
+    """The files to read, each once, and a finding for every path that leads nowhere."""
+    files: dict[Path, Path] = {}
+    findings: list[Finding] = []
+    for path in paths:
+        if path.is_dir():
+            found = sorted(_walk(path))
+        elif path.exists():
+            found = [path]
+        else:
+            found = []
+            findings.append(Finding(str(path), 1, 1, "file", "no such file or folder"))
+        for file in found:
+            files.setdefault(file.resolve(), file)
+    return list(files.values()), findings
+
+
+def _walk(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """Manifests below a folder. Hidden names are skipped: mounted ConfigMaps keep copies there."""
+    real = folder.resolve()
+    if real in seen:
+        return
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _walk(entry, seen | {real})
+        elif entry.suffix in SUFFIXES:
+            yield entry
+
+
+def _beside(paths: list[AnyPath], files: list[Path]) -> list[Path]:
+    """The neighbours of files that were named one by one, where their Secrets may stand."""
+    own = {file.resolve() for file in files}
+    folders = {path.parent for path in map(Path, paths) if path.is_file()}
+    near = [entry for folder in sorted(folders) for entry in sorted(folder.iterdir())]
+    return [
+        entry
+        for entry in near
+        if entry.suffix in SUFFIXES and entry.is_file() and entry.resolve() not in own
+    ]
+
+
+def _file(path: Path) -> _FileReading:
+    try:
+        stat = path.stat()
+        return _parsed(str(path), stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        return _FileReading(findings=(Finding(str(path), 1, 1, "file", message),))
+
+
+@lru_cache(maxsize=4096)
+def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
+    if not Path(file).is_file():
+        return _refused(file, "is not a regular file")
+    if size > MOST_BYTES:
+        return _refused(file, f"is larger than {MOST_BYTES // 1024} KiB, which no manifest is")
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        return _refused(file, "is not UTF-8 text")
+    documents, findings = parse(text, file)
+    return _sorted_out(documents, findings)
+
+
+def _refused(file: str, message: str) -> _FileReading:
+    return _FileReading(findings=(Finding(file, 1, 1, "file", message),))
+
+
+def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileReading:
+    """Each document to the language that reads it."""
+    readings: list[dataflow.Reading] = []
+    secrets: list[kubernetes.SecretDocument] = []
+    hints: list[Finding] = []
+    for document in documents:
+        if dataflow.reads(document):
+            readings.append(dataflow.read(document))
+        elif kubernetes.reads(document):
+            secret, more = kubernetes.read(document)
+            secrets += [secret] if secret else []
+            findings += more
+        elif problem := _unreadable(document):
+            findings.append(problem)
+        else:
+            message = "is not a flow: skipped"
+            hints.append(document.finding(("kind",), message))
+    return _FileReading(tuple(readings), tuple(secrets), tuple(findings), tuple(hints))
+
+
+def _unreadable(document: Document) -> Finding | None:
+    """Why a document is nothing that Kubernetes would take either."""
+    if not isinstance(document.value, dict):
+        return document.finding((), "wants a mapping with apiVersion, kind, metadata and spec")
+    for key in ("apiVersion", "kind"):
+        if not isinstance(document.get(key), str):
+            return document.finding((key,), "is required, as text", key=True)
+    if document.get("kind").casefold() in {"dataflow", "dataflowcron"}:
+        kind = meant(document.get("kind"), dataflow.KINDS)
+        return document.finding(("kind",), f"unknown kind; {kind}")
+    return None

@@ -1,0 +1,73 @@
+"""Rules between flows: one identity each, and names that stay apart once they are mangled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dataflow_assets.contracts import Address
+from dataflow_assets.documents import Document, Path
+from dataflow_assets.errors import Finding
+from dataflow_assets.flow import Flow, asset_key
+
+Pair = tuple[Flow, Document]
+_NAME: Path = ("metadata", "name")
+
+
+def clashes(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
+    """A finding in every flow that gets in another one's way."""
+    yield from _shared(flows, lambda flow: flow.id, "the flow {0} also stands in {1}")
+    single = list({flow.id: (flow, document) for flow, document in flows}.values())
+    yield from _shared(
+        single,
+        lambda flow: flow.slug,
+        "in Dagster the flow would be called {0}, and so would the one in {1}: rename one",
+    )
+    yield from _same_keys(flows)
+
+
+def _shared(
+    flows: list[Pair], name: Callable[[Flow], str], message: str
+) -> Iterator[tuple[Document, Finding]]:
+    groups: dict[str, list[Document]] = {}
+    for flow, document in flows:
+        groups.setdefault(name(flow), []).append(document)
+    for shared, documents in groups.items():
+        for document in documents if len(documents) > 1 else ():
+            others = ", ".join(_where(d) for d in documents if d is not document)
+            yield document, document.finding(_NAME, message.format(shared, others))
+
+
+def _where(document: Document) -> str:
+    return f"{document.file}:{document.places[()].line}"
+
+
+def _same_keys(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
+    """Two topics or tables that would be one asset: `shop.orders` and `shop_orders`."""
+    users: dict[tuple[str, ...], dict[Address, list[tuple[Document, Path]]]] = {}
+    for flow, document in flows:
+        for address, path in _addresses(flow):
+            users.setdefault(asset_key(address), {}).setdefault(address, []).append(
+                (document, path)
+            )
+    for key, by_address in users.items():
+        if len(by_address) > 1:
+            yield from _collision("/".join(key), by_address)
+
+
+def _addresses(flow: Flow) -> Iterator[tuple[Address, Path]]:
+    yield flow.source_address, ("spec", "source", "config")
+    for branch in flow.branches:
+        yield branch.address, ("spec", "sink", "config")
+
+
+def _collision(
+    key: str, by_address: dict[Address, list[tuple[Document, Path]]]
+) -> Iterator[tuple[Document, Finding]]:
+    for address, users in by_address.items():
+        others = " and ".join(_where(u[0][0]) for a, u in by_address.items() if a != address)
+        message = (
+            f"its asset key {key} is also that of something else in {others}; give one of them a "
+            "connection name of its own"
+        )
+        for document, path in users:
+            yield document, document.finding(path, message, key=True)

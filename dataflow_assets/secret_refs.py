@@ -1,0 +1,50 @@
+"""SecretRefs of a flow held against the Secret documents in reach, without reading a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import SecretStr
+
+from dataflow_assets.documents import Document, Path
+from dataflow_assets.errors import Finding
+from dataflow_assets.flow import Flow
+from dataflow_assets.secrets import SecretRef
+from dataflow_assets.spec import Spec
+
+Documents = Mapping[tuple[str, str], Mapping[str, SecretStr]]
+
+
+def missing_keys(
+    flows: list[tuple[Flow, Document]], documents: Documents
+) -> Iterator[tuple[Document, Finding]]:
+    """A finding for every reference to a key that its Secret does not have.
+
+    A Secret that is not there is no mistake: it may be mounted where the flow runs.
+    """
+    for flow, document in flows:
+        for path, ref in references(flow):
+            name = (ref.namespace or flow.namespace, ref.name)
+            keys = documents.get(name)
+            if keys is not None and ref.key not in keys:
+                message = (
+                    f"not found in secret {'/'.join(name)}; "
+                    f"it has the keys {', '.join(sorted(keys)) or '(none)'}"
+                )
+                yield document, document.finding((*path, "key"), message)
+
+
+def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
+    """Every SecretRef of a flow with its place in the manifest."""
+    yield from _references(flow.source, ("spec", "source", "config"))
+    for branch in flow.branches:
+        yield from _references(branch.sink, ("spec", "sink", "config"))
+
+
+def _references(spec: Spec, path: Path) -> Iterator[tuple[Path, SecretRef]]:
+    for name, info in type(spec).model_fields.items():
+        value, here = getattr(spec, name), (*path, info.alias or name)
+        if isinstance(value, SecretRef):
+            yield here, value
+        elif isinstance(value, Spec):
+            yield from _references(value, here)

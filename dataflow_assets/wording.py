@@ -1,0 +1,231 @@
+"""Validation in the product's voice: what is wrong, what is allowed, what was probably meant.
+
+A manifest is validated as the JSON that Kubernetes makes of it, strictly: a quoted number is not a
+number, a key's only spelling is camelCase. Values are never part of a message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from dataflow_assets.documents import Document, Path
+from dataflow_assets.errors import Finding
+from dataflow_assets.spec import Spec
+
+AnySpec = TypeVar("AnySpec", bound=Spec)
+
+IDENTIFIER = "^[a-zA-Z_][a-zA-Z0-9_]*$"
+_WANTS = {
+    "string_type": "text",
+    "string_sub_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "frozen_set_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dataclass_type": "a mapping",
+}
+_KINDS = ((bool, "a boolean"), (str, "text"), (list, "a list"), (dict, "a mapping"))
+_SAYS = {
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "multiple_of": "must be a multiple of {multiple_of}",
+    "finite_number": "must be a finite number",
+    "string_too_long": "must have at most {max_length} characters",
+    "too_long": "must have at most {max_length} entries",
+}
+
+
+@dataclass(frozen=True)
+class _Trouble:
+    """One pydantic error with its place in the document; `arms` are a union's alternatives."""
+
+    path: Path
+    arms: int
+    details: ErrorDetails
+
+
+def validate(
+    model: type[AnySpec], document: Document, base: Path = ()
+) -> tuple[AnySpec | None, list[Finding]]:
+    """The document's value at `base` as a model, or every reason why it is none."""
+    value = document.get(*base)
+    try:
+        text = json.dumps(value)
+        return model.model_validate_json(text, strict=True, by_alias=True, by_name=False), []
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        return None, _findings(details, model, document, base)
+
+
+def kind(value: Any) -> str:
+    """What sort of value arrived, without the value."""
+    if value is None:
+        return "nothing"
+    for sort, name in _KINDS:
+        if isinstance(value, sort):
+            return name
+    return "a number"
+
+
+def suggest(word: str, allowed: Iterable[str]) -> str | None:
+    """The allowed name that was probably meant."""
+    names = {_plain(name): name for name in allowed}
+    close = get_close_matches(_plain(word), names, n=1, cutoff=0.6)
+    return names[close[0]] if close else None
+
+
+def meant(word: str, allowed: Iterable[str]) -> str:
+    """`did you mean x?`, or else what is allowed."""
+    choices = list(allowed)
+    found = suggest(word, choices)
+    return f"did you mean {found}?" if found else f"allowed: {', '.join(choices) or '(nothing)'}"
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").casefold()
+
+
+def _findings(
+    errors: list[ErrorDetails], model: type[Spec], document: Document, base: Path
+) -> list[Finding]:
+    troubles = [_located(details, document, base) for details in errors]
+    groups: dict[Path, list[_Trouble]] = {}
+    for trouble in _deepest(troubles):
+        groups.setdefault(trouble.path, []).append(trouble)
+    return [_finding(path, group, model, document, base) for path, group in groups.items()]
+
+
+def _located(details: ErrorDetails, document: Document, base: Path) -> _Trouble:
+    """Walks pydantic's location along the document; what is not there names a union's arm."""
+    path, arms, last = base, 0, len(details["loc"]) - 1
+    for index, part in enumerate(details["loc"]):
+        here = (*path, part)
+        if here in document.places or (index == last and details["type"] == "missing"):
+            path = here
+        else:
+            arms += 1
+    return _Trouble(path, arms, details)
+
+
+def _deepest(troubles: list[_Trouble]) -> Iterator[_Trouble]:
+    """Without the arms of a union that failed sooner than another one."""
+    deep = [t.path for t in troubles if t.arms]
+    for trouble in troubles:
+        size = len(trouble.path)
+        if not (trouble.arms and any(len(p) > size and p[:size] == trouble.path for p in deep)):
+            yield trouble
+
+
+def _finding(
+    path: Path, group: list[_Trouble], model: type[Spec], document: Document, base: Path
+) -> Finding:
+    details = group[0].details
+    code = details["type"]
+    if code == "extra_forbidden":
+        return document.finding(path, _unknown(path, model, base), key=True)
+    if code == "missing":
+        empty = ", but has no value" if path in document.empty else ""
+        return document.finding(path, f"is required{empty}", key=True)
+    wants = [_WANTS.get(trouble.details["type"]) for trouble in group]
+    if all(wants):
+        return document.finding(path, _wrong_kind(dict.fromkeys(map(str, wants)), path, document))
+    if code in {"value_error", "assertion_error"}:
+        return _ruled(path, str(details.get("ctx", {}).get("error", "")), document)
+    return document.finding(path, _says(details, document.get(*path)))
+
+
+def _ruled(path: Path, message: str, document: Document) -> Finding:
+    """A rule of the model itself: it stands at the key that its sentence begins with."""
+    first = message.split(" ", 1)[0].strip("`:,")
+    if (*path, first) not in document.places:
+        return document.finding(path, message)
+    return document.finding((*path, first), message.split(" ", 1)[-1])
+
+
+def _wrong_kind(wants: Iterable[str], path: Path, document: Document) -> str:
+    value = document.get(*path)
+    names = list(wants)
+    quotes = "text" in names and isinstance(value, bool | int | float)
+    advice = ": put it in quotes" if quotes else ""
+    if quotes and isinstance(value, bool):
+        advice = " (yes, no, on, off, true and false are): put it in quotes"
+    return f"wants {' or '.join(names)}, got {kind(value)}{advice}"
+
+
+def _says(details: ErrorDetails, value: Any) -> str:
+    code, context = details["type"], details.get("ctx", {})
+    if code in _SAYS:
+        return _SAYS[code].format(**context)
+    if code in {"literal_error", "enum"}:
+        return _choice(str(context["expected"]), value)
+    if code == "string_pattern_mismatch":
+        return _pattern(str(context["pattern"]))
+    if code in {"string_too_short", "too_short"}:
+        least = context["min_length"]
+        return "must not be empty" if least == 1 else f"needs at least {least} entries"
+    message = details["msg"]
+    return message[:1].lower() + message[1:]
+
+
+def _choice(expected: str, value: Any) -> str:
+    names = expected.replace("'", "").replace(" or ", ", ").split(", ")
+    found = suggest(value, names) if isinstance(value, str) else None
+    advice = f"; did you mean {found}?" if found else ""
+    return f"is not one of the allowed values: {', '.join(names)}{advice}"
+
+
+def _pattern(pattern: str) -> str:
+    if pattern == IDENTIFIER:
+        return "wants an identifier: letters, digits and _, not beginning with a digit"
+    return f"has a form that is not allowed; it must match {pattern}"
+
+
+def _unknown(path: Path, model: type[Spec], base: Path) -> str:
+    key = str(path[-1])
+    models = {model}
+    for part in path[len(base) : -1]:
+        models = models if isinstance(part, int) else set(_below(models, part))
+    names = [name for spec in sorted(models, key=str) for name in _names(spec)]
+    deeper = [name for spec in models for name in _inner(spec) if name.endswith(f".{key}")]
+    return f"unknown key; {meant(key, deeper or names)}"
+
+
+def _names(model: type[Spec]) -> list[str]:
+    return [str(info.alias or name) for name, info in model.model_fields.items()]
+
+
+def _inner(model: type[Spec]) -> Iterator[str]:
+    """Keys one block further down: the place where a key may have been meant to stand."""
+    for name in _names(model):
+        yield from (f"{name}.{inner}" for spec in _below({model}, name) for inner in _names(spec))
+
+
+def _below(models: Iterable[type[Spec]], key: str) -> Iterator[type[Spec]]:
+    for model in models:
+        for name, info in model.model_fields.items():
+            if key == (info.alias or name):
+                yield from _specs(info.annotation)
+
+
+def _specs(annotation: Any) -> Iterator[type[Spec]]:
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _specs(argument)
