@@ -18,12 +18,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import pyarrow as pa
 
 from dataflow_assets.failpoints import Failpoint
-from dataflow_assets.spec import Spec
+from dataflow_assets.spec import Addition, Spec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -422,6 +422,8 @@ class Source(Connector):
     """A declared source."""
 
     format: str = "json"
+    tombstones: Annotated[Literal["reject", "skip", "delete"], Addition()] = "reject"
+    """What a null message means: an error, nothing, or the deletion of its key."""
     delivers: ClassVar[Literal["messages", "columns"]] = "messages"
     """`messages`: `SourceSession.frame`; `columns`: the pass itself reads with `batches`."""
     continuous: ClassVar[bool] = False
@@ -439,6 +441,8 @@ class Source(Connector):
 class Sink(Connector):
     """A declared sink."""
 
+    unknown_fields: Annotated[Literal["reject", "ignore"], Addition()] = "reject"
+    """A key of the record that is no column of the target: reject the record, or leave it out."""
     commits: ClassVar[Literal["slice", "span"]]
     """`slice`: rows and checkpoint in `Writer.close`; `span`: files staged, published by finish."""
 

@@ -1,0 +1,350 @@
+"""The loop: plan, begin, pass, finish, release, report; until the end that was visible at start.
+
+One call is one run. A TransientError closes everything and tries again from the checkpoint with a
+new epoch, so that what was left behind by the failed attempt can commit nothing any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from dataflow_assets import failpoints, fused
+from dataflow_assets.contracts import (
+    Address,
+    Checkpoint,
+    Lag,
+    Limit,
+    OffsetSlice,
+    Position,
+    Positions,
+    Receipt,
+    Run,
+    SinkSession,
+    Span,
+    Totals,
+)
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.flow import Branch, Flow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+SAMPLE = Limit(records=10_000)
+IDLE_SECONDS = 0.25  # between two looks at a source that has nothing new
+CADENCE_SECONDS = 1.0  # least time between commits of spans that are not full
+LAG_SECONDS = 5.0  # how often the age of the oldest unread record is asked for
+JUDGED_FROM = 1_000  # records of a run; below that a share of rejected ones says little
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run begins: the checkpoint, or a place chosen in the launchpad."""
+
+    at: Literal["checkpoint", "earliest", "latest", "timestamp", "offsets"] = "checkpoint"
+    timestamp: str | None = None
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    table: Literal["keep", "truncate"] = "keep"
+    confirmed: bool = False
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long transient errors are met with another try, counted since the last progress."""
+
+    seconds: float = 120.0
+    first_wait: float = 0.5
+    longest_wait: float = 15.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one run shall do. `seconds` None: drain to the end that was visible at start."""
+
+    run: Run = field(default_factory=Run)
+    seconds: float | None = None
+    start: Start = Start()
+    patience: Patience = Patience()
+    stop: Callable[[], str | None] = lambda: None
+    """Asked between micro-batches; a reason ends the run."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """One commit of one branch, or the state in which the run left it (`delta` is empty then)."""
+
+    flow: str
+    branch: Branch
+    address: Address
+    checkpoint: Checkpoint
+    delta: Totals
+    lag: Lag
+    seconds: float
+    last: bool = False
+    reason: str = ""
+    """Why the run ended; only on the last report."""
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows of this commit over the time since the one before."""
+        return self.delta.rows / self.seconds if self.seconds > 0 else 0.0
+
+
+def drain(flow: Flow, spark: Callable[[], SparkSession], order: Order) -> Iterator[Report]:
+    """Runs the flow; yields a Report per commit and branch, and one last per branch.
+
+    `spark` gives a live session each time it is called. Raises TransientError once the patience is
+    used up, PermanentError and TakenOver at once; what was reported is committed either way.
+    """
+    failpoints.arm(failpoints.from_environment())
+    progress = _Progress(order)
+    log.info("flow %s: %s begins", flow.id, order.run)
+    while True:
+        try:
+            with ExitStack() as stack:
+                for report in _Attempt(flow, spark, order, progress, stack).reports():
+                    progress.made()
+                    yield report
+        except TransientError as error:
+            progress.wait_or_raise(flow, error)
+            order = replace(order, start=Start()) if progress.started else order
+        else:
+            return
+
+
+class _Progress:
+    """What outlives an attempt: the run's deadline, its patience, and what was reported."""
+
+    def __init__(self, order: Order) -> None:
+        self._patience = order.patience
+        self._deadline = None if order.seconds is None else time.monotonic() + order.seconds
+        self._since = time.monotonic()
+        self._wait = order.patience.first_wait
+        self.started = False
+        """True once the start position of the order is stored."""
+        self.reported: dict[str, Totals] = {}
+        """By branch: the totals of its last report, so that a failed attempt's commits count."""
+
+    @property
+    def continuous(self) -> bool:
+        return self._deadline is not None
+
+    @property
+    def over(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def made(self) -> None:
+        self._since = time.monotonic()
+        self._wait = self._patience.first_wait
+
+    def wait_or_raise(self, flow: Flow, error: TransientError) -> None:
+        tried = time.monotonic() - self._since
+        if tried >= self._patience.seconds or self.over:
+            raise TransientError(
+                f"flow {flow.id}: gave up after {tried:.0f} s without progress: {error}. Nothing "
+                f"is lost: the next run continues from the checkpoint"
+            ) from error
+        log.warning("flow %s: %s; trying again in %.1f s", flow.id, error, self._wait)
+        time.sleep(self._wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+        self._wait = min(2 * self._wait, self._patience.longest_wait)
+
+
+class _Attempt:
+    """One try at a run: its sessions, opened with a new epoch, and the loop over them."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        spark: Callable[[], SparkSession],
+        order: Order,
+        progress: _Progress,
+        stack: ExitStack,
+    ) -> None:
+        self._flow = flow.resolved()
+        self._order = order
+        self._progress = progress
+        self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
+        self._sinks = [
+            (branch, stack.enter_context(closing(self._open(branch))))
+            for branch in self._flow.branches
+        ]
+        self._spark = spark
+        self._committed = time.monotonic()
+        self._lag: Lag | None = None
+        self._lag_taken = 0.0
+        self._run_totals = Totals()
+
+    def _open(self, branch: Branch) -> SinkSession:
+        return branch.sink.open(self._flow.target(branch), self._order.run)
+
+    def reports(self) -> Iterator[Report]:
+        for branch, session in self._sinks:
+            self._progress.reported.setdefault(branch.id, session.checkpoint.totals)
+            self._settle_start(branch, session)
+        self._progress.started = True
+        until = None if self._progress.continuous else self._source.ends()
+        reason = ""
+        while not reason:
+            span = self._source.plan(self._positions(), self._flow.policies.limit, until)
+            if self._due(span):
+                yield from self._micro_batch(span)
+            reason = self._reason_to_end(span)
+        log.info("flow %s: %s ends: %s", self._flow.id, self._order.run, reason)
+        for branch, session in self._sinks:
+            report = self._report(branch, session.checkpoint, 0.0, fresh=True)
+            yield replace(report, last=True, reason=reason)
+
+    def _reason_to_end(self, span: Span) -> str:
+        asked = self._order.stop()
+        if asked:
+            return asked
+        if self._progress.over:
+            return "its time is up"
+        if not self._progress.continuous:
+            return "drained to the end that was visible at start" if span.empty else ""
+        if not self._due(span):
+            time.sleep(IDLE_SECONDS)
+        return ""
+
+    def _due(self, span: Span) -> bool:
+        """A full span is due at once, any other when the last commit is long enough ago."""
+        if span.empty:
+            return False
+        if not self._progress.continuous or self._full(span):
+            return True
+        bounds = (branch.sink.flush_seconds() for branch, _ in self._sinks)
+        return time.monotonic() - self._committed >= max(CADENCE_SECONDS, *bounds)
+
+    def _full(self, span: Span) -> bool:
+        most = self._flow.policies.limit.records
+        return any(
+            isinstance(piece, OffsetSlice) and piece.upto - piece.after >= most
+            for piece in span.slices
+        )
+
+    def _micro_batch(self, span: Span) -> Iterator[Report]:
+        for _, session in self._sinks:
+            if session.schema() is None:
+                self._create(session, span)
+        for _, session in self._sinks:
+            span = session.begin(span)
+        failpoints.reach("drain.begun")
+        receipts = fused.run(self._spark(), self._source, span, self._pass(span))
+        failpoints.reach("drain.passed")
+        seconds = time.monotonic() - self._committed
+        for branch, session in self._sinks:
+            checkpoint = session.finish(span, _by_partition(receipts[branch.id]), self._source)
+            yield self._report(branch, checkpoint, seconds)
+        self._committed = time.monotonic()
+        failpoints.reach("drain.finished")
+        self._source.release(self._positions())
+        self._judge()
+
+    def _pass(self, span: Span) -> fused.Pass:
+        lanes = tuple(fused.Lane(branch.sink, session.ticket()) for branch, session in self._sinks)
+        percent = self._flow.policies.max_rejected_percent
+        return fused.Pass(self._flow.source, span, lanes, percent)
+
+    def _create(self, session: SinkSession, span: Span) -> None:
+        limited = self._source.plan(span.after, SAMPLE, span.upto)
+        found = fused.sample(self._spark(), self._source, limited, self._flow.source)
+        if found is None:
+            raise PermanentError(
+                f"flow {self._flow.id}: the target table does not exist, and the first records of "
+                f"{self._flow.source_address} hold no JSON object that would tell its columns; "
+                f"create the table or give `columns` in the sink's config"
+            )
+        session.create(found)
+
+    def _positions(self) -> Positions:
+        """The lowest position of all branches: each skips what its own checkpoint covers."""
+        lowest: dict[str, Position] = {}
+        for _, session in self._sinks:
+            for partition, position in session.checkpoint.positions.items():
+                known = lowest.setdefault(partition, position)
+                if isinstance(position, int) and isinstance(known, int) and position < known:
+                    lowest[partition] = position
+        return lowest
+
+    def _settle_start(self, branch: Branch, session: SinkSession) -> None:
+        checkpoint = session.checkpoint
+        policies = self._flow.policies
+        if self._order.start.at != "checkpoint":
+            self._rewind(branch, session)
+        elif not checkpoint.positions:
+            session.restart(self._source.start(), self._source.identity)
+        elif checkpoint.source not in (None, self._source.identity):
+            self._recreated(session)
+        elif checkpoint.target is not None and checkpoint.target != session.identity:
+            log.warning("flow %s: %s is another table now: starting anew", self._flow.id, branch.id)
+            session.restart(self._source.start(), self._source.identity)
+        elif policies.checkpoint_reset and checkpoint.manifest != self._flow.hash:
+            log.warning("flow %s: checkpointReset: starting anew", self._flow.id)
+            session.restart(self._source.start(), self._source.identity)
+
+    def _recreated(self, session: SinkSession) -> None:
+        if self._flow.policies.on_topic_recreated != "restart":
+            raise PermanentError(
+                f"flow {self._flow.id}: {self._flow.source_address} was recreated since the last "
+                f"commit (it has another id): its offsets mean other records now. Set "
+                f"onTopicRecreated: restart to read it from its beginning, or run dataflow reset"
+            )
+        log.warning("flow %s: the topic was recreated: reading from its start", self._flow.id)
+        session.restart(self._source.seek("earliest"), self._source.identity)
+
+    def _rewind(self, branch: Branch, session: SinkSession) -> None:
+        start = self._order.start
+        keeps_rows = start.table == "keep" and start.at != "latest"
+        if keeps_rows and not branch.sink.key_columns() and not start.confirmed:
+            raise PermanentError(
+                f"flow {self._flow.id}: {branch.address} is appended to: rewinding would store its "
+                f"records twice. Choose table: truncate, or confirm"
+            )
+        session.restart(self._chosen(start), self._source.identity)
+        if start.table == "truncate":
+            session.truncate()
+
+    def _chosen(self, start: Start) -> Positions:
+        if start.at == "offsets":
+            return {**self._source.seek("earliest"), **start.offsets}
+        if start.at == "timestamp":
+            if start.timestamp is None:
+                raise PermanentError(
+                    "start: timestamp needs a timestamp, e.g. 2026-01-31T00:00:00Z"
+                )
+            return self._source.seek(start.timestamp)
+        return self._source.seek(start.at)
+
+    def _report(
+        self, branch: Branch, checkpoint: Checkpoint, seconds: float, *, fresh: bool = False
+    ) -> Report:
+        delta = checkpoint.totals - self._progress.reported[branch.id]
+        self._progress.reported[branch.id] = checkpoint.totals
+        self._run_totals += delta
+        now = time.monotonic()
+        if self._lag is None or fresh or now - self._lag_taken >= LAG_SECONDS:
+            self._lag, self._lag_taken = self._source.lag(checkpoint.positions), now
+        lag = self._lag
+        return Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds)
+
+    def _judge(self) -> None:
+        done = self._run_totals
+        consumed, most = done.rows + done.rejected, self._flow.policies.max_rejected_percent
+        if consumed < JUDGED_FROM or done.rejected * 100 <= most * consumed:
+            return
+        raise PermanentError(
+            f"flow {self._flow.id}: {done.rejected} of {consumed} records of this run were "
+            f"rejected, more than maxRejectedPercent {most:g}; they stand in the table of rejected "
+            f"records. Mend the table or the producer, or raise the limit"
+        )
+
+
+def _by_partition(receipts: list[Receipt]) -> list[Receipt]:
+    return sorted(receipts, key=lambda receipt: receipt.partition)

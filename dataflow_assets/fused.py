@@ -1,0 +1,280 @@
+"""The one pass: decode -> encode -> writer, in one `mapInArrow` whose only output is receipts.
+
+No row travels back into the JVM. An error of ours travels back as a receipt too, so that the
+driver meets the same class again and Spark does not repeat what cannot succeed. The end of the
+input proves nothing (when the JVM side fails in mid-slice, the iterator simply ends), hence offset
+slices are closed with `complete=False`: writers commit what was seen, never what was planned.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import zipimport
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets import errors, failpoints
+from dataflow_assets.contracts import (
+    OFFSET,
+    Chunk,
+    OffsetSlice,
+    Receipt,
+    Sink,
+    Slice,
+    Source,
+    SourceSession,
+    Span,
+    Ticket,
+    Writer,
+)
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.formats.columns import conform
+from dataflow_assets.formats.json import JsonDecoder, Tombstones
+from dataflow_assets.formats.json_types import infer, merge
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RESULT = pa.schema([("result", pa.binary())])
+_JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One branch inside the pass."""
+
+    sink: Sink
+    ticket: Ticket
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error of ours on its way from a task to the driver."""
+
+    error: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a task sends back: one of the two."""
+
+    receipt: Receipt | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The function that Spark runs over a span; each Spark partition holds one slice's rows."""
+
+    source: Source
+    span: Span
+    lanes: tuple[Lane, ...]
+    max_rejected_percent: float
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
+        forget_archives()
+        failpoints.arm(self.lanes[0].ticket.failpoint)
+        try:
+            results = [Result(receipt) for receipt in self._receipts(batches)]
+        except DataflowError as error:
+            results = [Result(failure=Failure(type(error).__name__, str(error)))]
+        yield pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], _RESULT)
+
+    def _receipts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Receipt]:
+        for piece, chunks in self._slices(batches):
+            writers = [lane.sink.writer(lane.ticket, piece) for lane in self.lanes]
+            try:
+                for share in chunks:
+                    for writer, chunk in zip(writers, share, strict=True):
+                        writer.write(chunk)
+                complete = not isinstance(piece, OffsetSlice)
+                yield from [writer.close(complete) for writer in writers]
+            finally:
+                _abort_all(writers)
+
+    def _slices(
+        self, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[tuple[Slice, Iterator[list[Chunk]]]]:
+        if self.source.delivers == "columns":
+            for batch in batches:
+                for index in batch.column("id").to_pylist():
+                    yield self.span.slices[index], self._columns(self.span.slices[index])
+            return
+        filled = (batch for batch in batches if batch.num_rows)
+        for first in filled:
+            index = first.column("_at")[0].as_py() % len(self.span.slices)
+            yield self.span.slices[index], self._messages(index, chain([first], filled))
+
+    def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
+        decoders = [self._decoder(lane) for lane in self.lanes]
+        consumed = rejected = 0
+        for batch in batches:
+            if batch.column("_at")[-1].as_py() % len(self.span.slices) != index:
+                raise PermanentError("one Spark partition holds rows of two slices")
+            chunks = [self._decoded(decoder, batch) for decoder in decoders]
+            consumed += batch.num_rows
+            rejected += len(chunks[0].rejected)
+            self._judge(consumed, rejected, chunks[0])
+            yield chunks
+
+    def _decoder(self, lane: Lane) -> JsonDecoder:
+        tombstones = Tombstones(self.source.tombstones, lane.sink.key_columns())
+        return JsonDecoder(lane.ticket.schema, lane.sink.unknown_fields, tombstones)
+
+    def _decoded(self, decoder: JsonDecoder, batch: pa.RecordBatch) -> Chunk:
+        bodies = batch.column("body")
+        at = batch.column("_at").to_numpy()
+        offsets = pa.array(at // len(self.span.slices), pa.int64())
+        keys = batch.column("key") if "key" in batch.schema.names else None
+        decoded = decoder.decode(bodies, offsets, keys)
+        size = pc.sum(pc.binary_length(bodies)).as_py() or 0
+        seen = int(offsets[-1].as_py()) + 1
+        return Chunk(decoded.rows, decoded.rejected, seen, size, Bodies(offsets, bodies))
+
+    def _columns(self, piece: Slice) -> Iterator[list[Chunk]]:
+        seen = 0
+        for batch in self.source.batches(piece):
+            ordinals = pa.array(np.arange(seen, seen + batch.num_rows), pa.int64())
+            seen += batch.num_rows
+            rows = batch.append_column(OFFSET, ordinals)
+            yield [
+                Chunk(conform(rows, lane.ticket.schema), [], seen, rows.nbytes)
+                for lane in self.lanes
+            ]
+
+    def _judge(self, consumed: int, rejected: int, chunk: Chunk) -> None:
+        if consumed < _JUDGED_FROM or rejected * 100 <= self.max_rejected_percent * consumed:
+            return
+        target = self.lanes[0].ticket.target
+        last = chunk.rejected[-1] if chunk.rejected else None
+        example = f"; the last one, offset {last.offset}: {last.reason}" if last else ""
+        raise PermanentError(
+            f"flow {target.flow}: {rejected} of {consumed} records of {target.source} were "
+            f"rejected, more than maxRejectedPercent {self.max_rejected_percent:g}{example}. "
+            f"Nothing of this micro-batch is stored; mend the table or the producer, or raise it"
+        )
+
+
+@dataclass(frozen=True)
+class Bodies(Mapping[int, bytes | None]):
+    """Finds the body of an offset, for the few rows that a sink refuses."""
+
+    offsets: pa.Array
+    bodies: pa.Array
+
+    def __getitem__(self, offset: int) -> bytes | None:  # KeyError for a foreign offset
+        index = pc.index(self.offsets, offset).as_py()
+        if index < 0:
+            raise KeyError(offset)
+        body: bytes | None = self.bodies[index].as_py()
+        return body
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.offsets.to_pylist())
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Infers the schema of the messages of each Spark partition; one serialized schema each."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row: the serialized schema."""
+        forget_archives()
+        found = merge(infer(batch.column("body").to_pylist()) for batch in batches)
+        yield pa.record_batch([[found.serialize().to_pybytes()]], _RESULT)
+
+
+def run(
+    spark: SparkSession, source: SourceSession, span: Span, work: Pass
+) -> dict[str, list[Receipt]]:
+    """Runs the pass over the span; receipts by branch, once every task has succeeded.
+
+    Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
+    """
+    wanted = frozenset({"key"} if work.source.tombstones == "delete" else ())
+    outputs = _collect(_frame(spark, source, span, work.source, wanted), work)
+    results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
+    _raise_gravest([result.failure for result in results if result.failure])
+    receipts: dict[str, list[Receipt]] = {lane.ticket.target.branch: [] for lane in work.lanes}
+    for result in results:
+        if result.receipt:
+            receipts[result.receipt.branch].append(result.receipt)
+    return receipts
+
+
+def sample(
+    spark: SparkSession, source: SourceSession, span: Span, declared: Source
+) -> pa.Schema | None:
+    """The widest schema of the span's records; None when it holds none that tells anything."""
+    frame = _frame(spark, source, span, declared, frozenset())
+    schemas = [pa.ipc.read_schema(pa.py_buffer(output)) for output in _collect(frame, Sampler())]
+    found = merge(schemas)
+    return found if len(found) else None
+
+
+def _frame(
+    spark: SparkSession, source: SourceSession, span: Span, declared: Source, wanted: frozenset[str]
+) -> DataFrame:
+    if declared.delivers == "messages":
+        return source.frame(spark, span, wanted)
+    slices = len(span.slices)
+    return spark.range(0, slices, 1, slices)
+
+
+def _collect(frame: DataFrame, work: Pass | Sampler) -> list[bytes]:
+    """Runs the job. What fails in Spark, not in our code, may succeed after a new attempt."""
+    from grpc import RpcError
+    from pyspark.errors import PySparkException
+
+    try:
+        table = frame.mapInArrow(work, "result binary").toArrow()
+    except (PySparkException, RpcError, OSError) as error:
+        raise TransientError(f"the Spark job failed: {_cause(error)}") from error
+    outputs: list[bytes] = table.column("result").to_pylist()
+    return outputs
+
+
+def _cause(error: BaseException) -> str:
+    """The line that says what happened: the last one of a Python traceback, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]
+    return (python or lines or [type(error).__name__])[-1 if python else 0][:500]
+
+
+def _raise_gravest(failures: Sequence[Failure]) -> None:
+    order = ["TakenOver", "PermanentError"]
+    ranked = sorted(failures, key=lambda f: order.index(f.error) if f.error in order else 9)
+    for failure in ranked:
+        raise getattr(errors, failure.error)(failure.message)
+
+
+def _abort_all(writers: Sequence[Writer]) -> None:
+    for writer in writers:
+        with suppress(DataflowError):
+            writer.abort()
+
+
+def forget_archives() -> None:
+    """Keeps zip archives out of this worker's import path.
+
+    Every task of a reused worker calls `importlib.invalidate_caches`, and each archive on the path
+    then reads its whole directory again: 120 to 350 ms a task (recipes/spine.md section 8).
+    """
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimport.zipimporter):
+            del sys.path_importer_cache[path]
+    sys.path[:] = [path for path in sys.path if not path.endswith((".zip", ".jar"))]

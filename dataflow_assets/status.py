@@ -1,0 +1,45 @@
+"""Where flows stand: read only, no epoch is taken."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from dataflow_assets.contracts import Address, Checkpoint, Lag, Run
+from dataflow_assets.flow import Branch, Flow
+
+
+@dataclass(frozen=True)
+class Status:
+    """One branch: its checkpoint (None before the first run) and how far it is behind."""
+
+    flow: str
+    branch: str
+    source: Address
+    address: Address
+    checkpoint: Checkpoint | None
+    lag: Lag
+
+
+def status(flow: Flow) -> list[Status]:
+    """The status of each branch. Raises TransientError when source or target cannot be reached."""
+    resolved = flow.resolved()
+    with closing(resolved.source.open(flow.id)) as source:
+        found = []
+        for branch in resolved.branches:
+            checkpoint = branch.sink.peek(resolved.target(branch))
+            known = checkpoint is not None and checkpoint.positions
+            lag = source.lag(checkpoint.positions if checkpoint and known else source.start())
+            found.append(
+                Status(flow.id, branch.id, flow.source_address, branch.address, checkpoint, lag)
+            )
+    return found
+
+
+def reset(flow: Flow, run: Run) -> list[Branch]:
+    """Forgets the checkpoint of every branch, under an epoch of its own; the rows stay."""
+    resolved = flow.resolved()
+    for branch in resolved.branches:
+        with closing(branch.sink.open(resolved.target(branch), run)) as session:
+            session.forget()
+    return list(resolved.branches)
