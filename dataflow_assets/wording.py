@@ -7,6 +7,7 @@ number, a key's only spelling is camelCase. Values are never part of a message.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,6 +22,7 @@ from dataflow_assets.spec import Spec
 
 AnySpec = TypeVar("AnySpec", bound=Spec)
 
+_WORD = re.compile(r"[a-z]+|[A-Z]+|[a-z]+([A-Z][a-z]*)+")
 IDENTIFIER = "^[a-zA-Z_][a-zA-Z0-9_]*$"
 _WANTS = {
     "string_type": "text",
@@ -147,16 +149,29 @@ def _finding(
     if all(wants):
         return document.finding(path, _wrong_kind(dict.fromkeys(map(str, wants)), path, document))
     if code in {"value_error", "assertion_error"}:
-        return _ruled(path, str(details.get("ctx", {}).get("error", "")), document)
+        return _ruled(path, details, model, document, base)
     return document.finding(path, _says(details, document.get(*path)))
 
 
-def _ruled(path: Path, message: str, document: Document) -> Finding:
-    """A rule of the model itself: it stands at the key that its sentence begins with."""
+def _ruled(
+    path: Path, details: ErrorDetails, model: type[Spec], document: Document, base: Path
+) -> Finding:
+    """A rule of the connector's own: it stands at the key that its sentence begins with."""
+    message = str(details.get("ctx", {}).get("error", "is not allowed"))
+    for text in sorted(_texts(document.get(*path)), key=len, reverse=True):
+        message = message.replace(text, "(value)")
     first = message.split(" ", 1)[0].strip("`:,")
-    if (*path, first) not in document.places:
-        return document.finding(path, message)
-    return document.finding((*path, first), message.split(" ", 1)[-1])
+    known = {name for spec in _models(path, model, base) for name in _names(spec)}
+    return document.finding((*path, first) if first in known else path, message)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Values that a rule's sentence may have quoted, and that may be secret: no plain words."""
+    if isinstance(value, dict | list):
+        children = value.values() if isinstance(value, dict) else value
+        yield from (text for child in children for text in _texts(child))
+    elif isinstance(value, str) and len(value) > 3 and not _WORD.fullmatch(value):
+        yield value
 
 
 def _wrong_kind(wants: Iterable[str], path: Path, document: Document) -> str:
@@ -199,12 +214,18 @@ def _pattern(pattern: str) -> str:
 
 def _unknown(path: Path, model: type[Spec], base: Path) -> str:
     key = str(path[-1])
-    models = {model}
-    for part in path[len(base) : -1]:
-        models = models if isinstance(part, int) else set(_below(models, part))
+    models = _models(path[:-1], model, base)
     names = [name for spec in sorted(models, key=str) for name in _names(spec)]
     deeper = [name for spec in models for name in _inner(spec) if name.endswith(f".{key}")]
     return f"unknown key; {meant(key, deeper or names)}"
+
+
+def _models(path: Path, model: type[Spec], base: Path) -> set[type[Spec]]:
+    """The models that a block of the document may be."""
+    models = {model}
+    for part in path[len(base) :]:
+        models = models if isinstance(part, int) else set(_below(models, part))
+    return models
 
 
 def _names(model: type[Spec]) -> list[str]:

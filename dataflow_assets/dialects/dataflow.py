@@ -20,7 +20,7 @@ from dataflow_assets.documents import Document, Path
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.spec import Spec, hints
-from dataflow_assets.wording import meant, validate
+from dataflow_assets.wording import meant, suggest, validate
 
 KINDS = ("DataFlow", "DataFlowCron")
 _ANNOTATIONS = (model.SOURCE_CONNECTION, model.SINK_CONNECTION, model.OWNERS)
@@ -52,10 +52,10 @@ def reads(document: Document) -> bool:
 def read(document: Document) -> Reading:
     """The document's flow, or everything that is wrong with it."""
     findings = list(_header(document))
-    if document.get("kind") not in {"DataFlow", None}:
+    if document.get("kind") not in ("DataFlow", None):
         return Reading(document, tuple(findings))
     envelope, more = validate(model.Manifest, document)
-    findings += [f for f in more if f.path not in {"kind", "apiVersion"} or not findings]
+    findings += more
     source, source_findings = _end(document, _SOURCE, catalogue.sources(), model.SOURCES)
     sink, sink_findings = _end(document, _SINK, catalogue.sinks(), model.SINKS)
     findings += source_findings + sink_findings
@@ -72,8 +72,8 @@ def _header(document: Document) -> Iterable[Finding]:
     version, kind = document.get("apiVersion"), document.get("kind")
     if kind == "DataFlowCron":
         yield document.finding(("kind",), _CRON)
-    elif isinstance(kind, str) and kind != "DataFlow":
-        yield document.finding(("kind",), f"unknown kind; {meant(kind, KINDS)}")
+    elif kind not in ("DataFlow", None):
+        yield document.finding(("kind",), f"unknown kind; {meant(str(kind), KINDS)}")
     if isinstance(version, str) and version not in {
         model.API_VERSION,
         f"{model.STALE_GROUP}/v1",
@@ -100,14 +100,13 @@ def _end(
 
 
 def _no_type(name: str, end: str | int, found: Iterable[str], known: tuple[str, ...]) -> str:
-    names = [n for n in found if not n.startswith("memory")]
+    allowed = "allowed: " + ", ".join(n for n in found if not n.startswith("memory"))
     if name in known:
-        return f"not supported yet: the {name} {end}; supported: {', '.join(names)}"
+        return f"not supported yet: the {name} {end}; {allowed}"
     if name in model.SOURCES:
-        return f"{name} is a source only; allowed: {', '.join(known)}"
-    choices = list(dict.fromkeys([*known, *names]))
-    advice, listed = meant(name, choices), f"allowed: {', '.join(choices)}"
-    return f"unknown {end} type; {advice if advice == listed else f'{advice} {listed}'}"
+        return f"{name} is a source only; {allowed}"
+    probably = suggest(name, dict.fromkeys([*known, *found]))
+    return f"unknown {end} type; {f'did you mean {probably}? ' if probably else ''}{allowed}"
 
 
 def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:

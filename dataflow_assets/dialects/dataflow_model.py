@@ -124,7 +124,7 @@ class DataFlowSpec(Spec):
     maintenance: Maintenance = Maintenance()
     """Pauses."""
     checkpoint_reset: bool = False
-    """Starts from the source's beginning, once for each content of the manifest."""
+    """Drops the checkpoint, once for each content of the manifest: the flow begins as a new one."""
     max_rejected_percent: Annotated[float, Addition()] = Field(default=10.0, ge=0, le=100)
     """The flow stops when it rejects more than this share of its records."""
     max_records_per_batch: Annotated[int, Addition()] = Field(default=1_000_000, ge=1)
