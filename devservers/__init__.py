@@ -1,14 +1,14 @@
-"""Real servers as local processes, no containers: what tests, the demo and `dataflow servers` run on.
+"""Real servers as local processes, no containers: for tests, the demo and `dataflow servers`.
 
-`up` starts them side by side and leaves them running, `read` finds them again, `down` ends them. All three meet in
-`servers.json` of one folder, which also holds the servers' data: a second `up` finds yesterday's tables and topics.
+`up` starts them side by side and leaves them running, `read` finds them again, `down` ends them.
+All three meet in `servers.json` of one folder, which also holds the servers' data: a second `up`
+finds yesterday's tables and topics on yesterday's ports.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -17,9 +17,10 @@ from pathlib import Path
 
 from devservers.kafka import Kafka
 from devservers.postgresql import PostgreSQL
-from devservers.process import Server, ServerError, boot_id
+from devservers.process import Server, ServerError
 from devservers.seaweedfs import SeaweedFS
 from devservers.spark import SparkCluster, SparkConnect
+from devservers.system import boot_id
 
 __all__ = [
     "Kafka",
@@ -48,10 +49,11 @@ class Servers:
     spark: SparkConnect | None = None
 
     def running(self) -> Iterator[Server]:
+        """Those that are there."""
         yield from (server for field in fields(self) if (server := getattr(self, field.name)))
 
 
-def up(
+def up(  # noqa: PLR0913 (a switch per server)
     folder: Path,
     *,
     kafka: bool = True,
@@ -60,12 +62,14 @@ def up(
     spark: bool = False,
     progress: Progress = print,
 ) -> Servers:
-    """Start what is wanted and not yet running. When one fails, the others stay up for a second try."""
-    wanted = {"kafka": kafka, "postgresql": postgresql, "seaweedfs": seaweedfs, "spark": spark}
-    folder.mkdir(parents=True, exist_ok=True)
+    """Start what is wanted and not yet running. When one fails, the others stay up."""
+    folder = folder.absolute()
+    flags = {"kafka": kafka, "postgresql": postgresql, "seaweedfs": seaweedfs, "spark": spark}
+    wanted = {name for name, flag in flags.items() if flag}
     with _locked(folder):
         servers = _attach(folder)
-        missing = [server for name, server in _all(folder).items() if wanted[name] and name not in servers]
+        wanted -= servers.keys()
+        missing = [server for server in _all(folder).values() if server.name in wanted]
         try:
             for server in _start(missing, progress):
                 servers[server.name] = server
@@ -80,7 +84,7 @@ def read(folder: Path) -> Servers:
 
 
 def down(folder: Path, progress: Progress = print) -> None:
-    """Stop the servers of a folder, and nobody else's: process numbers are checked against start times."""
+    """Stop the servers of a folder, nobody else: process numbers are checked with start times."""
     with _locked(folder):
         servers = list(_attach(folder).values())
         with ThreadPoolExecutor() as pool:
@@ -100,7 +104,7 @@ def _all(folder: Path) -> dict[str, Server]:
 
 
 def _start(servers: list[Server], progress: Progress) -> Iterator[Server]:
-    """Side by side, each handed over as it answers; the first failure is raised after the last has settled."""
+    """Side by side, each handed over as it answers; failures are raised when all have settled."""
     failures: list[BaseException] = []
     with ThreadPoolExecutor() as pool:
         for future in as_completed(pool.submit(server.start) for server in servers):
@@ -111,7 +115,7 @@ def _start(servers: list[Server], progress: Progress) -> Iterator[Server]:
             progress(f"{server.name} runs (pid {server.pid}): {_describe(server)}")
             yield server
     if failures:
-        raise failures[0]
+        raise ServerError("\n".join(map(str, failures))) from failures[0]
 
 
 def _describe(server: Server) -> str:
@@ -134,21 +138,26 @@ def _attach(folder: Path) -> dict[str, Server]:
 
 def _write(folder: Path, servers: dict[str, Server]) -> None:
     entries = {
-        name: {"process": server.identity(), "ports": server.ports, "endpoints": server.endpoints()}
+        name: {
+            "process": server.identity(),
+            "ports": {**server.ports},
+            "endpoints": {**server.endpoints()},
+        }
         for name, server in servers.items()
     }
     scratch = folder / f".{FILE}"
     scratch.write_text(json.dumps({"boot_id": boot_id(), "servers": entries}, indent=2) + "\n")
-    os.replace(scratch, folder / FILE)
+    scratch.replace(folder / FILE)
 
 
 def _bundle(servers: dict[str, Server]) -> Servers:
-    return Servers(**servers)  # type: ignore[arg-type]  # the name of each is the field of its class
+    return Servers(**servers)  # type: ignore[arg-type]  # each is in the field of its name
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One `up` or `down` at a time per folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,10 +1,10 @@
 """Archives from Maven Central (Spark's jars, Kafka, PostgreSQL), exactly those of `jars.lock`.
 
-Guarantee: `fetch` returns files whose sha256 is the locked one, or raises. What is already in the cache costs a
-look at its size, needs no network and does not load the downloader at all.
+Guarantee: `fetch` returns files whose sha256 is the locked one, or raises. What is already in the
+cache was verified when it came, needs no network and does not load the downloader at all.
 
-No dependency is resolved: every line of the lock is fetched by itself, because some of the transitive ones of
-Spark's Kafka source are missing from the repository and a resolver fails on them.
+No dependency is resolved: every line of the lock is fetched by itself, because some transitive ones
+of Spark's Kafka source are missing from the repository and a resolver fails on them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARALLEL = 8
 
 
 class JarError(Exception):
-    """An archive is missing or not the one that was locked; the message says which and what to do."""
+    """An archive is missing or not the one that was locked; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Jar:
 
     @property
     def name(self) -> str:
+        """The file's name, as the publisher gave it."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{classifier}.{self.packaging}"
 
@@ -62,8 +63,8 @@ def parse(coordinate: str, sha256: str = "") -> Jar:
     parts = coordinate.split(":")
     if not 3 <= len(parts) <= 5:
         raise JarError(f"{coordinate!r} is no group:artifact:version[:classifier][:packaging]")
-    classifier, packaging = (*parts[3:], *["", "jar"][len(parts) - 3 :])
-    return Jar(*parts[:3], classifier, packaging, sha256)
+    group, artifact, version, classifier, packaging = [*parts, *["", "jar"][len(parts) - 3 :]]
+    return Jar(group, artifact, version, classifier, packaging, sha256)
 
 
 def locked(lock: Path = LOCK) -> dict[str, list[Jar]]:
@@ -106,20 +107,20 @@ def _fetch(jars: list[Jar], label: str) -> list[Path]:
 
 
 def _path(folder: Path, jar: Jar) -> Path:
-    """Where a verified file lies: the hash is part of the name, so a changed lock misses the cache."""
+    """Where a verified file lies; the hash is in the name, so a changed lock misses the cache."""
     return folder / jar.sha256[:16] / jar.name
 
 
 def _download(jar: Jar, path: Path) -> Jar:
-    """Fetch, verify, and only then move into place, so that a file in the cache is always a good one."""
+    """Fetch, verify, and only then move into place: a file in the cache is always a good one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent.parent) as scratch:
         fetched = _resolve(jar, Path(scratch))
         found = _sha256(fetched)
         if found != jar.sha256:
             raise JarError(
-                f"{jar.coordinate}: sha256 is {found}, jars.lock says {jar.sha256}; nothing was kept. "
-                "Either the download was tampered with or the lock is wrong: compare both with the "
+                f"{jar.coordinate}: sha256 is {found}, jars.lock says {jar.sha256}; it was not "
+                "kept. Either the download or the lock is wrong: compare both with the "
                 "publisher's checksum before you change the lock"
             )
         fetched.chmod(0o644)
@@ -128,12 +129,12 @@ def _download(jar: Jar, path: Path) -> Jar:
 
 
 def _resolve(jar: Jar, scratch: Path) -> Path:
-    from jgo.maven import MavenContext  # slow to import, and not needed while the cache is full
+    from jgo.maven import MavenContext
 
     try:
-        component = MavenContext(repo_cache=scratch, local_repos=[]).project(jar.group, jar.artifact)
-        found = component.at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve()
-    except Exception as error:  # jgo raises whatever its HTTP client and XML parser do
+        project = MavenContext(repo_cache=scratch, local_repos=[]).project(jar.group, jar.artifact)
+        found = project.at_version(jar.version).artifact(jar.classifier, jar.packaging).resolve()
+    except Exception as error:  # whatever jgo's HTTP client raises
         raise JarError(f"{jar.coordinate} could not be downloaded: {error}") from error
     return Path(found)
 
@@ -147,7 +148,7 @@ def _sha256(path: Path) -> str:
 def _progress(label: str, total: int) -> Iterator[Callable[[Jar], None]]:
     """A bar on a terminal, a line per file elsewhere."""
     if not sys.stderr.isatty():
-        yield lambda jar: print(f"fetched {label}: {jar.coordinate}", file=sys.stderr)
+        yield lambda jar: _say(f"fetched {label}: {jar.coordinate}")
         return
     from rich.console import Console
     from rich.progress import Progress
@@ -168,5 +169,12 @@ def pin(coordinates: list[str]) -> list[str]:
         return list(pool.map(line, coordinates))
 
 
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
 if __name__ == "__main__":  # python -m devservers.jars [COORDINATE...]
-    print(*pin(sys.argv[1:]), sep="\n") if sys.argv[1:] else fetch_all()
+    if sys.argv[1:]:
+        sys.stdout.writelines(f"{line}\n" for line in pin(sys.argv[1:]))
+    else:
+        fetch_all()

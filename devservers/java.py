@@ -1,7 +1,7 @@
 """The Java that the servers run on.
 
-A machine often has several. `home` takes the oldest that is new enough: Spark and Kafka are built for 17, and what
-asks for a newer one says so.
+A machine often has several. `home` takes the oldest that is new enough: Spark and Kafka are built
+for 17, and what needs a newer one says so.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def _folders() -> Iterator[Path]:
     if on_path := shutil.which("java"):
         yield Path(on_path).resolve().parent.parent
     if INSTALLED.is_dir():
-        yield from sorted(folder for folder in INSTALLED.iterdir() if (folder / "bin/java").exists())
+        yield from sorted(java.parent.parent for java in INSTALLED.glob("*/bin/java"))
 
 
 def _release(folder: Path) -> int | None:
-    """The major version, read from the file that every Java carries (starting it would take longer)."""
+    """The major version, from the file that every Java carries: starting it would take longer."""
     try:
         text = (folder / "release").read_text()
     except OSError:

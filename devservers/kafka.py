@@ -1,7 +1,8 @@
 """One Kafka broker that is its own controller.
 
-Topics must be created (no auto-creation) and can be deleted; transactions work; cleaner and retention look every
-second, so that compaction and expiry can be tested. Acknowledged writes survive `kill`: they are in the page cache.
+Topics must be created (no auto-creation) and can be deleted; transactions work; cleaner and
+retention look every second, so that compaction and expiry can be tested. Acknowledged writes
+survive `kill`: they are in the page cache.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from devservers import java, jars
+from confluent_kafka.admin import AdminClient
+from typing_extensions import override
+
+from devservers import jars, java
 from devservers.process import LOOPBACK, Server, run
 
 SINGLE_NODE = {
@@ -44,50 +49,42 @@ IMPATIENT = {
 }
 
 
+@dataclass(eq=False, kw_only=True)
 class Kafka(Server):
     """A broker at `bootstrap`; `config` adds to or overrides its properties."""
 
     name = "kafka"
     port_names = ("kafka", "controller")
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        config: Mapping[str, str] | None = None,
-        heap: str = "512m",
-        ports: Mapping[str, int] | None = None,
-        detached: bool = False,
-    ) -> None:
-        super().__init__(folder, ports=ports, detached=detached)
-        self.config = dict(config or {})
-        self.heap = heap
+    config: Mapping[str, str] = field(default_factory=dict)
+    heap: str = "512m"
 
     @property
     def bootstrap(self) -> str:
+        """For `bootstrap.servers`."""
         return f"{LOOPBACK}:{self.ports['kafka']}"
 
+    @override
     def endpoints(self) -> dict[str, str]:
         return {"bootstrap": self.bootstrap}
 
+    @override
     def prepare(self) -> None:
         lines = (f"{key}={value}\n" for key, value in self._properties().items())
         self._file.write_text("".join(lines))
         if not (self.folder / "data" / "meta.properties").exists():
             # 22 characters of base64, as Kafka writes its own ids
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            format_tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted"]
-            run(
-                [*self._java("-XX:TieredStopAtLevel=1"), *format_tool, "-t", cluster, "-c", str(self._file)],
-                "formatting Kafka's data folder",
-            )
+            tool = [*self._java("-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", "format"]
+            options = ["--ignore-formatted", "-t", cluster, "-c", str(self._file)]
+            run([*tool, *options], "formatting Kafka's data folder")
 
+    @override
     def command(self) -> list[str]:
         return [*self._java(f"-Xmx{self.heap}"), "kafka.Kafka", str(self._file)]
 
+    @override
     def ready(self) -> bool:
-        from confluent_kafka.admin import AdminClient
-
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         return len(admin.list_topics(timeout=2).brokers) == 1
 
@@ -103,7 +100,7 @@ class Kafka(Server):
             "controller.quorum.voters": f"1@{controller}",
             "log.dirs": str(self.folder / "data"),
         }
-        return SINGLE_NODE | IMPATIENT | here | self.config
+        return SINGLE_NODE | IMPATIENT | here | dict(self.config)
 
     def _java(self, *options: str) -> list[str]:
         class_path = ":".join(map(str, jars.fetch("kafka")))

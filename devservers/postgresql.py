@@ -1,6 +1,7 @@
-"""One PostgreSQL 18 server with logical replication switched on and every durability setting left on.
+"""One PostgreSQL 18 server, logical replication switched on, every durability setting left on.
 
-Loopback only, superuser `postgres` without password. Where we are root it runs as another user, for it refuses root.
+Loopback only, superuser `postgres` without password. Where we are root it runs as another user,
+for it refuses root.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import psycopg
+from typing_extensions import override
 
 from devservers import jars
 from devservers.process import LOOPBACK, Server, ServerError, run
@@ -30,6 +35,7 @@ SETTINGS = {
 }
 
 
+@dataclass(eq=False, kw_only=True)
 class PostgreSQL(Server):
     """A server reached by `dsn()`; `config` adds to or overrides its settings."""
 
@@ -37,40 +43,34 @@ class PostgreSQL(Server):
     port_names = ("postgresql",)
     stop_signal = signal.SIGINT  # "fast"; SIGTERM would wait for the last client to leave
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        config: Mapping[str, str] | None = None,
-        ports: Mapping[str, int] | None = None,
-        detached: bool = False,
-    ) -> None:
-        super().__init__(folder, ports=ports, detached=detached)
-        self.config = dict(config or {})
+    config: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def port(self) -> int:
+        """The port on the loopback address."""
         return self.ports["postgresql"]
 
     def dsn(self, database: str = "postgres") -> str:
         """A URL for psycopg, ADBC and SQLAlchemy alike."""
         return f"postgresql://postgres@{LOOPBACK}:{self.port}/{database}"
 
+    @override
     def endpoints(self) -> dict[str, str]:
         return {"dsn": self.dsn()}
 
+    @override
     def prepare(self) -> None:
         if not (self._data / "PG_VERSION").exists():
             self._initialize()
 
+    @override
     def command(self) -> list[str]:
-        settings = SETTINGS | {"port": str(self.port)} | self.config
+        settings = SETTINGS | {"port": str(self.port)} | dict(self.config)
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         return [*_other_user(), str(binaries() / "bin/postgres"), "-D", str(self._data), *options]
 
+    @override
     def ready(self) -> bool:
-        import psycopg
-
         with psycopg.connect(self.dsn(), connect_timeout=2) as connection:
             return connection.execute("SELECT 1").fetchone() == (1,)
 
@@ -79,7 +79,7 @@ class PostgreSQL(Server):
         return self.folder / "data"
 
     def _initialize(self) -> None:
-        """Make the cluster beside its place and move it there, so that a half-made one is never used."""
+        """Make it beside its place, then move it there: a half-made one is never used."""
         scratch = self.folder / "data.new"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(mode=0o700)
@@ -114,11 +114,11 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _other_user() -> list[str]:
-    """As root: become nobody, but keep the right to pass folders closed to others, such as /root itself."""
+    """As root: become nobody, but keep the right to pass folders closed to others, as /root is."""
     if os.geteuid() != 0:
         return []
     setpriv = shutil.which("setpriv")
     if setpriv is None:
-        raise ServerError("PostgreSQL refuses to run as root, and `setpriv` (util-linux) is missing")
+        raise ServerError("PostgreSQL refuses to run as root: install setpriv (util-linux)")
     user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     return [setpriv, *user, "--inh-caps=+dac_override", "--ambient-caps=+dac_override"]

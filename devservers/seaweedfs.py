@@ -1,7 +1,8 @@
 """SeaweedFS: an S3 store and an Iceberg REST catalog in one process.
 
-Table bucket `lake` is the catalog's warehouse, bucket `raw` is plain S3. Its own table maintenance stays off, as by
-default, and its reports to the maker are switched off. Acknowledged commits survive `kill`.
+Table bucket `lake` is the catalog's warehouse, bucket `raw` is plain S3. Its own table maintenance
+stays off, as by default, and its reports to the maker are switched off. Acknowledged commits
+survive `kill`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,22 @@ import shutil
 import sys
 import urllib.parse
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
+
+from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+from typing_extensions import override
 
 from devservers.process import LOOPBACK, Server, ServerError
 
-REGION = "us-east-1"
+TOKENS = "/v1/oauth/tokens"
 SERVICES = ("master", "volume", "filer", "s3", "admin")
 
+Headers = dict[str, str]
 
+
+@dataclass(eq=False)
 class SeaweedFS(Server):
     """Iceberg REST at `uri`, S3 at `s3_endpoint`."""
 
@@ -26,18 +35,20 @@ class SeaweedFS(Server):
     port_names = ("iceberg", *SERVICES, *(f"{service}.grpc" for service in SERVICES))
     stop_timeout = 30
 
-    access_key = "dataflow"
-    secret_key = "dataflow-secret"
-    warehouse = "s3://lake"
-    bucket = "raw"
-    region = REGION
+    access_key: ClassVar[str] = "dataflow"
+    secret_key: ClassVar[str] = "dataflow-secret"  # noqa: S105 (loopback only)
+    warehouse: ClassVar[str] = "s3://lake"
+    bucket: ClassVar[str] = "raw"
+    region: ClassVar[str] = "us-east-1"
 
     @property
     def uri(self) -> str:
+        """Of the Iceberg REST catalog."""
         return f"http://{LOOPBACK}:{self.ports['iceberg']}"
 
     @property
     def s3_endpoint(self) -> str:
+        """Of the S3 store."""
         return f"http://{LOOPBACK}:{self.ports['s3']}"
 
     @property
@@ -52,20 +63,22 @@ class SeaweedFS(Server):
             "uri": self.uri,
             "warehouse": self.warehouse,
             "credential": self.credential,
+            "oauth2-server-uri": self.uri + TOKENS,
             "s3.endpoint": self.s3_endpoint,
             "s3.access-key-id": self.access_key,
             "s3.secret-access-key": self.secret_key,
             "s3.region": self.region,
         }
 
-    def spark_properties(self) -> dict[str, str]:
-        """Options of an Iceberg catalog in Spark, to be put below `spark.sql.catalog.NAME`."""
-        return {
-            "": "org.apache.iceberg.spark.SparkCatalog",
+    def spark_conf(self, name: str = "lake") -> dict[str, str]:
+        """Settings that make it a catalog of Spark; a session takes them at run time, too."""
+        prefix = f"spark.sql.catalog.{name}"
+        options = {
             "type": "rest",
             "uri": self.uri,
             "warehouse": self.warehouse,
             "credential": self.credential,
+            "oauth2-server-uri": self.uri + TOKENS,
             "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
             "s3.endpoint": self.s3_endpoint,
             "s3.access-key-id": self.access_key,
@@ -73,7 +86,10 @@ class SeaweedFS(Server):
             "s3.path-style-access": "true",
             "client.region": self.region,
         }
+        below = {f"{prefix}.{key}": value for key, value in options.items()}
+        return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | below
 
+    @override
     def endpoints(self) -> dict[str, str]:
         return {
             "uri": self.uri,
@@ -83,9 +99,11 @@ class SeaweedFS(Server):
             "secret_key": self.secret_key,
         }
 
+    @override
     def prepare(self) -> None:
         (self.folder / "data").mkdir(exist_ok=True)
 
+    @override
     def environment(self) -> dict[str, str]:
         return {
             "AWS_ACCESS_KEY_ID": self.access_key,
@@ -93,8 +111,9 @@ class SeaweedFS(Server):
             "GOMEMLIMIT": "300MiB",
         }
 
+    @override
     def command(self) -> list[str]:
-        # Explicit gRPC ports: by default each is 10000 above the other one, and a clash there is fatal.
+        # gRPC ports are named because each would be 10000 above the other, and a clash is fatal.
         ports = [f"-{name}.port={self.ports[name]}" for name in SERVICES]
         grpc = [f"-{name}.port.grpc={self.ports[f'{name}.grpc']}" for name in SERVICES]
         catalog = [f"-s3.port.iceberg={self.ports['iceberg']}", "-s3.port.lance=0"]
@@ -103,29 +122,29 @@ class SeaweedFS(Server):
         quiet = ["-webdav=false", "-admin.ui=false", "-master.telemetry=false"]
         return [_weed(), "mini", *address, *ports, *grpc, *catalog, *buckets, *quiet]
 
+    @override
     def ready(self) -> bool:
         return self._catalog_answers() and self._s3_keeps()
 
     def _catalog_answers(self) -> bool:
         form = {"grant_type": "client_credentials", "scope": "catalog"}
         form |= {"client_id": self.access_key, "client_secret": self.secret_key}
-        token = self._get("/v1/oauth/tokens", urllib.parse.urlencode(form).encode())["access_token"]
+        token = self._ask(TOKENS, urllib.parse.urlencode(form).encode())["access_token"]
+        headers = {"Authorization": f"Bearer {token}"}
         where = urllib.parse.urlencode({"warehouse": self.warehouse})
-        prefix = self._get(f"/v1/config?{where}", token=str(token)).get("overrides", {}).get("prefix")
-        path = f"/v1/{prefix}/namespaces" if prefix else "/v1/namespaces"
-        return "namespaces" in self._get(path, token=str(token))
+        config = self._ask(f"/v1/config?{where}", headers=headers)
+        prefix = (config["defaults"] | config["overrides"]).get("prefix", "")
+        return "namespaces" in self._ask(
+            f"/v1/{prefix}/namespaces".replace("//", "/"), None, headers
+        )
 
-    def _get(self, path: str, form: bytes | None = None, token: str = "") -> dict[str, dict[str, str]]:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        request = urllib.request.Request(self.uri + path, data=form, headers=headers)
-        with urllib.request.urlopen(request, timeout=2) as answer:
-            body: dict[str, dict[str, str]] = json.load(answer)
-        return body
+    def _ask(self, path: str, form: bytes | None = None, headers: Headers | None = None) -> Any:
+        request = urllib.request.Request(self.uri + path, form, headers or {})  # noqa: S310 (ours)
+        with urllib.request.urlopen(request, timeout=2) as answer:  # noqa: S310
+            return json.load(answer)
 
     def _s3_keeps(self) -> bool:
         """After a crash the catalog answers seconds before a volume takes data."""
-        from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
-
         store = S3FileSystem(
             access_key=self.access_key,
             secret_key=self.secret_key,

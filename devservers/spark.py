@@ -1,6 +1,7 @@
 """Spark: a Connect server that many runs share, and a standalone cluster.
 
-Both use the Spark of the PySpark package, the jars of the lock, and this interpreter for Python workers.
+Both use the Spark of the PySpark package, the jars of the lock, and this interpreter for Python
+workers.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from devservers import java, jars
+from typing_extensions import override
+
+from devservers import jars, java
 from devservers.process import LOOPBACK, Server, ServerError
 
 DEFAULTS = {
@@ -23,7 +27,8 @@ DEFAULTS = {
     "spark.connect.execute.manager.detachedTimeout": "20s",
     "spark.log.level": "WARN",
     "spark.scheduler.mode": "FAIR",
-    # A loopback socket to the Python worker costs 40 ms twice per task (Nagle against delayed acknowledgements).
+    # A loopback socket to the Python worker costs 40 ms twice per task (Nagle against delayed
+    # acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -32,55 +37,50 @@ DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-DAEMON = {"SPARK_DAEMON_MEMORY": "256m"}  # of master and worker; a Connect server would take it for its own
+# Of master and worker only: a Connect server would take it for its own.
+DAEMON = {"SPARK_DAEMON_MEMORY": "256m"}
 
 
+@dataclass(eq=False, kw_only=True)
 class SparkConnect(Server):
     """A Connect server at `remote`, for `SparkSession.builder.remote(...)`.
 
-    `local[2,4]`, not `local[2]`: the latter does not retry a failed task. Sessions do not survive `kill`.
+    `local[2,4]`, not `local[2]`: the latter does not retry a failed task. Sessions do not survive
+    `kill`.
     """
 
     name = "spark"
     port_names = ("connect",)
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        master: str = "local[2,4]",
-        conf: Mapping[str, str] | None = None,
-        env: Mapping[str, str] | None = None,
-        memory: str = "1g",
-        ports: Mapping[str, int] | None = None,
-        detached: bool = False,
-    ) -> None:
-        super().__init__(folder, ports=ports, detached=detached)
-        self.spark_master, self.conf, self.env, self.memory = master, dict(conf or {}), dict(env or {}), memory
+    master: str = "local[2,4]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    memory: str = "1g"
 
     @property
     def remote(self) -> str:
+        """For `SparkSession.builder.remote`."""
         return f"sc://{LOOPBACK}:{self.ports['connect']}"
 
+    @override
     def endpoints(self) -> dict[str, str]:
         return {"remote": self.remote}
 
+    @override
     def environment(self) -> dict[str, str]:
-        return _environment(self.folder) | self.env
+        return _environment(self.folder) | dict(self.env)
 
+    @override
     def command(self) -> list[str]:
-        conf = DEFAULTS | self._here() | self.conf
+        conf = DEFAULTS | self._here() | dict(self.conf)
         options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
         main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-        submit = [str(spark_home() / "bin/spark-submit"), "--master", self.spark_master]
+        submit = [str(spark_home() / "bin/spark-submit"), "--master", self.master]
         return [*submit, "--driver-memory", self.memory, *main, *options, "spark-internal"]
 
+    @override
     def ready(self) -> bool:
-        import grpc
-
-        with grpc.insecure_channel(f"{LOOPBACK}:{self.ports['connect']}") as channel:
-            grpc.channel_ready_future(channel).result(timeout=2)
-        return True
+        return True  # it listens only once its Spark runs
 
     def _here(self) -> dict[str, str]:
         # On the class path rather than as `--jars`: those are copied at every start.
@@ -94,6 +94,7 @@ class SparkConnect(Server):
         }
 
 
+@dataclass(eq=False)
 class SparkMaster(Server):
     """The master process of a standalone cluster."""
 
@@ -102,49 +103,65 @@ class SparkMaster(Server):
 
     @property
     def master(self) -> str:
+        """For `spark.master` of whoever uses the cluster."""
         return f"spark://{LOOPBACK}:{self.ports['master']}"
 
+    @override
     def endpoints(self) -> dict[str, str]:
         return {"master": self.master}
 
+    @override
     def environment(self) -> dict[str, str]:
         return _environment(self.folder) | DAEMON
 
+    @override
     def command(self) -> list[str]:
         address = ["--host", LOOPBACK, "--port", str(self.ports["master"])]
         return [*_class("master.Master"), *address, "--webui-port", str(self.ports["ui"])]
 
+    @override
     def ready(self) -> bool:
         return True
 
 
+@dataclass(eq=False, kw_only=True)
 class SparkWorker(Server):
     """One worker with one core."""
 
     name = "spark-worker"
     port_names = ("worker", "ui")
 
-    def __init__(self, folder: Path, master: str, *, memory: str = "1g") -> None:
-        super().__init__(folder)
-        self.master, self.memory = master, memory
+    master: str
+    memory: str = "1g"
 
+    @override
     def endpoints(self) -> dict[str, str]:
         return {"master": self.master}
 
+    @override
     def environment(self) -> dict[str, str]:
         return _environment(self.folder) | DAEMON
 
+    @override
     def command(self) -> list[str]:
         address = ["--host", LOOPBACK, "--port", str(self.ports["worker"])]
         size = ["-c", "1", "-m", self.memory, "-d", str(self.folder / "work")]
-        return [*_class("worker.Worker"), *address, "--webui-port", str(self.ports["ui"]), *size, self.master]
+        return [
+            *_class("worker.Worker"),
+            *address,
+            "--webui-port",
+            str(self.ports["ui"]),
+            *size,
+            self.master,
+        ]
 
+    @override
     def ready(self) -> bool:
         return "registered with master" in self.log.read_text(errors="replace").lower()
 
 
 class SparkCluster:
-    """A standalone cluster at `master`; each of its `workers` is a process of its own and can be killed."""
+    """A standalone cluster at `master`; each of its `workers` can be killed by itself."""
 
     def __init__(self, folder: Path, *, workers: int = 2, memory: str = "1g") -> None:
         self.folder, self.memory, self.count = Path(folder), memory, workers
@@ -153,18 +170,23 @@ class SparkCluster:
 
     @property
     def master(self) -> str:
+        """For `spark.master` of whoever uses the cluster."""
         return self._master.master
 
     def start(self) -> Self:
+        """Start what does not run, killed workers too."""
         self._master.start()
         if not self.workers:
             folders = [self.folder / f"worker-{number}" for number in range(self.count)]
-            self.workers = [SparkWorker(folder, self.master, memory=self.memory) for folder in folders]
+            self.workers = [
+                SparkWorker(folder, master=self.master, memory=self.memory) for folder in folders
+            ]
         for worker in self.workers:
             worker.start()
         return self
 
     def stop(self) -> None:
+        """Workers first, or they would look for their master."""
         for server in (*self.workers, self._master):
             server.stop()
 

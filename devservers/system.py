@@ -1,0 +1,105 @@
+"""What the servers ask of the operating system: free ports, who a process is, signals to many."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+# Below the range from which the kernel takes client ports, or one of those may sit on ours at a
+# restart.
+PORTS = range(10_000, 22_000)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on. Another process may take one before you do."""
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.choice(PORTS)  # noqa: S311 (no secret; keeps parallel sessions apart)
+        if is_free(port):
+            found.add(port)
+    return list(found)
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there, on whatever address."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def started(pid: int) -> int:
+    """Clock ticks from boot to its start: with its number, who a process is until the next boot."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def boot_id() -> str:
+    """Another one after every boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def listening(process: psutil.Process) -> set[int]:
+    """The ports on which exactly this process listens."""
+    connections = process.net_connections("tcp")
+    return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
+
+
+def family(process: psutil.Process) -> list[psutil.Process]:
+    """A process, what descends from it, and orphans of the session it leads; itself first."""
+    found = {each for each in psutil.process_iter() if _session(each.pid) == process.pid}
+    with suppress(psutil.NoSuchProcess):
+        found.update(process.children(recursive=True))
+    return [process, *(each for each in found if each.pid != process.pid)]
+
+
+def send(number: int, processes: Iterable[psutil.Process]) -> None:
+    """A signal to those that are still there."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def wait(processes: Iterable[psutil.Process], timeout: float) -> list[psutil.Process]:
+    """Those still there at the end; whoever is gone holds no port or file any more."""
+    deadline = time.monotonic() + timeout
+    there = [process for process in processes if not _gone(process)]
+    while there and time.monotonic() < deadline:
+        time.sleep(0.01)
+        there = [process for process in there if not _gone(process)]
+    return there
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether it, not another process with its number, still works."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _gone(process: psutil.Process) -> bool:
+    """An orphaned zombie counts as gone (nobody may ever bury it), but not while it has threads."""
+    if isinstance(process, psutil.Popen):
+        return process.poll() is not None
+    try:
+        return not alive(process) and len(list(Path(f"/proc/{process.pid}/task").iterdir())) <= 1
+    except FileNotFoundError:
+        return True
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None

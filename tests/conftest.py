@@ -1,0 +1,162 @@
+"""Fixtures on real servers: one of each per session, started by the first test that asks.
+
+Many short sessions need not start them each time: `make servers-up` once, then set
+DATAFLOW_TEST_SERVERS to its folder. What tests share is kept apart by fresh names: a topic, a
+schema, a namespace per test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import pytest
+
+import devservers
+from devservers.process import Server
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+SHARED = "DATAFLOW_TEST_SERVERS"
+S = TypeVar("S", bound=Server)
+
+
+class Topics(Protocol):
+    """Creates a topic of a fresh name and returns the name."""
+
+    def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
+
+
+@pytest.fixture(scope="session")
+def servers_folder() -> Iterator[Path]:
+    """Data of this session's own servers; deleted afterwards, unless DATAFLOW_KEEP is set."""
+    folder = Path(tempfile.mkdtemp(prefix="dataflow-tests-"))
+    yield folder
+    if "DATAFLOW_KEEP" not in os.environ:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def kafka(servers_folder: Path) -> Iterator[devservers.Kafka]:
+    yield from _shared_or_own(devservers.Kafka(servers_folder / "kafka"))
+
+
+@pytest.fixture(scope="session")
+def postgresql(servers_folder: Path) -> Iterator[devservers.PostgreSQL]:
+    yield from _shared_or_own(devservers.PostgreSQL(servers_folder / "postgresql"))
+
+
+@pytest.fixture(scope="session")
+def seaweedfs(servers_folder: Path) -> Iterator[devservers.SeaweedFS]:
+    yield from _shared_or_own(devservers.SeaweedFS(servers_folder / "seaweedfs"))
+
+
+@pytest.fixture(scope="session")
+def spark_server(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
+    yield from _shared_or_own(devservers.SparkConnect(servers_folder / "spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(
+    spark_server: devservers.SparkConnect, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """A Connect session with our package as it is now: warm workers may hold an older one."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.remote(spark_server.remote).create()
+    package = shutil.make_archive(
+        str(tmp_path_factory.mktemp("package") / "dataflow_assets"),
+        "zip",
+        Path(__file__).parent.parent,
+        "dataflow_assets",
+    )
+    session.addArtifacts(package, pyfile=True)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic(kafka: devservers.Kafka) -> Iterator[Topics]:
+    """A factory: `topic(partitions=3, config={...})` creates one and returns its name."""
+    admin = _admin(kafka)
+    created: list[str] = []
+
+    def create(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, untyped
+
+        name = _fresh("t")
+        new = NewTopic(name, partitions, 1, config=dict(config or {}))
+        admin.create_topics([new])[name].result(30)
+        created.append(name)
+        return name
+
+    yield create
+    if created:
+        for deleted in admin.delete_topics(created).values():
+            deleted.exception(30)  # the test may have deleted it itself
+
+
+@pytest.fixture
+def schema(postgresql: devservers.PostgreSQL) -> Iterator[str]:
+    """The name of a fresh schema in database `postgres`; dropped after the test."""
+    import psycopg
+
+    name = _fresh("s")
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f'CREATE SCHEMA "{name}"')
+    yield name
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(
+            "SET lock_timeout = '10s'"
+        )  # a test that leaves a transaction open is told so
+        connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+
+
+@pytest.fixture(scope="session")
+def catalog(seaweedfs: devservers.SeaweedFS) -> Catalog:
+    """PyIceberg's catalog on the session's SeaweedFS."""
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("lake", **seaweedfs.catalog_properties())
+
+
+@pytest.fixture
+def namespace(catalog: Catalog) -> Iterator[str]:
+    """The name of a fresh Iceberg namespace; its tables go with it after the test."""
+    name = _fresh("n")
+    catalog.create_namespace(name)
+    yield name
+    for table in catalog.list_tables(name):
+        catalog.drop_table(table)
+    catalog.drop_namespace(name)
+
+
+def _shared_or_own(own: S) -> Iterator[S]:
+    """The running server of DATAFLOW_TEST_SERVERS, left alone afterwards, else an own one."""
+    folder = os.environ.get(SHARED)
+    if folder is None:
+        with own:
+            yield own
+        return
+    shared = getattr(devservers.read(Path(folder)), own.name)
+    if shared is None:
+        pytest.fail(f"{SHARED}={folder}: no {own.name} runs there; start it with `make servers-up`")
+    yield shared
+
+
+def _admin(kafka: devservers.Kafka) -> AdminClient:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+
+def _fresh(prefix: str) -> str:
+    return f"{prefix}_{uuid.uuid4().hex[:12]}"
