@@ -23,6 +23,7 @@ Path = tuple[str | int, ...]
 
 MOST_NODES = 50_000  # anchors repeated inside anchors grow beyond every memory
 MOST_DEPTH = 100
+_DEEP = "is nested too deeply, or an alias stands inside its own anchor"
 _START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _EMPTY = re.compile(r"(?:[ \t]*(?:#.*)?|%.*)", re.ASCII)
 _PLAIN_KEY = re.compile(r"[\w.$/-]{1,80}")
@@ -104,13 +105,13 @@ def parse(text: str, file: str) -> tuple[list[Document], list[Finding]]:
     for line, chunk in _chunks(text):
         reader = _Reader(file, line)
         try:
-            node = YAML(typ="safe", pure=True).compose(chunk)
+            node = _composed(chunk)
             if node is not None and not (isinstance(node, ScalarNode) and node.value == ""):
                 documents.append(reader.document(node))
         except YAMLError as error:
             reader.syntax(error)
-        except RecursionError:
-            reader.complain(1, 1, (), "is nested too deeply")
+        except (RecursionError, _TooMuch) as error:
+            reader.complain(1, 1, (), str(error) if isinstance(error, _TooMuch) else _DEEP)
         findings += reader.findings
     return documents, findings
 
@@ -124,6 +125,18 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
         body = chunk.removeprefix("---")
         if any(not _EMPTY.fullmatch(line) for line in body.splitlines()):
             yield text.count("\n", 0, start), chunk
+
+
+def _composed(text: str) -> Node | None:
+    """Nodes only: values are made here, so that nothing of the text ends in a message."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.composer.warn_double_anchors = False  # allowed by YAML; the later one counts
+    node: Node | None = yaml.compose(text)
+    return node
+
+
+class _TooMuch(Exception):
+    """The document is larger than a manifest can be."""
 
 
 class _Reader:
@@ -155,14 +168,16 @@ class _Reader:
 
     def _place(self, path: Path, node: Node, key: Node) -> None:
         if len(self.places) >= MOST_NODES:
-            raise MarkedYAMLError(problem="", problem_mark=node.start_mark)
+            raise _TooMuch(
+                "grows without end: aliases repeat what they stand in, or it is no manifest"
+            )
         at, before = node.start_mark, key.start_mark
         lines = at.line + 1 + self.offset, before.line + 1 + self.offset
         self.places[path] = Place(lines[0], at.column + 1, lines[1], before.column + 1)
 
     def _value(self, node: Node, path: Path) -> Any:
         if len(path) > MOST_DEPTH:
-            raise RecursionError
+            raise _TooMuch(_DEEP)
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         if isinstance(node, SequenceNode):

@@ -10,7 +10,7 @@ import inspect
 import json
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -151,7 +151,7 @@ def _kind(annotation: Any) -> str:
         return " or ".join(_kind(a) for a in arguments if a is not types.NoneType)
     if origin in (tuple, list, frozenset, set):
         return f"list of {_kind(arguments[0])}"
-    if origin is dict:
+    if origin in (dict, Mapping):
         return f"mapping to {_kind(arguments[1])}"
     return "block" if list(_specs(annotation)) else "text"
 

@@ -41,6 +41,7 @@ _WANTS = {
     "model_attributes_type": "a mapping",
     "dataclass_type": "a mapping",
 }
+_SCALARS = frozenset({"string_type", "int_type", "int_from_float", "float_type", "bool_type"})
 _KINDS = ((bool, "a boolean"), (str, "text"), (list, "a list"), (dict, "a mapping"))
 _SAYS = {
     "greater_than": "must be greater than {gt}",
@@ -67,13 +68,21 @@ def validate(
     model: type[AnySpec], document: Document, base: Path = ()
 ) -> tuple[AnySpec | None, list[Finding]]:
     """The document's value at `base` as a model, or every reason why it is none."""
-    value = document.get(*base)
+    text = json.dumps(document.get(*base))
+    spec, errors = _tried(model, text, strict=False)
+    _, strict = _tried(model, text, strict=True)
+    errors = [e for e in strict if e["type"] in _SCALARS] + errors
+    return (None if errors else spec), _findings(errors, model, document, base)
+
+
+def _tried(
+    model: type[AnySpec], text: str, *, strict: bool
+) -> tuple[AnySpec | None, list[ErrorDetails]]:
+    """Once more strictly only for scalars: strictly, a model's own validators refuse lists."""
     try:
-        text = json.dumps(value)
-        return model.model_validate_json(text, strict=True, by_alias=True, by_name=False), []
+        return model.model_validate_json(text, strict=strict, by_alias=True, by_name=False), []
     except ValidationError as error:
-        details = error.errors(include_url=False, include_input=False)
-        return None, _findings(details, model, document, base)
+        return None, error.errors(include_url=False, include_input=False)
 
 
 def kind(value: Any) -> str:
@@ -110,7 +119,9 @@ def _findings(
     troubles = [_located(details, document, base) for details in errors]
     groups: dict[Path, list[_Trouble]] = {}
     for trouble in _deepest(troubles):
-        groups.setdefault(trouble.path, []).append(trouble)
+        group = groups.setdefault(trouble.path, [])
+        if not (group and trouble.details["type"].endswith("_parsing")):
+            group.append(trouble)
     return [_finding(path, group, model, document, base) for path, group in groups.items()]
 
 
@@ -217,7 +228,9 @@ def _unknown(path: Path, model: type[Spec], base: Path) -> str:
     models = _models(path[:-1], model, base)
     names = [name for spec in sorted(models, key=str) for name in _names(spec)]
     deeper = [name for spec in models for name in _inner(spec) if name.endswith(f".{key}")]
-    return f"unknown key; {meant(key, deeper or names)}"
+    if deeper and _plain(key) not in map(_plain, names):
+        return f"unknown key; did you mean {deeper[0]}?"
+    return f"unknown key; {meant(key, names)}"
 
 
 def _models(path: Path, model: type[Spec], base: Path) -> set[type[Spec]]:

@@ -17,7 +17,7 @@ from dataflow_assets import catalogue
 from dataflow_assets.contracts import Connector, Limit, Sink, Source
 from dataflow_assets.dialects import dataflow_model as model
 from dataflow_assets.documents import Document, Path
-from dataflow_assets.errors import Finding
+from dataflow_assets.errors import DataflowError, Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.spec import Spec, hints
 from dataflow_assets.wording import meant, suggest, validate
@@ -96,7 +96,18 @@ def _end(
         return None, [document.finding((*path, "type"), _no_type(name, path[-1], found, known))]
     if not isinstance(config, dict) or not config:
         return None, []
-    return validate(found[name], document, (*path, "config"))
+    connector, findings = validate(found[name], document, (*path, "config"))
+    return connector, findings or list(_lost(document, path, connector))
+
+
+def _lost(document: Document, path: Path, connector: Connector | None) -> Iterable[Finding]:
+    """An address that cannot be told is a finding here, not an exception while assets load."""
+    try:
+        if connector is not None:
+            connector.address()
+    except (ValueError, LookupError, DataflowError) as error:
+        message = f"does not say where it points ({type(error).__name__}): check the address in it"
+        yield document.finding((*path, "config"), message, key=True)
 
 
 def _no_type(name: str, end: str | int, found: Iterable[str], known: tuple[str, ...]) -> str:
