@@ -1,0 +1,94 @@
+"""The REST catalog with deadlines, and its errors sorted by what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyiceberg import exceptions as ice
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.table import Table
+from requests import PreparedRequest, RequestException, Response, Session
+from requests.adapters import HTTPAdapter
+
+from dataflow_assets.connectors.iceberg.settings import IcebergConnection
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+
+TIMEOUT = (5.0, 60.0)  # seconds to connect, seconds to answer
+_DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
+_GONE = (ice.NoSuchNamespaceError, ice.NoSuchTableError, ice.NoSuchIdentifierError)
+_DOWN = (
+    ice.ServerError,
+    ice.ServiceUnavailableError,
+    ice.TooManyRequestsError,
+    ice.CommitStateUnknownException,
+    ice.AuthorizationExpiredError,
+)
+# The object store's client tells these apart in its text only.
+_S3_DENIED = ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH", "NO_SUCH_BUCKET")
+
+
+class _Deadline(HTTPAdapter):
+    """Never waits without end and never sends twice: a commit repeated unseen is a lost answer."""
+
+    def __init__(self) -> None:
+        super().__init__(max_retries=0)
+
+    def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:
+        options["timeout"] = options.get("timeout") or TIMEOUT
+        return super().send(request, *args, **options)
+
+
+class BoundedCatalog(RestCatalog):
+    """PyIceberg's own catalog has no option for time-outs."""
+
+    def _config_headers(self, session: Session) -> None:
+        """Called first on every session, before anything is sent: the one place to add adapters."""
+        super()._config_headers(session)
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Deadline())
+
+
+def connect(settings: IcebergConnection) -> BoundedCatalog:
+    """A catalog that answers. Raises TransientError or PermanentError."""
+    with errors(settings, "reach the catalog"):
+        return BoundedCatalog("dataflow", **settings.catalog_properties())
+
+
+def load(catalog: RestCatalog, settings: IcebergConnection) -> Table | None:
+    """The table as it stands now; None when there is none."""
+    with errors(settings, "load the table"):
+        try:
+            return catalog.load_table(settings.identifier)
+        except _GONE:
+            return None
+
+
+@contextmanager
+def errors(settings: IcebergConnection, what: str) -> Iterator[None]:
+    """Turns what PyIceberg, requests and the object store raise into our errors."""
+    try:
+        yield
+    except DataflowError:
+        raise
+    except Exception as error:
+        raise _sorted(error, settings, what) from error
+
+
+def _sorted(error: Exception, settings: IcebergConnection, what: str) -> DataflowError:
+    where = (
+        f"cannot {what} {settings.namespace}.{settings.table} at {settings.address().connection}"
+    )
+    text = f"{where}: {type(error).__name__}: {_first_line(error)}"
+    if isinstance(error, _DENIED) or any(word in text for word in _S3_DENIED):
+        return PermanentError(f"{text}; check the credentials and what they may do")
+    if isinstance(error, RequestException | OSError | _DOWN):
+        return TransientError(text)
+    if isinstance(error, ice.RESTError | _GONE):
+        return PermanentError(f"{text}; check warehouse, namespace and prefix")
+    return PermanentError(text)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:500]

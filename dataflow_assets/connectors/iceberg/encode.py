@@ -1,0 +1,90 @@
+"""Rows as they come from the decoder, turned into the columns of a data file.
+
+A value that does not fit refuses its own row, never its neighbours.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import OFFSET, N, Rejection
+from dataflow_assets.errors import RejectedRecord
+
+_REFUSALS = (pa.ArrowException, ValueError, OverflowError)
+
+
+def encode(rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, list[Rejection]]:
+    """The rows in the file's schema, and those that do not fit it."""
+    try:
+        return _encode(rows, schema), []
+    except (RejectedRecord, *_REFUSALS):
+        return _bisected(rows, schema)
+
+
+def _bisected(rows: pa.RecordBatch, schema: pa.Schema) -> tuple[pa.RecordBatch, list[Rejection]]:
+    good: list[pa.RecordBatch] = []
+    refused: list[Rejection] = []
+    for part in _parts(rows, schema):
+        if isinstance(part, Rejection):
+            refused.append(part)
+        else:
+            good.append(part)
+    table = pa.Table.from_batches(good, schema).combine_chunks()
+    batches = table.to_batches()
+    empty = pa.RecordBatch.from_pylist([], schema)
+    return (batches[0] if batches else empty), refused
+
+
+def _parts(rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch | Rejection]:
+    """Halves until a half fits or is one row: few steps where few rows are bad."""
+    try:
+        yield _encode(rows, schema)
+    except (RejectedRecord, *_REFUSALS) as error:
+        if rows.num_rows == 1:
+            yield _rejection(rows, error)
+            return
+        middle = rows.num_rows // 2
+        yield from _parts(rows.slice(0, middle), schema)
+        yield from _parts(rows.slice(middle), schema)
+
+
+def _rejection(row: pa.RecordBatch, error: Exception) -> Rejection:
+    reason = error.reason if isinstance(error, RejectedRecord) else str(error).partition("\n")[0]
+    index = row.column(N)[0].as_py() if N in row.schema.names else 0
+    return Rejection(row.column(OFFSET)[0].as_py(), "sink", reason, None, n=index)
+
+
+def _encode(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    names = set(rows.schema.names)
+    arrays = [
+        _column(rows.column(field.name) if field.name in names else None, field, rows.num_rows)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(array: pa.Array | None, field: pa.Field, count: int) -> pa.Array:
+    if array is None:
+        array = pa.nulls(count, field.type)
+    if not field.nullable and array.null_count:
+        raise RejectedRecord("sink", f"column {field.name} is required and got no value")
+    if array.type == field.type:
+        return array
+    try:
+        return _cast(array, field.type)
+    except _REFUSALS as error:
+        reason = f"column {field.name}: {str(error).partition(chr(10))[0]}"
+        raise RejectedRecord("sink", reason) from error
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    if is_text and pa.types.is_fixed_size_binary(kind):
+        values = [None if v is None else uuid.UUID(v).bytes for v in array.to_pylist()]
+        return pa.array(values, kind)
+    if pa.types.is_nested(kind):
+        return array.cast(kind, safe=True) if array.type != kind else array
+    return array.cast(kind)

@@ -1,0 +1,208 @@
+"""How to reach an Iceberg REST catalog and its files: the declared part, without network."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from dataflow_assets.contracts import Address, Connector
+from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.spec import Addition, Spec
+
+Secret = SecretStr | None
+Ref = SecretRef | None
+
+
+class BasicAuth(Spec):
+    """User and password of the catalog."""
+
+    username: str | None = None
+    """User name."""
+    username_secret_ref: Annotated[Ref, Fills("username")] = None
+    """Secret with the user name."""
+    password: Secret = None
+    """Password."""
+    password_secret_ref: Annotated[Ref, Fills("password")] = None
+    """Secret with the password."""
+
+    @property
+    def complete(self) -> bool:
+        """True when both halves are given."""
+        user = self.username or self.username_secret_ref
+        return bool(user and (self.password or self.password_secret_ref))
+
+
+class IcebergConnection(Connector):
+    """The keys that source and sink share: catalog, table, credentials."""
+
+    catalog_uri: str = Field("", alias="catalogURI")
+    """Address of the REST catalog, without `/v1`."""
+    catalog_uri_secret_ref: Annotated[Ref, Fills("catalog_uri", required=True)] = Field(
+        None, alias="catalogURISecretRef"
+    )
+    """Secret with the catalog's address."""
+    prefix: str | None = None
+    """Path prefix of the catalog's API, where it does not name one itself."""
+    warehouse: str | None = None
+    """Warehouse, as the catalog names it."""
+    namespace: str = ""
+    """Namespace of the table; dots separate levels."""
+    namespace_secret_ref: Annotated[Ref, Fills("namespace", required=True)] = None
+    """Secret with the namespace."""
+    table: str = ""
+    """Name of the table."""
+    table_secret_ref: Annotated[Ref, Fills("table", required=True)] = None
+    """Secret with the table's name."""
+    authentication_type: Literal["AUTO", "BEARER", "BASIC", "NONE"] = "AUTO"
+    """AUTO takes the bearer token, else OAuth2, else basic, else nothing."""
+    bearer_token: Secret = None
+    """Bearer token."""
+    token_secret_ref: Annotated[Ref, Fills("bearer_token")] = None
+    """Secret with the bearer token."""
+    basic_auth: BasicAuth | None = None
+    """Basic authentication."""
+    oauth2_client_id: str | None = Field(None, alias="oauth2ClientID")
+    """OAuth2 client credentials: the client."""
+    oauth2_client_id_secret_ref: Annotated[Ref, Fills("oauth2_client_id")] = Field(
+        None, alias="oauth2ClientIDSecretRef"
+    )
+    """Secret with the client."""
+    oauth2_client_secret: Secret = Field(None, alias="oauth2ClientSecret")
+    """OAuth2 client credentials: the secret."""
+    oauth2_client_secret_secret_ref: Annotated[Ref, Fills("oauth2_client_secret")] = Field(
+        None, alias="oauth2ClientSecretSecretRef"
+    )
+    """Secret with the client's secret."""
+    oauth2_server_uri: str | None = Field(None, alias="oauth2ServerURI")
+    """Token endpoint; the catalog's own by default."""
+    oauth2_server_uri_secret_ref: Annotated[Ref, Fills("oauth2_server_uri")] = Field(
+        None, alias="oauth2ServerURISecretRef"
+    )
+    """Secret with the token endpoint."""
+    oauth2_scope: str = Field("catalog", alias="oauth2Scope")
+    """OAuth2 scope."""
+    s3_endpoint: str | None = Field(None, alias="s3Endpoint")
+    """S3 endpoint of the files; AWS_S3_ENDPOINT by default."""
+    s3_region: str | None = Field(None, alias="s3Region")
+    """S3 region; AWS_REGION by default."""
+    access_key: Annotated[Secret, Addition()] = None
+    """S3 access key; AWS_ACCESS_KEY_ID by default."""
+    access_key_secret_ref: Annotated[Ref, Fills("access_key")] = None
+    """Secret with the S3 access key."""
+    secret_access_key: Annotated[Secret, Addition()] = None
+    """S3 secret key; AWS_SECRET_ACCESS_KEY by default."""
+    secret_access_key_secret_ref: Annotated[Ref, Fills("secret_access_key")] = None
+    """Secret with the S3 secret key."""
+    s3_path_style_access: Annotated[bool, Addition()] = Field(True, alias="s3PathStyleAccess")
+    """True: `endpoint/bucket/key`; false: `bucket.endpoint/key`."""
+
+    @field_validator("authentication_type", mode="before")
+    @classmethod
+    def _any_case(cls, value: Any) -> Any:
+        return value.upper() if isinstance(value, str) else value
+
+    @field_validator("catalog_uri")
+    @classmethod
+    def _with_host(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if value and not (parts.scheme and parts.netloc):
+            raise ValueError("must have a scheme and a host, like https://catalog:8181")
+        return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _complete(self) -> IcebergConnection:
+        for name in ("catalog_uri", "namespace", "table"):
+            if not self._given(name):
+                alias = type(self).model_fields[name].alias
+                raise ValueError(f"{alias} is required: set {alias} or {alias}SecretRef")
+        self._both_or_none("oauth2_client_id", "oauth2_client_secret")
+        self._both_or_none("access_key", "secret_access_key")
+        self._check_authentication()
+        return self
+
+    def _given(self, name: str) -> bool:
+        if name == "bearer_token":
+            return bool(self.bearer_token or self.token_secret_ref)
+        return bool(getattr(self, name) or getattr(self, f"{name}_secret_ref"))
+
+    def _both_or_none(self, one: str, other: str) -> None:
+        if self._given(one) != self._given(other):
+            names = [type(self).model_fields[name].alias for name in (one, other)]
+            raise ValueError(f"{names[0]} and {names[1]} belong together: set both or none")
+
+    def _check_authentication(self) -> None:
+        if self._given("bearer_token") and self._given("oauth2_client_id"):
+            raise ValueError("bearerToken and oauth2ClientID exclude each other")
+        if self.authentication_type == "BEARER" and not self._given("bearer_token"):
+            raise ValueError("authenticationType BEARER needs bearerToken or tokenSecretRef")
+        basic = self.basic_auth is not None and self.basic_auth.complete
+        if self.authentication_type == "BASIC" and not basic:
+            raise ValueError("authenticationType BASIC needs basicAuth with username and password")
+
+    def address(self) -> Address:
+        namespace = self.namespace or _ref_name(self.namespace_secret_ref)
+        table = self.table or _ref_name(self.table_secret_ref)
+        return Address("iceberg", self._connection(), namespace, table)
+
+    def _connection(self) -> str:
+        if not self.catalog_uri:
+            return _ref_name(self.catalog_uri_secret_ref)
+        host = urlsplit(self.catalog_uri).netloc.rpartition("@")[2]
+        return slug(f"{host} {self.warehouse or ''}")
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """Namespace levels and table."""
+        return (*self.namespace.split("."), self.table)
+
+    def catalog_properties(self) -> dict[str, Any]:
+        """PyIceberg's properties; holds secrets, so it goes nowhere but to PyIceberg."""
+        plain = {"uri": self.catalog_uri, "warehouse": self.warehouse, "prefix": self.prefix}
+        found = {name: value for name, value in plain.items() if value}
+        return found | self._authentication() | self._file_properties()
+
+    def _authentication(self) -> dict[str, Any]:
+        kind = self.authentication_type
+        if self.bearer_token and kind in ("AUTO", "BEARER"):
+            return {"token": self.bearer_token.get_secret_value()} | self._token_server()
+        if self.oauth2_client_id and self.oauth2_client_secret and kind == "AUTO":
+            secret = self.oauth2_client_secret.get_secret_value()
+            return {"credential": f"{self.oauth2_client_id}:{secret}"} | self._token_server()
+        basic = self.basic_auth
+        if basic and basic.username and basic.password and kind in ("AUTO", "BASIC"):
+            both = {"username": basic.username, "password": basic.password.get_secret_value()}
+            return {"auth": {"type": "basic", "basic": both}}
+        return {"auth": {"type": "noop"}}
+
+    def _token_server(self) -> dict[str, str]:
+        server = self.oauth2_server_uri or f"{self.catalog_uri}/v1/oauth/tokens"
+        return {"oauth2-server-uri": server, "scope": self.oauth2_scope}
+
+    def _file_properties(self) -> dict[str, str]:
+        values = {
+            "s3.endpoint": self.s3_endpoint or os.environ.get("AWS_S3_ENDPOINT"),
+            "s3.region": self.s3_region or os.environ.get("AWS_REGION"),
+            "s3.access-key-id": _plain(self.access_key),
+            "s3.secret-access-key": _plain(self.secret_access_key),
+            "s3.force-virtual-addressing": str(not self.s3_path_style_access),
+            "s3.connect-timeout": "10",
+            "s3.request-timeout": "60",
+        }
+        return {name: value for name, value in values.items() if value}
+
+
+def slug(text: str) -> str:
+    """Lower-case words joined by dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _plain(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
+
+
+def _ref_name(ref: SecretRef | None) -> str:
+    return slug(ref.name) if ref else ""

@@ -1,0 +1,82 @@
+"""`IcebergSink`: appends to one Iceberg table, exactly once."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from dataflow_assets.connectors.iceberg.columns import parse_field
+from dataflow_assets.connectors.iceberg.settings import IcebergConnection
+from dataflow_assets.contracts import (
+    Checkpoint,
+    Run,
+    Sink,
+    SinkSession,
+    Slice,
+    Target,
+    Ticket,
+    Writer,
+)
+from dataflow_assets.spec import Addition, Hint, Refused
+
+_WHY_RAW = "rows have typed columns here; a column of the type json keeps text"
+
+
+class IcebergSink(IcebergConnection, Sink):
+    """Appends rows to one table of an Iceberg REST catalog.
+
+    Guarantee: exactly once. Files and checkpoint are one commit that asserts the table's head, so
+    that of two drivers on one span only one succeeds. Deletes are rejected records. Rejected
+    records go to the table `<table>_rejected` beside it, before the rows: at least once, by id.
+
+    Other than the original's one string column `data`, nested objects and lists become struct and
+    list columns.
+    """
+
+    type: ClassVar[str] = "iceberg"
+    commits: ClassVar[Literal["slice", "span"]] = "span"
+
+    batch_size: Annotated[int, Hint("a commit takes a whole micro-batch")] = Field(100, ge=0)
+    """Rows per flush."""
+    batch_flush_interval_seconds: int = Field(10, ge=0)
+    """The least time between two commits while little arrives."""
+    auto_create_table: bool = False
+    """True: a missing namespace or table is created, with `columns` and the types of a sample."""
+    raw_mode: Annotated[bool, Refused(_WHY_RAW, allowed=(False,))] = False
+    """One string column `data` and one `_metadata`."""
+    flatten_metadata_columns: Annotated[bool, Refused(_WHY_RAW, allowed=(False,))] = False
+    """Metadata as columns of their own."""
+    flatten_metadata_columns_prefix: Annotated[str, Refused(_WHY_RAW, allowed=("",))] = ""
+    """Prefix of those columns."""
+    columns: Annotated[dict[str, str], Addition()] = Field(default_factory=dict)
+    """Columns of a table that is created: name to Iceberg type, such as `decimal(10,2)`."""
+    target_file_size_bytes: Annotated[int, Addition()] = Field(128 * 1024 * 1024, ge=1024)
+    """A data file is closed once it is this long."""
+
+    @field_validator("columns")
+    @classmethod
+    def _types(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            parse_field(name, text)
+        return value
+
+    def open(self, target: Target, run: Run) -> SinkSession:
+        from dataflow_assets.connectors.iceberg.session import IcebergSession
+
+        return IcebergSession(self, target, run)
+
+    def peek(self, target: Target) -> Checkpoint | None:
+        from dataflow_assets.connectors.iceberg.session import peek
+
+        return peek(self, target)
+
+    def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        from dataflow_assets.connectors.iceberg.writer import IcebergWriter, WriteTicket
+
+        if not isinstance(ticket, WriteTicket):
+            raise TypeError(f"an Iceberg writer needs a ticket of its own session, not {ticket!r}")
+        return IcebergWriter(self, ticket, piece)
+
+    def flush_seconds(self) -> float:
+        return float(self.batch_flush_interval_seconds)

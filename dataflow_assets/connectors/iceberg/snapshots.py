@@ -1,0 +1,186 @@
+"""One commit request: manifests written, updates and the head they assert."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import (
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+
+@dataclass
+class Attempt:
+    """One request as it is sent, and what became of it."""
+
+    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...]
+    snapshot_id: int | None = None
+    written: list[str] = field(default_factory=list)
+    unknown: bool = False
+
+
+def head(table: Table) -> int | None:
+    """The snapshot that the main branch points to."""
+    ref = table.metadata.refs.get(MAIN_BRANCH)
+    return ref.snapshot_id if ref else None
+
+
+def asserting(table: Table, *updates: TableUpdate) -> Attempt:
+    """Updates that fail unless the table still has the head that was seen."""
+    same = AssertTableUUID(uuid=table.metadata.table_uuid)
+    unmoved = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head(table))
+    return Attempt(updates, (same, unmoved))
+
+
+def appending(
+    table: Table, files: Sequence[DataFile], notes: dict[str, str], *updates: TableUpdate
+) -> Attempt:
+    """The same with a new snapshot that adds the files; no files make a snapshot too."""
+    snapshot_id = table.metadata.new_snapshot_id()
+    entries = [_entry(ManifestEntryStatus.ADDED, snapshot_id, file) for file in files]
+    collector = SnapshotSummaryCollector()
+    for file in files:
+        collector.add_file(data_file=file, schema=table.schema(), partition_spec=table.spec())
+    summary = Summary(operation=Operation.APPEND, **collector.build(), **notes)
+    return _snapshot(table, snapshot_id, entries, _kept(table), summary, *updates)
+
+
+def emptying(table: Table, notes: dict[str, str], *updates: TableUpdate) -> Attempt:
+    """The same with a new snapshot that lists every file as deleted."""
+    snapshot_id = table.metadata.new_snapshot_id()
+    collector = SnapshotSummaryCollector()
+    entries: list[ManifestEntry] = []
+    for manifest in _kept(table):
+        for entry in manifest.fetch_manifest_entry(table.io):
+            spec = table.specs()[manifest.partition_spec_id]
+            collector.remove_file(entry.data_file, table.schema(), spec)
+            if manifest.content == ManifestContent.DATA:
+                entries.append(_deleted(entry, snapshot_id))
+    summary = Summary(operation=Operation.DELETE, **collector.build(), **notes)
+    return _snapshot(table, snapshot_id, entries, [], summary, *updates)
+
+
+def _entry(status: ManifestEntryStatus, snapshot_id: int, file: DataFile) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=status,
+        snapshot_id=snapshot_id,
+        sequence_number=None,
+        file_sequence_number=None,
+        data_file=file,
+    )
+
+
+def _deleted(entry: ManifestEntry, snapshot_id: int) -> ManifestEntry:
+    gone = _entry(ManifestEntryStatus.DELETED, snapshot_id, entry.data_file)
+    return ManifestEntry.from_args(
+        status=gone.status,
+        snapshot_id=snapshot_id,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+        data_file=entry.data_file,
+    )
+
+
+def _kept(table: Table) -> list[ManifestFile]:
+    """The current snapshot's manifests that still list something."""
+    current = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    known = current.manifests(table.io) if current else []
+    return [m for m in known if m.has_added_files() or m.has_existing_files()]
+
+
+def _snapshot(
+    table: Table,
+    snapshot_id: int,
+    entries: Sequence[ManifestEntry],
+    kept: Sequence[ManifestFile],
+    summary: Summary,
+    *updates: TableUpdate,
+) -> Attempt:
+    written: list[str] = []
+    manifests = list(kept)
+    if entries:
+        written.append(_new_path(table, f"{uuid.uuid4()}-m0.avro"))
+        manifests.insert(0, _write_manifest(table, snapshot_id, written[0], entries))
+    written.append(_new_path(table, f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro"))
+    _write_list(table, snapshot_id, written[-1], manifests)
+    current = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    snapshot = Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head(table),
+        manifest_list=written[-1],
+        sequence_number=table.metadata.next_sequence_number(),
+        summary=update_snapshot_summaries(summary, current.summary if current else None),
+        schema_id=table.metadata.current_schema_id,
+    )
+    moved = SetSnapshotRefUpdate(
+        ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id
+    )
+    attempt = asserting(table, AddSnapshotUpdate(snapshot=snapshot), moved, *updates)
+    attempt.snapshot_id, attempt.written = snapshot_id, written
+    return attempt
+
+
+def _write_manifest(
+    table: Table, snapshot_id: int, path: str, entries: Sequence[ManifestEntry]
+) -> ManifestFile:
+    with write_manifest(
+        format_version=table.metadata.format_version,
+        spec=table.spec(),
+        schema=table.schema(),
+        output_file=table.io.new_output(path),
+        snapshot_id=snapshot_id,
+        avro_compression=_compression(table),
+    ) as writer:
+        for entry in entries:
+            writer.add_entry(entry)
+    return writer.to_manifest_file()
+
+
+def _write_list(
+    table: Table, snapshot_id: int, path: str, manifests: Sequence[ManifestFile]
+) -> None:
+    with write_manifest_list(
+        format_version=table.metadata.format_version,
+        output_file=table.io.new_output(path),
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=head(table),
+        sequence_number=table.metadata.next_sequence_number(),
+        avro_compression=_compression(table),
+    ) as writer:
+        writer.add_manifests(list(manifests))
+
+
+def _new_path(table: Table, name: str) -> str:
+    return table.location_provider().new_metadata_location(name)
+
+
+def _compression(table: Table) -> str:
+    return table.properties.get(
+        TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
+    )

@@ -1,0 +1,146 @@
+"""`IcebergWriter`: stages the files of one slice inside a task; the session publishes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets.connectors.iceberg.catalog import errors
+from dataflow_assets.connectors.iceberg.encode import encode
+from dataflow_assets.connectors.iceberg.files import FileWriter, Place
+from dataflow_assets.connectors.iceberg.ledger import short_hash
+from dataflow_assets.connectors.iceberg.rejects import RejectWriter
+from dataflow_assets.connectors.iceberg.settings import slug
+from dataflow_assets.contracts import (
+    DELETE,
+    OFFSET,
+    OP,
+    Chunk,
+    N,
+    OffsetSlice,
+    PartSlice,
+    Position,
+    Positions,
+    Receipt,
+    Rejection,
+    Slice,
+    Ticket,
+    Totals,
+    Writer,
+)
+from dataflow_assets.failpoints import arm, reach
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.iceberg.sink import IcebergSink
+
+
+@dataclass(frozen=True)
+class WriteTicket(Ticket):
+    """A ticket with what a task needs to write without asking the catalog."""
+
+    place: Place = field(default_factory=lambda: Place("", "", {}, {}))
+    positions: Positions = field(default_factory=dict)
+    """Where the checkpoint stands: what lies below is in the table already."""
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    """Up to where the rejected records are in their table already."""
+
+
+class IcebergWriter(Writer):
+    """Appends to Parquet files below the table's location; visible once the session commits."""
+
+    def __init__(self, sink: IcebergSink, ticket: WriteTicket, piece: Slice) -> None:
+        arm(ticket.failpoint)
+        self._sink, self._ticket, self._piece = sink, ticket, piece
+        partition = slug(piece.partition)[-40:]
+        name = f"{short_hash(ticket.target.id)}-{ticket.epoch}-{partition}"
+        names = ticket.schema.names
+        size = sink.target_file_size_bytes
+        self._files = FileWriter(ticket.place, name, names, size)
+        self._rejects = RejectWriter(sink, ticket, piece.partition, name)
+        self._covered = self._covered_offset()
+        self._seen: Position | None = None
+        self._totals = Totals()
+        self._handed_over = False
+
+    def _covered_offset(self) -> int:
+        stored = self._ticket.positions.get(self._piece.partition)
+        return stored if isinstance(stored, int) else -1
+
+    @property
+    def _done_before(self) -> bool:
+        piece = self._piece
+        return (
+            isinstance(piece, PartSlice)
+            and self._ticket.positions.get(piece.partition) == piece.upto
+        )
+
+    def write(self, chunk: Chunk) -> None:
+        self._seen = chunk.seen
+        covered = isinstance(self._piece, OffsetSlice) and chunk.seen <= self._covered
+        if covered or self._done_before:
+            return
+        with errors(self._sink, "write files of"):
+            self._write(self._uncovered(chunk.rows), chunk)
+
+    def _write(self, rows: pa.RecordBatch, chunk: Chunk) -> None:
+        rows, deletes = _without_deletes(rows)
+        batch, refused = encode(rows, self._files.schema)
+        bodies = [self._with_body(r, chunk) for r in (*deletes, *refused)]
+        known = [r for r in chunk.rejected if r.offset >= self._covered]
+        self._files.write(batch)
+        self._rejects.write([*known, *bodies])
+        rejected = len(known) + len(bodies)
+        self._totals += Totals(batch.num_rows, rejected, chunk.size)
+
+    def _uncovered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if not isinstance(self._piece, OffsetSlice) or self._piece.after >= self._covered:
+            return rows
+        return rows.filter(pc.greater_equal(rows.column(OFFSET), self._covered))
+
+    def _with_body(self, rejection: Rejection, chunk: Chunk) -> Rejection:
+        body = chunk.bodies.get(rejection.offset)
+        return Rejection(rejection.offset, rejection.stage, rejection.reason, body, n=rejection.n)
+
+    def close(self, complete: bool) -> Receipt:
+        piece = self._piece
+        if isinstance(piece, PartSlice) and not complete:
+            self.abort()
+            return Receipt(self._ticket.target.branch, piece.partition, None, Totals())
+        with errors(self._sink, "write files of"):
+            staged = (*self._files.close(), *self._rejects.close())
+        self._handed_over = True
+        reach("iceberg.staged")
+        position = piece.upto if isinstance(piece, PartSlice) else self._seen
+        branch = self._ticket.target.branch
+        return Receipt(branch, piece.partition, position, self._totals, staged)
+
+    def abort(self) -> None:
+        if not self._handed_over:
+            self._files.abort()
+            self._rejects.abort()
+
+
+def _without_deletes(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
+    if OP not in rows.schema.names:
+        return rows, []
+    deletes = pc.equal(rows.column(OP), DELETE)
+    if not pc.any(deletes).as_py():
+        return rows, []
+    reason = "the table is appended to only: a delete has no meaning"
+    refused = rejections(rows.filter(deletes), reason)
+    return rows.filter(pc.invert(deletes)), refused
+
+
+def rejections(rows: pa.RecordBatch, reason: str) -> list[Rejection]:
+    """One rejection for each row."""
+    offsets = rows.column(OFFSET).to_pylist()
+    has_n = N in rows.schema.names
+    indices = rows.column(N).to_pylist() if has_n else [0] * len(offsets)
+    return [
+        Rejection(offset, "sink", reason, None, n=index)
+        for offset, index in zip(offsets, indices, strict=True)
+    ]
