@@ -1,27 +1,47 @@
-"""`python -m devservers up|down|show FOLDER [--spark]`."""
+"""The servers and their archives from the command line."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-from devservers import down, read, up
+from devservers import ServerError, down, jars, read, up
 
 
 def main() -> None:
-    """The command line."""
+    """Parse and do; a failure is a sentence and exit code 1."""
     parser = argparse.ArgumentParser(prog="python -m devservers", description=__doc__)
-    parser.add_argument("action", choices=["up", "down", "show"])
-    parser.add_argument("folder", type=Path, help="where data, logs and servers.json are kept")
-    parser.add_argument("--spark", action="store_true", help="a Spark Connect server as well")
-    arguments = parser.parse_args()
-    if arguments.action == "up":
-        up(arguments.folder, spark=arguments.spark)
-    elif arguments.action == "down":
-        down(arguments.folder)
-    else:
-        for server in read(arguments.folder).running():
-            print(server.name, {**server.endpoints()})  # noqa: T201 (its purpose)
+    actions = parser.add_subparsers(dest="action", required=True)
+    for action, text in (("up", "start"), ("down", "stop"), ("show", "where they are")):
+        sub = actions.add_parser(action, help=text)
+        sub.add_argument("folder", type=Path, help="of data, logs and servers.json")
+        if action == "up":
+            sub.add_argument("--spark", action="store_true", help="a Spark Connect server as well")
+    actions.add_parser("fetch", help="fill the cache with every archive of jars.lock")
+    pin = actions.add_parser("pin", help="print lines for jars.lock")
+    pin.add_argument(
+        "coordinate", nargs="+", help="group:artifact:version[:classifier][:packaging]"
+    )
+    try:
+        _do(parser.parse_args())
+    except (ServerError, jars.JarError) as error:
+        sys.exit(str(error))
+
+
+def _do(arguments: argparse.Namespace) -> None:
+    match arguments.action:
+        case "up":
+            up(arguments.folder, spark=arguments.spark)
+        case "down":
+            down(arguments.folder)
+        case "show":
+            for server in read(arguments.folder).running():
+                print(server.name, {**server.endpoints()})  # noqa: T201 (what it is for)
+        case "fetch":
+            jars.fetch_all()
+        case "pin":
+            print(*jars.pin(arguments.coordinate), sep="\n")  # noqa: T201 (what it is for)
 
 
 if __name__ == "__main__":

@@ -171,10 +171,3 @@ def pin(coordinates: list[str]) -> list[str]:
 
 def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
-
-
-if __name__ == "__main__":  # python -m devservers.jars [COORDINATE...]
-    if sys.argv[1:]:
-        sys.stdout.writelines(f"{line}\n" for line in pin(sys.argv[1:]))
-    else:
-        fetch_all()

@@ -1,0 +1,48 @@
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: help setup lint types test bench demo demo-clean servers-up servers-down
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+DATA ?= .data
+
+help: ## What there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+setup: $(READY) ## The environment in .venv, and the jars of the lock in .cache
+
+# Nothing to do, and no network, while these files are as they were.
+$(READY): pyproject.toml constraints.txt devservers/jars.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	$(BIN)/python -m devservers fetch
+	touch $@
+
+lint: setup ## Style, format, and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: setup ## Strict types
+	$(BIN)/mypy .
+
+test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data uses the servers of servers-up
+	$(BIN)/pytest
+
+bench: setup ## Measurements, each beside its own bound
+	$(BIN)/python -m bench
+
+demo: servers-up ## Dagster on real servers, until Ctrl-C; data stays in .data
+	mkdir -p $(DATA)/dagster && cp dagster.yaml $(DATA)/dagster/
+	DAGSTER_HOME=$(abspath $(DATA))/dagster $(BIN)/dagster dev
+
+demo-clean: servers-down ## Stop the demo's servers and forget its data
+	rm -rf $(DATA)
+
+servers-up: setup ## Kafka, PostgreSQL, SeaweedFS and Spark, left running; data stays in .data
+	$(BIN)/python -m devservers up $(DATA) --spark
+
+servers-down: setup ## Stop them
+	$(BIN)/python -m devservers down $(DATA)
