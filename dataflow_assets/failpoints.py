@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +26,10 @@ class Failpoint:
     nth: int
     driver: int
     file: str
+    token: str
+    """Tells one use from the next; all processes of a run count together in a file named by it."""
 
 
-_reached: Counter[Failpoint] = Counter()
 _armed: Failpoint | None = None
 
 
@@ -39,7 +40,8 @@ def from_environment() -> Failpoint | None:
         return None
     name, action, nth = [*text.split(":"), "1"][:3]
     file = os.environ.get("DATAFLOW_FAILPOINT_FILE", "")
-    return Failpoint(name, action, int(nth), os.getpid(), file)
+    token = os.environ.get("DATAFLOW_FAILPOINT_TOKEN", str(os.getpid()))
+    return Failpoint(name, action, int(nth), os.getpid(), file, token)
 
 
 def arm(failpoint: Failpoint | None) -> None:
@@ -52,9 +54,15 @@ def reach(name: str) -> None:
     """Marks a named step; acts when that step is armed and was reached often enough."""
     if _armed is None or _armed.name != name:
         return
-    _reached[_armed] += 1
-    if _reached[_armed] == _armed.nth:
+    if _times_reached(_armed) == _armed.nth:
         _act(_armed)
+
+
+def _times_reached(failpoint: Failpoint) -> int:
+    path = Path(tempfile.gettempdir(), f"dataflow-failpoint-{failpoint.name}-{failpoint.token}")
+    with path.open("ab") as counter:
+        counter.write(b".")
+        return counter.tell()
 
 
 def _act(failpoint: Failpoint) -> None:

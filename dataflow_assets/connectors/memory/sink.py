@@ -1,0 +1,325 @@
+"""In-memory sinks: one that commits each slice in its task, one that publishes whole spans."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import msgspec
+import pyarrow as pa
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.memory.store import Store
+from dataflow_assets.contracts import (
+    OFFSET,
+    OP,
+    SYSTEM_COLUMNS,
+    Address,
+    Checkpoint,
+    Chunk,
+    N,
+    OffsetSlice,
+    PartSlice,
+    Position,
+    Positions,
+    Receipt,
+    Rejection,
+    Run,
+    Sink,
+    SinkSession,
+    Slice,
+    SourceSession,
+    Span,
+    Target,
+    Ticket,
+    Totals,
+    Writer,
+    utc_now,
+)
+from dataflow_assets.errors import PermanentError, TakenOver
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+
+_INSERT = "insert into rows values (?, ?, ?, ?, ?, ?, ?)"
+_REJECT = "insert or ignore into rejected values (?, ?, ?, ?, ?, ?, ?)"
+
+
+class _MemorySink(Sink):
+    store: str
+    """Name of the store."""
+    table: str
+    """Table inside the store; its columns are `id` and `name`, and negative ids are refused."""
+    exists: bool = True
+    """False: the table is created from a sample of the first records."""
+
+    def address(self) -> Address:
+        """memory, store, table."""
+        return Address("memory", self.store, None, self.table)
+
+    def open(self, target: Target, run: Run) -> SinkSession:
+        """Takes a new epoch."""
+        return _Session(self, target, run)
+
+    def peek(self, target: Target) -> Checkpoint | None:
+        """The stored checkpoint."""
+        store = Store(self.store)
+        store.create()
+        with store.transaction() as connection:
+            return _load(connection, target)[0]
+
+
+class MemorySliceSink(_MemorySink):
+    """Commits rows and checkpoint of each slice in its task."""
+
+    type: ClassVar[str] = "memory-slice"
+    commits: ClassVar[Literal["slice", "span"]] = "slice"
+
+    def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        """A writer that commits in `close`."""
+        return _SliceWriter(self, ticket, piece)
+
+
+class MemorySpanSink(_MemorySink):
+    """Stages rows in tasks and publishes the span in `finish`."""
+
+    type: ClassVar[str] = "memory-span"
+    commits: ClassVar[Literal["slice", "span"]] = "span"
+
+    def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        """A writer whose receipt carries the rows."""
+        return _SpanWriter(self, ticket, piece)
+
+
+def _load(
+    connection: sqlite3.Connection, target: Target
+) -> tuple[Checkpoint | None, list[PartSlice]]:
+    sql = "select checkpoint, intent from checkpoints where id = ?"
+    found = connection.execute(sql, (target.id,)).fetchone()
+    if found is None:
+        return None, []
+    checkpoint = msgspec.json.decode(found[0], type=Checkpoint)
+    return checkpoint, msgspec.json.decode(found[1] or "[]", type=list[PartSlice])
+
+
+def _save(
+    connection: sqlite3.Connection,
+    target: Target,
+    checkpoint: Checkpoint,
+    intent: Sequence[PartSlice],
+) -> None:
+    values = (target.id, msgspec.json.encode(checkpoint), msgspec.json.encode(list(intent)))
+    connection.execute("insert or replace into checkpoints values (?, ?, ?)", values)
+
+
+def _owned(
+    connection: sqlite3.Connection, target: Target, epoch: int
+) -> tuple[Checkpoint, list[PartSlice]]:
+    checkpoint, intent = _load(connection, target)
+    if checkpoint is None or checkpoint.epoch != epoch:
+        by = checkpoint.run if checkpoint else "a reset"
+        raise TakenOver(f"flow {target.flow} was taken over by {by}; this run stops")
+    return checkpoint, intent
+
+
+class _Session(SinkSession):
+    def __init__(self, sink: _MemorySink, target: Target, run: Run) -> None:
+        self._sink, self._target, self._run = sink, target, run
+        self._store = Store(sink.store)
+        self._store.create()
+        if sink.exists and self.identity is None:
+            self._store.identify(sink.table, "1")
+        with self._store.transaction() as connection:
+            stored, intent = _load(connection, target)
+            known = stored or Checkpoint(epoch=0)
+            self._checkpoint = replace(known, epoch=known.epoch + 1, run=str(run))
+            _save(connection, target, self._checkpoint, intent)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return self._checkpoint
+
+    @property
+    def identity(self) -> str | None:
+        return self._store.identity(self._sink.table)
+
+    def schema(self) -> pa.Schema | None:
+        return SCHEMA if self.identity else None
+
+    def create(self, sample: pa.Schema) -> None:
+        if not set(sample.names) <= set(SCHEMA.names):
+            raise PermanentError(f"the in-memory table has the columns {SCHEMA.names} only")
+        self._store.identify(self._sink.table, "1")
+
+    def restart(self, positions: Positions, source: str) -> None:
+        identity = self.identity
+        with self._store.transaction() as connection:
+            stored, _ = _owned(connection, self._target, self._checkpoint.epoch)
+            self._checkpoint = replace(
+                stored,
+                positions=dict(positions),
+                source=source,
+                target=identity,
+                manifest=self._target.manifest,
+            )
+            _save(connection, self._target, self._checkpoint, [])
+
+    def begin(self, span: Span) -> Span:
+        failpoints.reach("memory.begin")
+        identity = self.identity
+        with self._store.transaction() as connection:
+            stored, intent = _owned(connection, self._target, self._checkpoint.epoch)
+            if intent:
+                return Span(tuple(_resumed(part, stored.positions) for part in intent))
+            parts = [piece for piece in span.slices if isinstance(piece, PartSlice)]
+            positions = {**span.after, **stored.positions}
+            self._checkpoint = replace(stored, positions=positions, target=identity)
+            _save(connection, self._target, self._checkpoint, parts)
+        return span
+
+    def ticket(self) -> Ticket:
+        failpoint = failpoints.from_environment()
+        return Ticket(self._target, self._run, self._checkpoint.epoch, SCHEMA, failpoint)
+
+    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
+        failpoints.reach("memory.finish")
+        with self._store.transaction() as connection:
+            stored, _ = _owned(connection, self._target, self._checkpoint.epoch)
+            if self._sink.commits == "span":
+                stored = self._publish(connection, stored, span, receipts)
+            positions = source.fold({**stored.positions, **span.upto})
+            self._checkpoint = replace(stored, positions=positions, committed_at=utc_now())
+            _save(connection, self._target, self._checkpoint, [])
+        failpoints.reach("memory.finished")
+        return self._checkpoint
+
+    def _publish(
+        self,
+        connection: sqlite3.Connection,
+        stored: Checkpoint,
+        span: Span,
+        receipts: Sequence[Receipt],
+    ) -> Checkpoint:
+        if all(stored.positions.get(s.partition) == s.upto for s in span.slices):
+            return stored
+        for receipt in receipts:
+            rows, rejected = json.loads(receipt.staged[0])
+            connection.executemany(_INSERT, rows)
+            connection.executemany(
+                "insert or ignore into rejected values (?,?,?,?,?,?,?)", rejected
+            )
+            stored = replace(stored, totals=stored.totals + receipt.totals)
+        return stored
+
+    def truncate(self) -> None:
+        self._store.query("delete from rows where name = ?", self._sink.table)
+
+    def forget(self) -> None:
+        self._store.query("delete from checkpoints where id = ?", self._target.id)
+
+    def close(self) -> None:
+        pass
+
+
+def _resumed(part: PartSlice, positions: Positions) -> PartSlice:
+    """The part as recorded; empty when it was committed before the crash."""
+    done = positions.get(part.partition) == part.upto
+    return replace(part, after=part.upto) if done else part
+
+
+class _MemoryWriter(Writer):
+    def __init__(self, sink: _MemorySink, ticket: Ticket, piece: Slice) -> None:
+        self._sink, self._ticket, self._piece = sink, ticket, piece
+        self._target = ticket.target
+        self._rows: list[tuple[Any, ...]] = []
+        self._rejected: list[tuple[Any, ...]] = []
+        self._seen: Position | None = None
+        self._bytes = 0
+
+    def write(self, chunk: Chunk) -> None:
+        failpoints.reach("memory.write")
+        refused = []
+        for row in chunk.rows.to_pylist():
+            if row["id"] < 0:
+                body = chunk.bodies.get(row[OFFSET])
+                refused.append(Rejection(row[OFFSET], "sink", "id is negative", body))
+            else:
+                self._rows.append(self._row(row))
+        self._rejected.extend(self._refusals([*chunk.rejected, *refused]))
+        self._seen = chunk.seen
+        self._bytes += chunk.size
+
+    def _row(self, row: dict[str, Any]) -> tuple[Any, ...]:
+        values = json.dumps({k: v for k, v in row.items() if k not in SYSTEM_COLUMNS})
+        where = (self._sink.table, self._target.flow, self._piece.partition)
+        return (*where, row[OFFSET], row.get(N, 0), row.get(OP, 0), values)
+
+    def _refusals(self, rejections: Iterable[Rejection]) -> list[tuple[Any, ...]]:
+        partition, flow = self._piece.partition, self._target.flow
+        return [
+            (
+                rejection.id(self._target, partition),
+                self._sink.table,
+                flow,
+                partition,
+                rejection.offset,
+                rejection.reason,
+                (rejection.body or b"").decode("utf-8", "replace"),
+            )
+            for rejection in rejections
+        ]
+
+    def _receipt(self, position: Position | None, staged: tuple[str, ...] = ()) -> Receipt:
+        totals = Totals(len(self._rows), len(self._rejected), self._bytes)
+        return Receipt(self._target.branch, self._piece.partition, position, totals, staged)
+
+    def abort(self) -> None:
+        self._rows, self._rejected = [], []
+
+
+class _SpanWriter(_MemoryWriter):
+    def close(self, complete: bool) -> Receipt:  # noqa: ARG002 - the driver knows
+        staged = json.dumps([self._rows, self._rejected])
+        return self._receipt(self._seen, (staged,))
+
+
+class _SliceWriter(_MemoryWriter):
+    def close(self, complete: bool) -> Receipt:
+        with Store(self._sink.store).transaction() as connection:
+            checkpoint, intent = _owned(connection, self._target, self._ticket.epoch)
+            position = self._commit(connection, checkpoint, intent, complete=complete)
+        failpoints.reach("memory.committed")
+        return self._receipt(position)
+
+    def _commit(
+        self,
+        connection: sqlite3.Connection,
+        checkpoint: Checkpoint,
+        intent: Sequence[PartSlice],
+        *,
+        complete: bool,
+    ) -> Position | None:
+        piece = self._piece
+        stored = checkpoint.positions.get(piece.partition, piece.after)
+        upto = self._seen if isinstance(piece, OffsetSlice) else piece.upto
+        if upto is None or stored == upto or (isinstance(piece, PartSlice) and not complete):
+            self.abort()
+            return stored
+        if isinstance(piece, OffsetSlice):
+            self._skip_covered(piece, int(stored or 0))
+        connection.executemany(_INSERT, self._rows)
+        connection.executemany(_REJECT, self._rejected)
+        failpoints.reach("memory.before-commit")
+        positions = {**checkpoint.positions, piece.partition: upto}
+        totals = checkpoint.totals + self._receipt(None).totals
+        checkpoint = replace(checkpoint, positions=positions, totals=totals)
+        _save(connection, self._target, checkpoint, intent)
+        return upto
+
+    def _skip_covered(self, piece: OffsetSlice, stored: int) -> None:
+        if stored < piece.after:
+            raise PermanentError(f"somebody moved the checkpoint of partition {piece.partition}")
+        self._rows = [row for row in self._rows if row[3] >= stored]
+        self._rejected = [row for row in self._rejected if row[4] >= stored]

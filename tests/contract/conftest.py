@@ -1,0 +1,72 @@
+"""Fixtures of the contract suite: a flow of one source and one sink, drained on Spark."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dataflow_assets.contracts import Limit, Run, Totals
+from dataflow_assets.drain import Order, Patience, Report, Start, drain
+from dataflow_assets.flow import Branch, Flow, Policies
+from tests.contract.drivers import DRIVERS, Row, SinkDriver, SourceDriver
+
+CHECKPOINT = Start()
+
+
+@dataclass
+class Case:
+    """One flow under test."""
+
+    source: SourceDriver
+    sink: SinkDriver
+    spark: SparkSession
+    name: str
+    limit: int = 1_000_000
+
+    def flow(self, **policies: object) -> Flow:
+        rules = Policies(limit=Limit(records=self.limit), **policies)  # type: ignore[arg-type]
+        branches = (Branch(self.sink.declare()),)
+        return Flow("contract", self.name, self.source.declare(), branches, rules, hash="h1")
+
+    def drain(self, start: Start = CHECKPOINT, **policies: object) -> list[Report]:
+        order = Order(run=Run(), start=start, patience=Patience(20, 0.01, 0.05))
+        return list(drain(self.flow(**policies), lambda: self.spark, order))
+
+    def expect(self, rows: list[Row]) -> None:
+        assert self.sink.rows() == sorted(rows)
+
+    def totals(self) -> Totals:
+        checkpoint = self.sink.declare().peek(self.flow().target(self.flow().branches[0]))
+        assert checkpoint is not None
+        return checkpoint.totals
+
+
+@pytest.fixture(params=sorted(DRIVERS.sources))
+def source(request: pytest.FixtureRequest) -> SourceDriver:
+    return DRIVERS.sources[request.param](request)
+
+
+@pytest.fixture(params=sorted(DRIVERS.sinks))
+def sink(request: pytest.FixtureRequest) -> SinkDriver:
+    return DRIVERS.sinks[request.param](request)
+
+
+@pytest.fixture
+def case(source: SourceDriver, sink: SinkDriver, spark: SparkSession) -> Case:
+    if not (source.type.startswith("memory") or sink.type.startswith("memory")):
+        pytest.skip("real with real is the end-to-end suite's")
+    return Case(source, sink, spark, f"case-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def sink_case(request: pytest.FixtureRequest, sink: SinkDriver, spark: SparkSession) -> Case:
+    return Case(
+        DRIVERS.sources["memory-offsets"](request), sink, spark, f"case-{uuid.uuid4().hex[:8]}"
+    )
+
+
+def numbered(low: int, high: int) -> list[Row]:
+    return [(number, f"name-{number}") for number in range(low, high)]

@@ -1,0 +1,155 @@
+"""Test drivers of the contract suite: two verbs for each connector, `seed` and `rows`.
+
+A source driver seeds records `(id, name)` and declares the source; a sink driver declares the sink
+and reads back `(id, name)` and the rejected reasons. `test_every_connector_has_a_driver` fails for
+a connector without one.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from dataflow_assets.connectors.memory import (
+    MemoryOffsetSource,
+    MemoryPartSource,
+    MemorySliceSink,
+    MemorySpanSink,
+    Store,
+)
+from dataflow_assets.contracts import Sink, Source
+
+Row = tuple[int, str]
+
+
+def encode(row: Row) -> bytes:
+    return json.dumps({"id": row[0], "name": row[1]}).encode()
+
+
+class SourceDriver(ABC):
+    type: ClassVar[str]
+    columns: ClassVar[bool] = False
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.request = request
+
+    @abstractmethod
+    def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        """Adds records, spread over the source's partitions; `raw` bodies as they are."""
+
+    @abstractmethod
+    def declare(self) -> Source: ...
+
+
+class SinkDriver(ABC):
+    type: ClassVar[str]
+    failpoints: ClassVar[tuple[str, ...]]
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.request = request
+
+    @abstractmethod
+    def declare(self) -> Sink: ...
+
+    @abstractmethod
+    def rows(self) -> list[Row]:
+        """What stands in the target, sorted."""
+
+    @abstractmethod
+    def rejected(self) -> list[str]:
+        """The reasons of the rejected records."""
+
+
+class _Memory:
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.request = request
+        self.name = f"contract-{uuid.uuid4().hex[:8]}"
+        self.store = Store(self.name)
+        self.store.create()
+        request.addfinalizer(self.store.remove)
+
+
+class MemoryOffsets(_Memory, SourceDriver):
+    type = "memory-offsets"
+
+    def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        bodies = [*map(encode, rows), *raw]
+        for partition in (0, 1):
+            self.store.produce("t", partition, bodies[partition::2])
+
+    def declare(self) -> Source:
+        return MemoryOffsetSource(store=self.name, topic="t")
+
+
+class MemoryParts(_Memory, SourceDriver):
+    type = "memory-parts"
+    columns = True
+
+    def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        assert not raw, "a table holds no raw messages"
+        for id_, name in rows:
+            with self.store.transaction() as connection:
+                values = ("t", 0, id_, None, name.encode())
+                connection.execute("insert into messages values (?, ?, ?, ?, ?)", values)
+
+    def declare(self) -> Source:
+        return MemoryPartSource(store=self.name, topic="t")
+
+
+class _MemorySinkDriver(_Memory, SinkDriver):
+    kind: ClassVar[Any]
+
+    def declare(self) -> Sink:
+        sink: Sink = self.kind(store=self.name, table="target")
+        return sink
+
+    def rows(self) -> list[Row]:
+        found = [json.loads(row) for (row,) in self.store.query("select row from rows")]
+        return sorted((row["id"], row["name"]) for row in found)
+
+    def rejected(self) -> list[str]:
+        return sorted(reason for (reason,) in self.store.query("select reason from rejected"))
+
+
+class MemorySlice(_MemorySinkDriver):
+    type, kind = "memory-slice", MemorySliceSink
+    failpoints = (
+        "drain.begun",
+        "memory.write",
+        "memory.before-commit",
+        "memory.committed",
+        "drain.passed",
+        "memory.finish",
+        "memory.finished",
+        "drain.finished",
+    )
+
+
+class MemorySpan(_MemorySinkDriver):
+    type, kind = "memory-span", MemorySpanSink
+    failpoints = (
+        "drain.begun",
+        "memory.write",
+        "drain.passed",
+        "memory.finish",
+        "memory.finished",
+        "drain.finished",
+    )
+
+
+@dataclass(frozen=True)
+class Drivers:
+    sources: dict[str, type[SourceDriver]]
+    sinks: dict[str, type[SinkDriver]]
+
+
+DRIVERS = Drivers(
+    {driver.type: driver for driver in (MemoryOffsets, MemoryParts)},
+    {driver.type: driver for driver in (MemorySlice, MemorySpan)},
+)

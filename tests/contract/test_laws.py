@@ -1,0 +1,108 @@
+"""The laws that every source and every sink keeps (DESIGN.md section 8)."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from dataflow_assets import catalogue
+from dataflow_assets.contracts import Run
+from dataflow_assets.drain import Start
+from dataflow_assets.errors import PermanentError, TakenOver
+from tests.contract.conftest import Case, numbered
+from tests.contract.drivers import DRIVERS
+
+SINK_FAILPOINTS = [
+    (sink, name) for sink, driver in sorted(DRIVERS.sinks.items()) for name in driver.failpoints
+]
+
+
+def test_every_connector_has_a_driver() -> None:
+    assert set(DRIVERS.sources) == set(catalogue.sources())
+    assert set(DRIVERS.sinks) == set(catalogue.sinks())
+
+
+def test_drains_everything_once_and_resumes(case: Case) -> None:
+    case.source.seed(numbered(1, 40))
+    reports = case.drain()
+    case.expect(numbered(1, 40))
+    assert sum(report.delta.rows for report in reports) == 39
+    assert reports[-1].last
+    assert reports[-1].lag.records == 0
+    case.source.seed(numbered(40, 55))
+    case.drain()
+    case.expect(numbered(1, 55))
+    assert case.totals().rows == 54
+
+
+def test_nothing_new_is_nothing_done(case: Case) -> None:
+    case.drain()
+    case.source.seed(numbered(1, 4))
+    case.drain()
+    reports = case.drain()
+    assert [report.delta.rows for report in reports] == [0]
+    case.expect(numbered(1, 4))
+
+
+def test_small_spans_add_up(case: Case) -> None:
+    case.limit = 7
+    case.source.seed(numbered(1, 41))
+    reports = case.drain()
+    assert len(reports) > 3
+    case.expect(numbered(1, 41))
+    assert case.totals().rows == 40
+
+
+def test_a_second_driver_fences_the_first(case: Case) -> None:
+    case.source.seed(numbered(1, 10))
+    flow = case.flow().resolved()
+    branch = flow.branches[0]
+    old = branch.sink.open(flow.target(branch), Run())
+    case.drain()
+    with pytest.raises(TakenOver, match="taken over by run"):
+        old.restart({}, "x")
+    old.close()
+    case.expect(numbered(1, 9 + 1))
+
+
+def test_one_bad_record_is_rejected_and_the_others_arrive(sink_case: Case) -> None:
+    bad = [b"not json", b'{"id": "x"}', b'{"id": 5, "zzz": 1}']
+    sink_case.source.seed(numbered(1, 60), raw=bad)
+    sink_case.drain()
+    sink_case.expect(numbered(1, 60))
+    assert len(sink_case.sink.rejected()) == 3
+    assert sink_case.totals().rejected == 3
+    sink_case.drain()
+    assert len(sink_case.sink.rejected()) == 3
+
+
+def test_rejecting_nearly_everything_stops_the_flow(sink_case: Case) -> None:
+    sink_case.source.seed([], raw=[b"{}"] * 3_000)
+    with pytest.raises(PermanentError, match="maxRejectedPercent 10"):
+        sink_case.drain()
+    sink_case.expect([])
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(("sink", "failpoint"), SINK_FAILPOINTS, indirect=["sink"])
+def test_a_failure_at_every_step_neither_loses_nor_doubles(
+    sink_case: Case, failpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink_case.limit = 15
+    sink_case.source.seed(numbered(1, 50))
+    monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{failpoint}:raise")
+    monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+    reports = sink_case.drain()
+    sink_case.expect(numbered(1, 50))
+    assert sink_case.totals().rows == 49
+    assert sum(report.delta.rows for report in reports) == 49
+
+
+def test_rewinding_an_append_table_must_be_confirmed(sink_case: Case) -> None:
+    sink_case.source.seed(numbered(1, 5))
+    sink_case.drain()
+    with pytest.raises(PermanentError, match="twice"):
+        sink_case.drain(Start("earliest"))
+    sink_case.drain(Start("earliest", table="truncate"))
+    sink_case.expect(numbered(1, 5))
