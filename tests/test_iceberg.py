@@ -18,10 +18,10 @@ from dataflow_assets.contracts import (
     DELETE,
     INSERT,
     KIND,
-    N,
     OFFSET,
     OP,
     Chunk,
+    N,
     OffsetSlice,
     PartSlice,
     Position,
@@ -99,7 +99,7 @@ def write(
     rejected: Sequence[Rejection] = (),
     **more: Any,
 ) -> Receipt:
-    sink, ticket = pickle.loads(pickle.dumps((sink, session.ticket())))
+    sink, ticket = pickle.loads(pickle.dumps((sink, session.ticket())))  # noqa: S301 - our own
     writer = sink.writer(ticket, piece)
     seen = piece.upto if isinstance(piece.upto, int) else batch.num_rows
     writer.write(Chunk(batch, rejected, seen, 10 * batch.num_rows, **more))
@@ -128,7 +128,9 @@ def stage(sink: IcebergSink, session: SinkSession, span: Span) -> list[Receipt]:
 
 
 def table_rows(catalog: Catalog, namespace: str, table: str = "orders") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = catalog.load_table((namespace, table)).scan().to_arrow().to_pylist()
+    found: list[dict[str, Any]] = (
+        catalog.load_table((namespace, table)).scan().to_arrow().to_pylist()
+    )
     return found
 
 
@@ -144,9 +146,7 @@ def snapshots(catalog: Catalog, namespace: str) -> int:
     return len(catalog.load_table((namespace, "orders")).snapshots())
 
 
-def test_appends_and_moves_the_checkpoint(
-    make: MakeSink, catalog: Catalog, namespace: str
-) -> None:
+def test_appends_and_moves_the_checkpoint(make: MakeSink, catalog: Catalog, namespace: str) -> None:
     sink = make()
     session = opened(sink)
     pump(sink, session, 0, 10)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pyiceberg import exceptions as ice
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from requests import PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
 
@@ -49,20 +51,26 @@ class BoundedCatalog(RestCatalog):
         for scheme in ("http://", "https://"):
             session.mount(scheme, _Deadline())
 
+    def table(self, identifier: Identifier) -> Table | None:
+        """The table as it stands now; None where it or its namespace is missing."""
+        with suppress(*_GONE):
+            found: Table = self.load_table(identifier)
+            return found
+        return None
+
+    def made(self, identifier: Identifier, schema: Schema, properties: dict[str, str]) -> Table:
+        """A new table; the one that stands there where somebody was quicker."""
+        try:
+            new: Table = self.create_table(identifier, schema, properties=properties)
+        except ice.TableAlreadyExistsError:
+            new = self.load_table(identifier)
+        return new
+
 
 def connect(settings: IcebergConnection) -> BoundedCatalog:
     """A catalog that answers. Raises TransientError or PermanentError."""
     with errors(settings, "reach the catalog"):
         return BoundedCatalog("dataflow", **settings.catalog_properties())
-
-
-def load(catalog: RestCatalog, settings: IcebergConnection) -> Table | None:
-    """The table as it stands now; None when there is none."""
-    with errors(settings, "load the table"):
-        try:
-            return catalog.load_table(settings.identifier)
-        except _GONE:
-            return None
 
 
 @contextmanager

@@ -162,10 +162,11 @@ def _document(place: Place, path: str, size: int, footer: pq.FileMetaData) -> st
 def data_file(text: str, spec_id: int) -> DataFile:
     """The manifest entry's part that the document describes."""
     document = json.loads(text)
-    counts = {name: {int(k): v for k, v in document[name].items()} for name in _COUNTS}
-    bounds = {
-        name: {int(k): base64.b64decode(v) for k, v in document[name].items()} for name in _BOUNDS
+    figures: dict[str, Any] = {
+        name: {int(k): v for k, v in document[name].items()} for name in _COUNTS
     }
+    for name in _BOUNDS:
+        figures[name] = {int(k): base64.b64decode(v) for k, v in document[name].items()}
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=document["path"],
@@ -178,6 +179,5 @@ def data_file(text: str, spec_id: int) -> DataFile:
         equality_ids=None,
         key_metadata=None,
         split_offsets=document["split_offsets"],
-        **counts,
-        **bounds,
+        **figures,
     )

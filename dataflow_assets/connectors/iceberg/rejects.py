@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg import exceptions as ice
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import connect
+from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.commits import Change, Committer
 from dataflow_assets.connectors.iceberg.files import FileWriter, data_file, place
 from dataflow_assets.connectors.iceberg.ledger import Ledger, property_key
@@ -52,17 +50,10 @@ def identifier(sink: IcebergSink) -> tuple[str, ...]:
     return (*sink.identifier[:-1], f"{sink.table}_rejected")
 
 
-def rejected_table(catalog: RestCatalog, sink: IcebergSink) -> Table:
+def rejected_table(catalog: BoundedCatalog, sink: IcebergSink) -> Table:
     """The table, made where it is missing; several tasks may try at once."""
     name = identifier(sink)
-    try:
-        return catalog.load_table(name)
-    except ice.NoSuchTableError:
-        pass
-    try:
-        return catalog.create_table(name, table_schema(COLUMNS))
-    except ice.TableAlreadyExistsError:
-        return catalog.load_table(name)
+    return catalog.table(name) or catalog.made(name, table_schema(COLUMNS), {})
 
 
 class RejectWriter:
@@ -131,7 +122,7 @@ def split(staged: Sequence[str]) -> tuple[list[str], list[str]]:
 class RejectedTable:
     """The driver's end: commits staged rejections before the rows of the same span."""
 
-    def __init__(self, catalog: RestCatalog, sink: IcebergSink, target: Target) -> None:
+    def __init__(self, catalog: BoundedCatalog, sink: IcebergSink, target: Target) -> None:
         self._catalog, self._sink = catalog, sink
         self._key = property_key(target, "rejected")
         self._note: dict[str, Any] | None = None
@@ -149,11 +140,9 @@ class RejectedTable:
         return {p: at for p, at in self._note["upto"].items() if isinstance(at, int)}
 
     def _load_note(self) -> dict[str, Any]:
-        try:
-            table = self._catalog.load_table(identifier(self._sink))
-        except (ice.NoSuchTableError, ice.NoSuchNamespaceError):
-            return {}
-        note: dict[str, Any] = json.loads(table.properties.get(self._key, "{}"))
+        table = self._catalog.table(identifier(self._sink))
+        text = table.properties.get(self._key) if table else None
+        note: dict[str, Any] = json.loads(text or "{}")
         return note
 
     def publish(self, documents: Sequence[str], ledger: Ledger, upto: Positions) -> None:

@@ -11,7 +11,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg import tables
-from dataflow_assets.connectors.iceberg.catalog import connect, errors, load
+from dataflow_assets.connectors.iceberg.catalog import connect, errors
 from dataflow_assets.connectors.iceberg.commits import Change, Committer
 from dataflow_assets.connectors.iceberg.files import data_file, place
 from dataflow_assets.connectors.iceberg.ledger import (
@@ -69,7 +69,8 @@ class IcebergSession(SinkSession):
         self._take_epoch()
 
     def _find(self) -> Table | None:
-        table = load(self._catalog, self._sink)
+        with errors(self._sink, "load"):
+            table = self._catalog.table(self._sink.identifier)
         if table is None and not self._sink.auto_create_table:
             raise PermanentError(
                 f"table {'.'.join(self._sink.identifier)} does not exist: "
@@ -150,16 +151,20 @@ class IcebergSession(SinkSession):
 
     @property
     def checkpoint(self) -> Checkpoint:
+        """As the last commit of this session has stored it."""
         return self._ledger.checkpoint()
 
     @property
     def identity(self) -> str | None:
+        """The table's uuid."""
         return str(self._committer.table.metadata.table_uuid) if self._committer else None
 
     def schema(self) -> pa.Schema | None:
+        """The columns that records can fill, JSON text marked."""
         return row_schema(self._committer.table.schema()) if self._committer else None
 
     def create(self, sample: pa.Schema) -> None:
+        """Makes the table with the ledger in it; the manifest's `columns` win over the sample."""
         if self._committer is not None:
             return
         self._check_aside()
@@ -180,6 +185,7 @@ class IcebergSession(SinkSession):
         tables.drop_namespace_property(self._catalog, self._sink, self._key)
 
     def restart(self, positions: Positions, source: str) -> None:
+        """Moves the head too: rows depend on these positions."""
         self._commit(
             lambda found: replace(
                 found,
@@ -192,6 +198,7 @@ class IcebergSession(SinkSession):
         )
 
     def begin(self, span: Span) -> Span:
+        """Looks at the table; a commit only where there is something new to record."""
         self._look()
         if self._ledger.intent:
             return Span(self._ledger.intent)
@@ -233,6 +240,7 @@ class IcebergSession(SinkSession):
                 )
 
     def ticket(self) -> Ticket:
+        """Carries all that tasks need, so that they ask the catalog for nothing."""
         table = self._table
         with errors(self._sink, "look for rejected records of"):
             rejected = self._rejected.stored(self._ledger)
@@ -248,6 +256,7 @@ class IcebergSession(SinkSession):
         )
 
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
+        """One commit: the files of all slices and the ledger. Without files the ledger alone."""
         slices = [piece for piece in span.slices if not self._is_done(piece)]
         if not slices and not self._ledger.intent:
             return self.checkpoint
@@ -272,14 +281,33 @@ class IcebergSession(SinkSession):
         with errors(self._sink, "store rejected records of"):
             self._rejected.publish(rejected, self._ledger, upto)
         files = self._data_files(data)
-        done = {"positions": upto, "source": source.identity, "target": self.identity}
-        done |= {"manifest": self._target.manifest, "intent": ()}
-        change = Change(self._key, lambda _: None, files=files, move_head=bool(files))
+        step = self._consumed(upto, totals, source.identity)
         try:
-            self._commit(lambda f: replace(f, totals=f.totals + totals, **done), change)
+            self._commit(
+                step, Change(self._key, lambda _: None, files=files, move_head=bool(files))
+            )
         except TakenOver:
             self._discard(files)
             raise
+
+    def _consumed(self, upto: Positions, totals: Totals, source: str) -> Step:
+        """The ledger behind this span; from any other ledger than the span was planned on, none."""
+        planned = dict(self._ledger.positions)
+
+        def step(found: Ledger) -> Ledger:
+            if dict(found.positions) != planned:
+                raise TransientError("the checkpoint has moved since the span was planned")
+            return replace(
+                found,
+                positions=upto,
+                totals=found.totals + totals,
+                source=source,
+                target=self.identity,
+                manifest=self._target.manifest,
+                intent=(),
+            )
+
+        return step
 
     def _data_files(self, documents: Sequence[str]) -> list[DataFile]:
         if not documents:
@@ -293,10 +321,12 @@ class IcebergSession(SinkSession):
             self._committer.delete([file.file_path for file in files])
 
     def truncate(self) -> None:
+        """One commit that takes out every file."""
         if self._committer is not None:
             self._commit(lambda found: found, Change(self._key, lambda _: None, empties=True))
 
     def forget(self) -> None:
+        """Removes the ledger and moves the head, so that a running driver stops."""
         if self._committer is not None:
             with errors(self._sink, "remove the checkpoint of"):
                 self._committer.commit(Change(self._key, lambda _: None))
@@ -309,13 +339,10 @@ class IcebergSession(SinkSession):
 def peek(sink: IcebergSink, target: Target) -> Checkpoint | None:
     """The stored checkpoint, from the table or, before there is one, from its namespace."""
     catalog = connect(sink)
-    table = load(catalog, sink)
     key = property_key(target)
-    if table is not None:
-        text = table.properties.get(key)
-    else:
-        with errors(sink, "read the start positions of"):
-            text = tables.namespace_property(catalog, sink, key)
+    with errors(sink, "read the checkpoint of"):
+        table = catalog.table(sink.identifier)
+        text = table.properties.get(key) if table else tables.namespace_property(catalog, sink, key)
     found = parse(text)
     return found.checkpoint() if found else None
 

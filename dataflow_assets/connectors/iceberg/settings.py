@@ -144,6 +144,7 @@ class IcebergConnection(Connector):
             raise ValueError("authenticationType BASIC needs basicAuth with username and password")
 
     def address(self) -> Address:
+        """iceberg, a slug of the catalog's host and warehouse, namespace, table."""
         namespace = self.namespace or _ref_name(self.namespace_secret_ref)
         table = self.table or _ref_name(self.table_secret_ref)
         return Address("iceberg", self._connection(), namespace, table)

@@ -62,16 +62,19 @@ class IcebergSink(IcebergConnection, Sink):
         return value
 
     def open(self, target: Target, run: Run) -> SinkSession:
+        """One commit to a table that exists: taking the epoch moves its head."""
         from dataflow_assets.connectors.iceberg.session import IcebergSession
 
         return IcebergSession(self, target, run)
 
     def peek(self, target: Target) -> Checkpoint | None:
+        """From the table or, before there is one, from its namespace."""
         from dataflow_assets.connectors.iceberg.session import peek
 
         return peek(self, target)
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        """Writes below the table's location; it does not ask the catalog."""
         from dataflow_assets.connectors.iceberg.writer import IcebergWriter, WriteTicket
 
         if not isinstance(ticket, WriteTicket):
@@ -79,4 +82,5 @@ class IcebergSink(IcebergConnection, Sink):
         return IcebergWriter(self, ticket, piece)
 
     def flush_seconds(self) -> float:
+        """What batchFlushIntervalSeconds says."""
         return float(self.batch_flush_interval_seconds)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
+from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.manifest import (
     DataFile,
     ManifestContent,
@@ -54,7 +56,7 @@ def head(table: Table) -> int | None:
 def asserting(table: Table, *updates: TableUpdate) -> Attempt:
     """Updates that fail unless the table still has the head that was seen."""
     same = AssertTableUUID(uuid=table.metadata.table_uuid)
-    unmoved = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head(table))
+    unmoved = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head(table)})
     return Attempt(updates, (same, unmoved))
 
 
@@ -130,16 +132,18 @@ def _snapshot(
     written.append(_new_path(table, f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro"))
     _write_list(table, snapshot_id, written[-1], manifests)
     current = table.metadata.snapshot_by_name(MAIN_BRANCH)
-    snapshot = Snapshot(
-        snapshot_id=snapshot_id,
-        parent_snapshot_id=head(table),
-        manifest_list=written[-1],
-        sequence_number=table.metadata.next_sequence_number(),
-        summary=update_snapshot_summaries(summary, current.summary if current else None),
-        schema_id=table.metadata.current_schema_id,
+    snapshot = Snapshot.model_validate(
+        {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": head(table),
+            "manifest-list": written[-1],
+            "sequence-number": table.metadata.next_sequence_number(),
+            "summary": update_snapshot_summaries(summary, current.summary if current else None),
+            "schema-id": table.metadata.current_schema_id,
+        }
     )
-    moved = SetSnapshotRefUpdate(
-        ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id
+    moved = SetSnapshotRefUpdate.model_validate(
+        {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
     )
     attempt = asserting(table, AddSnapshotUpdate(snapshot=snapshot), moved, *updates)
     attempt.snapshot_id, attempt.written = snapshot_id, written
@@ -180,7 +184,6 @@ def _new_path(table: Table, name: str) -> str:
     return table.location_provider().new_metadata_location(name)
 
 
-def _compression(table: Table) -> str:
-    return table.properties.get(
-        TableProperties.WRITE_AVRO_COMPRESSION, TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT
-    )
+def _compression(table: Table) -> AvroCompressionCodec:
+    name = table.properties.get(TableProperties.WRITE_AVRO_COMPRESSION)
+    return cast("AvroCompressionCodec", name or TableProperties.WRITE_AVRO_COMPRESSION_DEFAULT)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg import exceptions as ice
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
+from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog
 from dataflow_assets.connectors.iceberg.columns import parse_field
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.errors import PermanentError
@@ -31,16 +31,12 @@ def check(table: Table) -> None:
 
 
 def create(
-    catalog: RestCatalog, sink: IcebergSink, sample: pa.Schema, properties: dict[str, str]
+    catalog: BoundedCatalog, sink: IcebergSink, sample: pa.Schema, properties: dict[str, str]
 ) -> Table:
     """The table with these properties; somebody else's where one stands by now."""
     if not sink.auto_create_table:
         raise PermanentError(f"table {'.'.join(sink.identifier)} must not be created")
-    schema = table_schema(_columns(sink, sample))
-    try:
-        return catalog.create_table(sink.identifier, schema, properties=properties)
-    except ice.TableAlreadyExistsError:
-        return catalog.load_table(sink.identifier)
+    return catalog.made(sink.identifier, table_schema(_columns(sink, sample)), properties)
 
 
 def _columns(sink: IcebergSink, sample: pa.Schema) -> list[pa.Field]:
@@ -52,7 +48,7 @@ def _columns(sink: IcebergSink, sample: pa.Schema) -> list[pa.Field]:
     return list(columns.values())
 
 
-def ensure_namespace(catalog: RestCatalog, sink: IcebergSink) -> None:
+def ensure_namespace(catalog: BoundedCatalog, sink: IcebergSink) -> None:
     """Makes each missing level of the namespace."""
     levels = sink.identifier[:-1]
     for depth in range(1, len(levels) + 1):
@@ -60,7 +56,7 @@ def ensure_namespace(catalog: RestCatalog, sink: IcebergSink) -> None:
             catalog.create_namespace(levels[:depth])
 
 
-def namespace_property(catalog: RestCatalog, sink: IcebergSink, key: str) -> str | None:
+def namespace_property(catalog: BoundedCatalog, sink: IcebergSink, key: str) -> str | None:
     """A note on the namespace; None where either is missing."""
     with suppress(ice.NoSuchNamespaceError):
         found: str | None = catalog.load_namespace_properties(sink.identifier[:-1]).get(key)
@@ -68,7 +64,7 @@ def namespace_property(catalog: RestCatalog, sink: IcebergSink, key: str) -> str
     return None
 
 
-def set_namespace_property(catalog: RestCatalog, sink: IcebergSink, key: str, text: str) -> None:
+def set_namespace_property(catalog: BoundedCatalog, sink: IcebergSink, key: str, text: str) -> None:
     """Leaves a note on the namespace."""
     try:
         catalog.update_namespace_properties(sink.identifier[:-1], updates={key: text})
@@ -79,7 +75,7 @@ def set_namespace_property(catalog: RestCatalog, sink: IcebergSink, key: str, te
         ) from error
 
 
-def drop_namespace_property(catalog: RestCatalog, sink: IcebergSink, key: str) -> None:
+def drop_namespace_property(catalog: BoundedCatalog, sink: IcebergSink, key: str) -> None:
     """Takes the note away; a table's own property wins over one left behind."""
     with suppress(Exception):
         catalog.update_namespace_properties(sink.identifier[:-1], removals={key})

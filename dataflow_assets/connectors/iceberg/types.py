@@ -43,7 +43,7 @@ class Unfillable(Exception):
 
 
 def row_schema(schema: Schema) -> pa.Schema:
-    """The columns that rows arrive in: no field ids, JSON text marked, uuid and fixed as text, bytes.
+    """The columns that rows arrive in: no field ids, JSON text marked, uuid as text.
 
     Optional columns that nothing can fill are left out. Raises PermanentError for a required one.
     """

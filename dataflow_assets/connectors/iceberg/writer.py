@@ -79,6 +79,7 @@ class IcebergWriter(Writer):
         )
 
     def write(self, chunk: Chunk) -> None:
+        """Buffers to row groups; what the checkpoint covers already is left out."""
         self._seen = chunk.seen
         covered = isinstance(self._piece, OffsetSlice) and chunk.seen <= self._covered
         if covered or self._done_before:
@@ -106,6 +107,7 @@ class IcebergWriter(Writer):
         return Rejection(rejection.offset, rejection.stage, rejection.reason, body, n=rejection.n)
 
     def close(self, complete: bool) -> Receipt:
+        """Ends the files and hands them over in the receipt."""
         piece = self._piece
         if isinstance(piece, PartSlice) and not complete:
             self.abort()
@@ -119,6 +121,7 @@ class IcebergWriter(Writer):
         return Receipt(branch, piece.partition, position, self._totals, staged)
 
     def abort(self) -> None:
+        """Deletes the files unless a receipt names them."""
         if not self._handed_over:
             self._files.abort()
             self._rejects.abort()
