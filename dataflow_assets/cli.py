@@ -1,0 +1,189 @@
+"""The `dataflow` command: flows without Dagster's user interface, for people and for scripts.
+
+Exit codes: 0 all well, 1 a finding or a failure (said in one sentence), 2 a wrong command line,
+130 and 143 ended by Ctrl-C and SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dataflow_assets import commands
+from dataflow_assets.errors import ManifestError
+from dataflow_assets.progress import err
+from dataflow_assets.sentences import sentence, trace
+
+Add = Callable[..., argparse.ArgumentParser]
+
+PATHS = "manifests, or folders of them"
+_OFFSETS = re.compile(r"[^=,\s]+=\d+(,[^=,\s]+=\d+)*")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d.*")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and hands back its exit code."""
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
+        parser.error("--table truncate needs --from: rows that were read stay read otherwise")
+    if not (asked.verbose or sys.warnoptions):
+        warnings.simplefilter("ignore")
+    try:
+        code: int = asked.command(asked)
+    except BrokenPipeError:
+        # whoever read our output has seen enough; nothing may be written there any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except ManifestError as error:
+        err(str(error))
+        return 1
+    except Exception as error:  # noqa: BLE001 (one sentence; the traceback on demand)
+        return _failed(error, asked.verbose)
+    return code
+
+
+def _failed(error: Exception, verbose: bool) -> int:
+    if verbose:
+        err(trace(error))
+    err(f"dataflow: {sentence(error)}")
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dataflow", description="Flows from manifests: check, run, look, start anew."
+    )
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--verbose", action="store_true", help="more about errors and progress")
+    several = parser.add_subparsers(required=True, metavar="COMMAND")
+    for declare in (_check, _run, _status, _reset, _servers, _demo):
+        declare(several.add_parser, common)
+    return parser
+
+
+def _check(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "check", parents=[common], help="everything that is wrong with manifests, without network"
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    parser.set_defaults(command=commands.check)
+
+
+def _run(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "run",
+        parents=[common],
+        help="drain flows to the end that is visible now, or stay on for a while",
+        description="Drains every flow of PATH, one after another, to the end that is visible "
+        "when it starts. With --for they run side by side for that long. Suspended flows are "
+        "left out.",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument(
+        "--flow",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this flow: name or namespace/name; may be repeated",
+    )
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        type=_positive,
+        metavar="SECONDS",
+        help="stay on for this long instead of draining",
+    )
+    parser.add_argument(
+        "--from",
+        dest="start",
+        type=_start,
+        default="checkpoint",
+        metavar="PLACE",
+        help="checkpoint (default), earliest, latest, an ISO 8601 timestamp, or offsets such as "
+        "0=120,1=300",
+    )
+    parser.add_argument(
+        "--table",
+        choices=["keep", "truncate"],
+        default="keep",
+        help="with --from: what happens to the rows already there",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="confirm that a rewound append may store rows twice"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per commit")
+    parser.set_defaults(command=commands.run)
+
+
+def _status(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add("status", parents=[common], help="checkpoint, source end and lag of every flow")
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.set_defaults(command=commands.status)
+
+
+def _reset(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add("reset", parents=[common], help="forget a flow's checkpoint; its rows stay")
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument("--flow", required=True, metavar="NAME", help="name or namespace/name")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.set_defaults(command=commands.reset)
+
+
+def _servers(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "servers", parents=[common], help="Kafka, PostgreSQL, SeaweedFS and Spark for trying out"
+    )
+    parser.add_argument("action", choices=["up", "down"])
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(".data/servers"),
+        help="data, logs and servers.json (default: %(default)s)",
+    )
+    parser.add_argument("--no-spark", action="store_true", help="no Spark Connect server")
+    parser.set_defaults(command=commands.servers)
+
+
+def _demo(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "demo", parents=[common], help="a shop's events, live, in Dagster; Ctrl-C ends all of it"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(".data/demo"),
+        help="data and logs, kept for the next start (default: %(default)s)",
+    )
+    parser.set_defaults(command=commands.demo)
+
+
+def _positive(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError("wants seconds, more than 0")
+    return seconds
+
+
+def _start(text: str) -> str:
+    if text in {"checkpoint", "earliest", "latest"}:
+        return text
+    if _OFFSETS.fullmatch(text) or _TIMESTAMP.fullmatch(text):
+        return text
+    raise argparse.ArgumentTypeError(
+        "wants checkpoint, earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or offsets "
+        "such as 0=120,1=300"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

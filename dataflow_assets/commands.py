@@ -1,0 +1,178 @@
+"""The commands behind `dataflow`: each takes the parsed command line and hands back an exit code.
+
+What is heavy (Spark, clients, servers) is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from dataflow_assets import manifests, selection
+from dataflow_assets.check import as_json, as_lines
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.flow import Flow
+from dataflow_assets.manifests import Loaded
+from dataflow_assets.masking import mask
+from dataflow_assets.progress import Display, err, out
+from dataflow_assets.sentences import sentence, trace
+
+if TYPE_CHECKING:
+    from dataflow_assets.drain import Order
+    from dataflow_assets.running import Outcome
+
+
+def check(asked: Namespace) -> int:
+    """Prints what is wrong; 1 when anything is."""
+    loaded = manifests.load(asked.paths)
+    if asked.json:
+        out(json.dumps(as_json(loaded), indent=2))
+    else:
+        for line in as_lines(loaded):
+            out(line)
+    return 1 if loaded.findings else 0
+
+
+def run(asked: Namespace) -> int:
+    """Drains flows, or keeps them running; 1 when one failed or could not be understood."""
+    from dataflow_assets import running
+    from dataflow_assets.progress import display
+    from dataflow_assets.sessions import Sessions
+
+    loaded = manifests.load(asked.paths)
+    flows = selection.to_run(loaded, asked.flow)
+    sessions, stop = Sessions(), running.Stop(running.abandon)
+    shown = display(asked.json, partial(sentence, flows=loaded.flows))
+    outcomes: list[running.Outcome] = []
+    with _logging(shown, loaded.flows, asked.verbose), stop.listening():
+        try:
+            for event in running.run(flows, sessions.get, _order(asked), stop):
+                shown.show(event)
+                outcomes += [event] if isinstance(event, running.Outcome) else []
+        finally:
+            shown.close(outcomes)
+            sessions.close()
+    _traces(outcomes, loaded, asked.verbose)
+    failed = any(outcome.error for outcome in outcomes)
+    incomplete = not asked.flow and bool(loaded.findings)
+    return 1 if failed or incomplete else stop.code
+
+
+def status(asked: Namespace) -> int:
+    """Prints where the flows stand; 1 when that could not be found out for one of them."""
+    from dataflow_assets import status_view
+
+    loaded = manifests.load(asked.paths)
+    selection.say_findings(loaded)
+    answers = status_view.ask(loaded.flows, partial(sentence, flows=loaded.flows))
+    if asked.json:
+        out(json.dumps(status_view.as_json(answers), indent=2))
+    else:
+        status_view.show(answers)
+    return 1 if loaded.findings or any(answer.error for answer in answers) else 0
+
+
+def reset(asked: Namespace) -> int:
+    """Forgets the checkpoint of one flow, once somebody has agreed."""
+    from dataflow_assets import status as engine
+    from dataflow_assets.contracts import Run
+
+    loaded = manifests.load(asked.paths)
+    (flow,) = selection.select(loaded, [asked.flow])
+    if not asked.yes and not _agreed(flow):
+        err("nothing was changed")
+        return 1
+    for branch in engine.reset(flow, Run()):
+        out(f"{flow.id}: the checkpoint of {branch.address} is forgotten; its rows stay")
+    return 0
+
+
+def servers(asked: Namespace) -> int:
+    """Starts or stops the servers of one folder."""
+    import devservers
+
+    if asked.action == "down":
+        devservers.down(asked.folder, progress=out)
+        return 0
+    devservers.up(asked.folder, spark=not asked.no_spark, progress=out)
+    out(f"addresses stand in {asked.folder / devservers.FILE}")
+    return 0
+
+
+def demo(asked: Namespace) -> int:
+    """The demo, until Ctrl-C."""
+    from devservers.demo import run as run_demo
+
+    return run_demo(asked.folder)
+
+
+def _order(asked: Namespace) -> Order:
+    from dataflow_assets.drain import Order, Start
+
+    table, confirmed = asked.table, asked.yes
+    if "=" in asked.start:
+        pairs = (part.split("=") for part in asked.start.split(","))
+        offsets = {partition: int(offset) for partition, offset in pairs}
+        start = Start("offsets", offsets=offsets, table=table, confirmed=confirmed)
+    elif asked.start[0].isdigit():
+        start = Start("timestamp", asked.start, table=table, confirmed=confirmed)
+    else:
+        start = Start(asked.start, table=table, confirmed=confirmed)
+    return Order(seconds=asked.seconds, start=start)
+
+
+def _agreed(flow: Flow) -> bool:
+    """Asks on the terminal; without one nobody can agree."""
+    if not sys.stdin.isatty():
+        raise PermanentError(f"reset of {flow.id}: nobody to ask here; give --yes to go on")
+    sinks = ", ".join(str(branch.address) for branch in flow.branches)
+    question = (
+        f"Forget how far {flow.id} has come? The rows in {sinks} stay; the next run reads "
+        f"{flow.source_address} from the manifest's start. [y/N] "
+    )
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _traces(outcomes: Iterable[Outcome], loaded: Loaded, verbose: bool) -> None:
+    for outcome in outcomes:
+        if verbose and outcome.error is not None:
+            err(trace(outcome.error, loaded.flows))
+
+
+@contextmanager
+def _logging(shown: Display, flows: Iterable[Flow], verbose: bool) -> Iterator[None]:
+    """The engine's warnings beside the display; other libraries' only when asked for."""
+    handler = _Said(shown, tuple(flows))
+    log = logging.getLogger(None if verbose else "dataflow_assets")
+    silence = logging.NullHandler()
+    logging.getLogger().addHandler(silence)  # or Python would print other libraries' warnings
+    log.addHandler(handler)
+    logging.getLogger("dataflow_assets").setLevel(logging.INFO if verbose else logging.WARNING)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        logging.getLogger().removeHandler(silence)
+
+
+class _Said(logging.Handler):
+    """Log records as lines of the display, without secrets."""
+
+    def __init__(self, shown: Display, flows: tuple[Flow, ...]) -> None:
+        super().__init__()
+        self._shown = shown
+        self._flows = flows
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        self._shown.say(mask(self.format(record), self._flows))

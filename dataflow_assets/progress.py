@@ -1,0 +1,248 @@
+"""What a run shows while it works.
+
+One live line per branch on a terminal, plain lines elsewhere, JSON objects for programs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from dataflow_assets.contracts import Totals
+from dataflow_assets.drain import Report
+from dataflow_assets.running import Begun, Event, Outcome
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+QUIET_SECONDS = 10.0  # between two plain lines of one branch
+
+Describe = Callable[[BaseException], str]
+"""One sentence about an error, without secrets."""
+
+
+class Display(ABC):
+    """Shows events of `running.run`."""
+
+    @abstractmethod
+    def show(self, event: Event) -> None:
+        """The next event."""
+
+    @abstractmethod
+    def say(self, text: str) -> None:
+        """A line beside the display: warnings of the engine."""
+
+    @abstractmethod
+    def close(self, outcomes: Sequence[Outcome]) -> None:
+        """The end of all runs."""
+
+
+def out(text: str) -> None:
+    """One line on stdout, at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def err(text: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write(f"{text}\n")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One branch in this run, summed up."""
+
+    report: Report
+    totals: Totals
+
+    def plus(self, report: Report) -> Standing:
+        """With one report more; the last one has no rate of its own."""
+        rate = self.report if report.last else report
+        merged = replace(report, delta=rate.delta, seconds=rate.seconds)
+        return Standing(merged, self.totals + report.delta)
+
+    def __str__(self) -> str:
+        lag, rate = self.report.lag, self.report.rows_per_second
+        return (
+            f"{self.totals.rows:,} rows ({rate:,.0f}/s), {self.totals.rejected:,} rejected, "
+            f"behind by {lag.records:,} records, {lag.seconds:.0f} s"
+        )
+
+
+class Lines(Display):
+    """Plain lines: one at the start and end of a flow, at most one each ten seconds between."""
+
+    def __init__(self, describe: Describe) -> None:
+        self._describe = describe
+        self._standings: dict[tuple[str, str], Standing] = {}
+        self._shown: dict[tuple[str, str], float] = {}
+
+    @override
+    def show(self, event: Event) -> None:
+        if isinstance(event, Begun):
+            sinks = ", ".join(str(branch.address) for branch in event.flow.branches)
+            out(f"{event.flow.id}: {event.flow.source_address} -> {sinks}")
+        elif isinstance(event, Outcome):
+            out(ending(event, self._describe))
+        else:
+            self._report(event)
+
+    def _report(self, report: Report) -> None:
+        key = (report.flow, report.branch.id)
+        standing = _next(self._standings, report)
+        now = time.monotonic()
+        if not report.last and now - self._shown.setdefault(key, now) >= QUIET_SECONDS:
+            self._shown[key] = now
+            out(f"{report.flow}: {report.address}: {standing}")
+
+    @override
+    def say(self, text: str) -> None:
+        err(text)
+
+    @override
+    def close(self, outcomes: Sequence[Outcome]) -> None:
+        pass  # each flow has said how it ended
+
+
+class Terminal(Display):
+    """A live table on a terminal; the last state of it stays."""
+
+    def __init__(self, describe: Describe) -> None:
+        from rich.live import Live
+
+        self._describe = describe
+        self._standings: dict[tuple[str, str], Standing] = {}
+        self._waiting: dict[str, str] = {}
+        self._live: Live = Live(get_renderable=self._table, refresh_per_second=4)
+        self._live.start()
+
+    @override
+    def show(self, event: Event) -> None:
+        if isinstance(event, Begun):
+            self._waiting[event.flow.id] = "starting"
+        elif isinstance(event, Outcome):
+            self._waiting.pop(event.flow.id, None)
+        else:
+            self._waiting.pop(event.flow, None)
+            _next(self._standings, event)
+
+    def _table(self) -> RenderableType:
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("flow")
+        table.add_column("into")
+        for name in ("rows", "rows/s", "rejected", "behind", "seconds"):
+            table.add_column(name, justify="right")
+        for standing in self._standings.values():
+            table.add_row(*_cells(standing))
+        for flow, state in self._waiting.items():
+            table.add_row(flow, f"[dim]{state}[/dim]")
+        return table
+
+    @override
+    def say(self, text: str) -> None:
+        self._live.console.print(text, markup=False, highlight=False)
+
+    @override
+    def close(self, outcomes: Sequence[Outcome]) -> None:
+        self._live.stop()  # which leaves the table as it stands
+        for outcome in outcomes:
+            out(ending(outcome, self._describe))
+
+
+class Json(Display):
+    """One JSON object per report, and a last one with the outcome."""
+
+    def __init__(self, describe: Describe) -> None:
+        self._describe = describe
+
+    @override
+    def show(self, event: Event) -> None:
+        if isinstance(event, Report):
+            out(json.dumps(_as_json(event)))
+
+    @override
+    def say(self, text: str) -> None:
+        err(text)
+
+    @override
+    def close(self, outcomes: Sequence[Outcome]) -> None:
+        # the outcome of the whole is the worst of its parts
+        kinds = [outcome.outcome for outcome in outcomes]
+        worst = next((kind for kind in ("failed", "stopped") if kind in kinds), "done")
+        flows = [self._outcome(outcome) for outcome in outcomes]
+        errors = [flow["error"] for flow in flows if flow["error"]]
+        out(json.dumps({"outcome": worst, "error": "; ".join(errors) or None, "flows": flows}))
+
+    def _outcome(self, outcome: Outcome) -> dict[str, Any]:
+        return {
+            "flow": outcome.flow.id,
+            "outcome": outcome.outcome,
+            "reason": outcome.reason,
+            "error": self._describe(outcome.error) if outcome.error else None,
+            "seconds": round(outcome.seconds, 3),
+            **asdict(outcome.totals),
+        }
+
+
+def display(as_json: bool, describe: Describe) -> Display:
+    """The one that fits who is looking."""
+    if as_json:
+        return Json(describe)
+    return Terminal(describe) if sys.stdout.isatty() else Lines(describe)
+
+
+def ending(outcome: Outcome, describe: Describe) -> str:
+    """How the run of one flow ended, in one line."""
+    if outcome.error is not None:
+        text = describe(outcome.error)
+        named = outcome.flow.id in text
+        return f"failed: {text}" if named else f"{outcome.flow.id}: failed: {text}"
+    totals = outcome.totals
+    counts = f"{totals.rows:,} rows, {totals.rejected:,} rejected in {outcome.seconds:.1f} s"
+    return f"{outcome.flow.id}: {outcome.outcome}: {counts}: {outcome.reason}".rstrip(": ")
+
+
+def _next(standings: dict[tuple[str, str], Standing], report: Report) -> Standing:
+    key = (report.flow, report.branch.id)
+    known = standings.get(key)
+    standings[key] = known.plus(report) if known else Standing(report, report.delta)
+    return standings[key]
+
+
+def _cells(standing: Standing) -> list[str]:
+    report, totals = standing.report, standing.totals
+    numbers = (totals.rows, round(report.rows_per_second), totals.rejected, report.lag.records)
+    ages = f"{report.lag.seconds:.0f}"
+    return [report.flow, str(report.address), *(f"{number:,}" for number in numbers), ages]
+
+
+def _as_json(report: Report) -> dict[str, Any]:
+    totals = report.checkpoint.totals
+    return {
+        "flow": report.flow,
+        "branch": report.branch.id,
+        "asset": str(report.address),
+        "positions": dict(report.checkpoint.positions),
+        "epoch": report.checkpoint.epoch,
+        "rows": report.delta.rows,
+        "rejected": report.delta.rejected,
+        "bytes": report.delta.bytes,
+        "total_rows": totals.rows,
+        "total_rejected": totals.rejected,
+        "lag_records": report.lag.records,
+        "lag_seconds": round(report.lag.seconds, 3),
+        "seconds": round(report.seconds, 3),
+        "rows_per_second": round(report.rows_per_second, 1),
+        "last": report.last,
+        "reason": report.reason,
+    }

@@ -1,0 +1,143 @@
+"""Flows run from the command line: in threads, with signals, and an outcome for each.
+
+Draining goes flow by flow, in the order of their names; runs that stay on for a while go side by
+side, for the second one would otherwise never begin. A failing flow does not stop the others.
+
+The first SIGINT or SIGTERM asks every run to end after its micro-batch, the second abandons it:
+what was committed stays, the rest is read again by the next run.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import TYPE_CHECKING, Literal
+
+from dataflow_assets.contracts import Run, Totals
+from dataflow_assets.drain import Order, Report, drain
+from dataflow_assets.flow import Flow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STOPPED = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the run of one flow ended."""
+
+    flow: Flow
+    outcome: Literal["done", "stopped", "failed"]
+    totals: Totals
+    seconds: float
+    reason: str = ""
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The run of a flow begins."""
+
+    flow: Flow
+
+
+Event = Begun | Report | Outcome
+
+
+class Stop:
+    """Whether somebody asked to stop. `code` is the exit code then, as shells have it."""
+
+    def __init__(self, abandon: Callable[[int], None]) -> None:
+        self._abandon = abandon
+        self.code = 0
+
+    def __call__(self) -> str | None:
+        """The reason to end, for `Order.stop`."""
+        return "stopped on request" if self.code else None
+
+    def ask(self, number: int, _frame: FrameType | None = None) -> None:
+        """A signal's handler: the first asks, the second abandons."""
+        if self.code:
+            self._abandon(128 + number)
+        self.code = 128 + number
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Signals come here until the block ends."""
+        before = {number: signal.signal(number, self.ask) for number in STOPPED}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def abandon(code: int) -> None:
+    """Ends the process at once; threads that wait for a server cannot be asked."""
+    os.write(2, b"abandoned; what was committed stays, the next run continues from there\n")
+    os._exit(code)
+
+
+def run(
+    flows: Sequence[Flow], spark: Callable[[], SparkSession], order: Order, stop: Stop
+) -> Iterator[Event]:
+    """Drains the flows; yields what happens as it happens, one Outcome per flow last."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    workers = len(flows) if order.seconds is not None else 1
+    waiting = len(flows)
+    pool = ThreadPoolExecutor(max(workers, 1), thread_name_prefix="flow")
+    try:
+        for flow in flows:
+            own = replace(order, run=Run(), stop=stop)
+            pool.submit(_drain, flow, spark, own, stop, events.put)
+        while waiting:
+            event = _next(events)
+            waiting -= isinstance(event, Outcome)
+            yield event
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _next(events: queue.SimpleQueue[Event]) -> Event:
+    """Waits in small steps: a signal's handler runs only between two of them."""
+    while True:
+        try:
+            return events.get(timeout=0.1)
+        except queue.Empty:
+            continue
+
+
+def _drain(
+    flow: Flow,
+    spark: Callable[[], SparkSession],
+    order: Order,
+    stop: Stop,
+    put: Callable[[Event], None],
+) -> None:
+    began, totals, reason = time.monotonic(), Totals(), ""
+
+    def ended(outcome: Literal["done", "stopped", "failed"], error: BaseException | None) -> None:
+        said = reason or stop() or ""
+        put(Outcome(flow, outcome, totals, time.monotonic() - began, said, error))
+
+    if stop():
+        ended("stopped", None)
+        return
+    put(Begun(flow))
+    try:
+        for report in drain(flow, spark, order):
+            totals += report.delta
+            reason = report.reason or reason
+            put(report)
+    except BaseException as error:  # noqa: BLE001 (told to whoever asked for the run)
+        ended("failed", error)
+    else:
+        ended("stopped" if stop() else "done", None)

@@ -1,0 +1,63 @@
+"""Which flows of the given paths a command is about, and what is said about the others.
+
+A finding in one manifest never stops the healthy flows beside it: it is told on stderr. It makes a
+command fail only where the command was about all flows of the paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.flow import Flow
+from dataflow_assets.manifests import Loaded
+from dataflow_assets.progress import err
+from dataflow_assets.wording import suggest
+
+
+def select(loaded: Loaded, names: Iterable[str]) -> list[Flow]:
+    """The flows of these names; raises PermanentError that lists what there is."""
+    chosen = []
+    for name in names:
+        flow = loaded.flow(name)
+        if flow is None:
+            say_findings(loaded)
+            raise PermanentError(_unknown(loaded, name))
+        chosen.append(flow)
+    return list({flow.id: flow for flow in chosen}.values())
+
+
+def _unknown(loaded: Loaded, name: str) -> str:
+    several = [flow.id for flow in loaded.flows if flow.name == name]
+    if several:
+        return f"there are several flows {name}: {', '.join(several)}; give the namespace too"
+    known = [flow.id for flow in loaded.flows]
+    close = suggest(name, [*known, *(flow.name for flow in loaded.flows)])
+    meant = f"; did you mean {close}?" if close else ""
+    hidden = " (manifests with findings are left out)" if loaded.findings else ""
+    return f"no flow {name}{meant} There is: {', '.join(known) or 'none'}{hidden}"
+
+
+def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:
+    """The chosen flows, or all that are not suspended. Findings elsewhere are only told."""
+    if names:
+        flows = select(loaded, names)
+        say_findings(loaded)
+        if held := [flow.id for flow in flows if flow.suspended]:
+            raise PermanentError(
+                f"{', '.join(held)}: suspended by the manifest, so it must not run"
+            )
+        return flows
+    say_findings(loaded)
+    if not loaded.flows:
+        raise PermanentError("no flow to run in these paths")
+    for flow in loaded.flows:
+        if flow.suspended:
+            err(f"{flow.id}: left out: suspended by the manifest")
+    return [flow for flow in loaded.flows if not flow.suspended]
+
+
+def say_findings(loaded: Loaded) -> None:
+    """Every finding, on stderr."""
+    for finding in loaded.findings:
+        err(str(finding))

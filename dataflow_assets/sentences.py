@@ -1,0 +1,26 @@
+"""An error in one sentence for people, and its traceback on demand; neither shows a secret."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.flow import Flow
+from dataflow_assets.masking import mask
+
+LONGEST = 500
+
+
+def sentence(error: BaseException, flows: Iterable[Flow] = ()) -> str:
+    """What went wrong. Errors of our own say it themselves; others are marked as unexpected."""
+    if isinstance(error, DataflowError):
+        return mask(str(error), flows)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0][:LONGEST] if lines else "no message"
+    return mask(f"unexpected {type(error).__name__}: {text} (--verbose shows where)", flows)
+
+
+def trace(error: BaseException, flows: Iterable[Flow] = ()) -> str:
+    """The whole traceback."""
+    return mask("".join(traceback.format_exception(error)), flows).rstrip()

@@ -1,0 +1,175 @@
+"""What `dataflow status` says: a table on a terminal, plain lines elsewhere, JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from dataflow_assets.contracts import Checkpoint, Position, Positions
+from dataflow_assets.flow import Flow
+from dataflow_assets.progress import err, out
+from dataflow_assets.status import Status, status
+
+COLUMNS = (
+    ("flow", False),
+    ("into", False),
+    ("checkpoint", False),
+    ("source end", False),
+    ("behind", True),
+    ("seconds", True),
+    ("rows", True),
+    ("rejected", True),
+    ("last commit", True),
+    ("epoch", True),
+    ("run", False),
+)
+MOST_POSITIONS = 4
+AT_ONCE = 8  # one system that does not answer must not hold up the others
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Where one flow stands, or why that is not known."""
+
+    flow: Flow
+    found: Sequence[Status] = ()
+    error: str = ""
+
+
+def ask(flows: Sequence[Flow], describe: Callable[[BaseException], str]) -> list[Answer]:
+    """The status of every flow, side by side; a failure stays with its flow."""
+
+    def one(flow: Flow) -> Answer:
+        try:
+            return Answer(flow, status(flow))
+        except Exception as error:  # noqa: BLE001 (becomes the flow's line)
+            return Answer(flow, error=describe(error))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(one, flows))
+
+
+def as_json(answers: Sequence[Answer]) -> dict[str, Any]:
+    """The answers as plain data."""
+    return {"flows": [_answer(answer) for answer in answers]}
+
+
+def as_rows(answers: Sequence[Answer]) -> list[list[str]]:
+    """The cells of the table, in the order of `COLUMNS`."""
+    return [_row(answer, found) for answer in answers for found in answer.found]
+
+
+def as_lines(answers: Sequence[Answer]) -> Iterator[str]:
+    """The table in plain text, columns aligned."""
+    rows = [[title for title, _ in COLUMNS], *as_rows(answers)]
+    if len(rows) == 1:
+        return
+    widths = [max(len(row[index]) for row in rows) for index in range(len(COLUMNS))]
+    for row in rows:
+        cells = zip(row, widths, COLUMNS, strict=True)
+        aligned = (c.rjust(width) if right else c.ljust(width) for c, width, (_, right) in cells)
+        yield "  ".join(aligned).rstrip()
+
+
+def show(answers: Sequence[Answer]) -> None:
+    """The table on stdout, then one line on stderr for each flow that could not be asked."""
+    if sys.stdout.isatty():
+        _show_table(answers)
+    else:
+        for line in as_lines(answers):
+            out(line)
+    for answer in answers:
+        if answer.error:
+            named = answer.flow.id in answer.error
+            err(answer.error if named else f"{answer.flow.id}: {answer.error}")
+
+
+def _show_table(answers: Sequence[Answer]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title, right in COLUMNS:
+        table.add_column(title, justify="right" if right else "left", overflow="fold")
+    for row in as_rows(answers):
+        table.add_row(*map(escape, row))
+    if table.row_count:
+        Console(highlight=False).print(table)
+
+
+def _row(answer: Answer, found: Status) -> list[str]:
+    checkpoint = found.checkpoint or Checkpoint(epoch=0)
+    totals = checkpoint.totals
+    return [
+        f"{found.flow}{' (suspended)' if answer.flow.suspended else ''}",
+        str(found.address),
+        _positions(checkpoint.positions) if found.checkpoint else "never run",
+        _positions(found.lag.ends),
+        f"{found.lag.records:,}",
+        f"{found.lag.seconds:.0f}",
+        f"{totals.rows:,}",
+        f"{totals.rejected:,}",
+        _age(checkpoint.committed_at),
+        str(checkpoint.epoch) if found.checkpoint else "-",
+        checkpoint.run.removeprefix("run ").split(" ")[0] or "-",
+    ]
+
+
+def _positions(positions: Positions) -> str:
+    def shown(position: Position) -> str:
+        return str(position) if len(str(position)) <= 20 else f"{str(position)[:17]}..."
+
+    listed = [f"{name}:{shown(position)}" for name, position in sorted(positions.items())]
+    more = [f"and {len(listed) - MOST_POSITIONS} more"] if len(listed) > MOST_POSITIONS else []
+    return " ".join([*listed[:MOST_POSITIONS], *more]) or "-"
+
+
+def _age(when: datetime | None) -> str:
+    if when is None:
+        return "-"
+    seconds = max((datetime.now(UTC) - when).total_seconds(), 0.0)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    flow = answer.flow
+    return {
+        "flow": flow.id,
+        "source": str(flow.source_address),
+        "suspended": flow.suspended,
+        "error": answer.error or None,
+        "branches": [_branch(found) for found in answer.found],
+    }
+
+
+def _branch(found: Status) -> dict[str, Any]:
+    checkpoint = found.checkpoint
+    return {
+        "branch": found.branch,
+        "asset": str(found.address),
+        "source_end": dict(found.lag.ends),
+        "lag_records": found.lag.records,
+        "lag_seconds": round(found.lag.seconds, 3),
+        "checkpoint": _checkpoint(checkpoint) if checkpoint else None,
+    }
+
+
+def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
+    committed = checkpoint.committed_at
+    return {
+        "positions": dict(checkpoint.positions),
+        "rows": checkpoint.totals.rows,
+        "rejected": checkpoint.totals.rejected,
+        "bytes": checkpoint.totals.bytes,
+        "committed_at": committed.isoformat() if committed else None,
+        "epoch": checkpoint.epoch,
+        "run": checkpoint.run or None,
+    }
