@@ -1,0 +1,124 @@
+"""Connection strings: URL or libpq key=value, read leniently and never echoed.
+
+What the Go driver understands and libpq does not is mended here: odd characters in a URL's password
+are taken as they stand, pool settings are dropped, run-time parameters become `options`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from urllib.parse import parse_qsl, unquote
+
+from psycopg import Error, pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from dataflow_assets.errors import PermanentError
+
+_URL = re.compile(
+    r"^postgres(?:ql)?://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
+    r"(?P<host>[^/?@]*)(?:/(?P<dbname>[^?]*))?(?:\?(?P<query>.*))?$",
+    re.DOTALL,
+)
+_DROPPED = ("pool_", "statement_cache", "description_cache", "default_query_exec_mode")
+# A dead peer is noticed within about a minute; the server's own settings bound the rest.
+_LIVENESS = {
+    "connect_timeout": "10",
+    "keepalives": "1",
+    "keepalives_idle": "20",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+
+
+@cache
+def parse(text: str) -> dict[str, str]:
+    """The settings of a connection string by libpq's keywords. Errors never show the string."""
+    try:
+        settings = _from_url(text) if "://" in text else dict(conninfo_to_dict(text))
+    except (Error, ValueError):
+        settings = None
+    if settings is None:
+        raise PermanentError(
+            "connectionString: neither a postgresql:// URL nor libpq's key=value text"
+        )
+    return {key: str(value) for key, value in settings.items() if value not in {None, ""}}
+
+
+def conninfo(text: str, application: str) -> str:
+    """What both drivers get: the settings, time limits and the session's name."""
+    return make_conninfo("", **{**_LIVENESS, **parse(text), "application_name": application})
+
+
+def slug(text: str) -> str:
+    """Host and database as a name: known without network, never with user or password."""
+    settings = parse(text)
+    host = settings.get("host", "localhost")
+    database = settings.get("dbname") or settings.get("user") or "postgres"
+    return slugify(f"{host}_{database}")
+
+
+def slugify(text: str) -> str:
+    """Lower-case letters, digits and underscores only."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "postgresql"
+
+
+def scrub(message: str, text: str) -> str:
+    """The message without the password, should a driver ever show it."""
+    password = parse(text).get("password")
+    return message.replace(password, "***") if password else message
+
+
+def _from_url(text: str) -> dict[str, str] | None:
+    match = _URL.match(text)
+    if match is None:
+        return None
+    host, port = _hosts(match["host"])
+    found = {
+        "user": unquote(match["user"] or ""),
+        "password": _unquoted(match["password"] or ""),
+        "host": host,
+        "port": port,
+        "dbname": unquote(match["dbname"] or ""),
+    }
+    return {**found, **_query(match["query"] or "")}
+
+
+def _unquoted(password: str) -> str:
+    # A lone % cannot be an escape: such a password was never encoded.
+    return password if re.search(r"%(?![0-9a-fA-F]{2})", password) else unquote(password)
+
+
+def _hosts(text: str) -> tuple[str, str]:
+    pairs = [_host(part) for part in text.split(",")]
+    ports = [port for _, port in pairs]
+    return ",".join(host for host, _ in pairs), ",".join(ports) if any(ports) else ""
+
+
+def _host(text: str) -> tuple[str, str]:
+    match = re.match(r"^(\[[^\]]*\]|[^:]*)(?::(\d+))?$", text)
+    if match is None:
+        raise ValueError
+    return unquote(match[1].strip("[]")), match[2] or ""
+
+
+def _query(text: str) -> dict[str, str]:
+    known, options = {}, []
+    for key, value in parse_qsl(text, keep_blank_values=True):
+        if key in _keywords():
+            known[key] = value
+        elif not key.startswith(_DROPPED):
+            options.append(f"-c {key}={_escaped(value)}")
+    if options:
+        known["options"] = " ".join([*filter(None, [known.get("options")]), *options])
+    return known
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")
+
+
+@cache
+def _keywords() -> frozenset[str]:
+    return frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults())

@@ -1,0 +1,108 @@
+"""What a database error means for the rows at hand, judged by its SQLSTATE alone."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Any
+
+import psycopg
+
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+
+LONGEST = 500
+# Appendix A of PostgreSQL's manual: classes first, then single codes that differ from their class.
+# 54: a value too long for an index. P0: a trigger that raised.
+_REFUSED_CLASSES = ("22", "23", "44", "54", "P0")
+_TRANSIENT_CLASSES = ("08", "40", "53", "55", "57", "58", "XX")
+_TRANSIENT_CODES = frozenset({"25P01", "25P02", "25P03", "25P04", "25006", "3B001"})
+_AGAIN_CODES = frozenset({"40001", "40P01"})
+_ADVICE = {
+    "42P01": "create the table, or set autoCreateTable: true",
+    "42703": "a column is missing: was the table altered? the next run reads its columns anew",
+    "42501": "grant the role of the connection string what is missing",
+    "28P01": "check user and password of the connection string",
+    "28000": "check user, TLS settings and pg_hba.conf",
+    "3D000": "create the database or mend the connection string",
+    "3F000": "create the schema first",
+}
+
+
+class Kind(Enum):
+    """What to do about a failure."""
+
+    REFUSED = "find the rows that the table refuses"
+    SPLIT = "two spellings of one key met in one statement: take fewer rows at once"
+    AGAIN = "lost a race: the same statement once more"
+    TRANSIENT = "try again later"
+    PERMANENT = "a person must act"
+
+
+class Failure(Exception):
+    """One error of either driver, in one shape. Never leaves this package."""
+
+    def __init__(self, message: str, sqlstate: str | None = None, **where: str | None) -> None:
+        self.message = message.strip()[:LONGEST]
+        self.sqlstate = sqlstate
+        self.where = {key: value for key, value in where.items() if value}
+        super().__init__(self.reason)
+
+    @property
+    def reason(self) -> str:
+        """PostgreSQL's words, its SQLSTATE and which constraint or column it names."""
+        notes = [self.sqlstate or "no SQLSTATE", *(f"{k} {v}" for k, v in self.where.items())]
+        return f"{self.message} ({', '.join(notes)})"
+
+    @property
+    def kind(self) -> Kind:
+        """Judged by SQLSTATE; without one the connection itself is in doubt."""
+        code = self.sqlstate
+        if code is None or code in _TRANSIENT_CODES:
+            return Kind.TRANSIENT
+        if code in _AGAIN_CODES:
+            return Kind.AGAIN
+        if code == "21000":
+            return Kind.SPLIT
+        if code.startswith(_REFUSED_CLASSES):
+            return Kind.REFUSED
+        return Kind.TRANSIENT if code.startswith(_TRANSIENT_CLASSES) else Kind.PERMANENT
+
+    def error(self, what: str) -> DataflowError:
+        """The same for the engine: what was tried, PostgreSQL's words, advice."""
+        if self.kind in {Kind.TRANSIENT, Kind.AGAIN}:
+            return TransientError(f"{what}: {self.reason}")
+        advice = _ADVICE.get(self.sqlstate or "")
+        return PermanentError(f"{what}: {self.reason}" + (f"; {advice}" if advice else ""))
+
+
+def from_psycopg(error: psycopg.Error) -> Failure:
+    """A psycopg error as a failure."""
+    diag = error.diag
+    return Failure(
+        diag.message_primary or str(error),
+        error.sqlstate,
+        constraint=diag.constraint_name,
+        column=diag.column_name or _column(diag.context),
+    )
+
+
+def from_adbc(error: Any) -> Failure:
+    """An ADBC error as a failure: PostgreSQL's own fields travel in its details."""
+    details = {key: _text(value) for key, value in error.details or ()}
+    message = details.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("\n")[0]
+    return Failure(
+        message,
+        error.sqlstate or details.get("PG_DIAG_SQLSTATE"),
+        constraint=details.get("PG_DIAG_CONSTRAINT_NAME"),
+        column=details.get("PG_DIAG_COLUMN_NAME") or _column(details.get("PG_DIAG_CONTEXT")),
+    )
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _column(context: str | None) -> str | None:
+    # For type errors COPY names the column in its context only.
+    match = re.search(r"^COPY .*, column ([^:\n]+)", context or "", re.MULTILINE)
+    return match[1].strip() if match else None

@@ -1,0 +1,188 @@
+"""One database session in one of two drivers, with explicit transactions and one kind of error.
+
+ADBC loads Arrow as binary COPY at twice the speed; psycopg loads text, which PostgreSQL converts to
+any type. A transaction never spans both, so a link is chosen once per table. Idle links are kept
+per process: a tiny micro-batch pays for no connect.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import os
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal
+
+import psycopg
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+from psycopg import sql
+from typing_extensions import override
+
+from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql.failures import Failure, from_adbc, from_psycopg
+
+Driver = Literal["adbc", "text"]
+Row = tuple[Any, ...]
+
+_SETTINGS = {
+    "statement_timeout": "10min",
+    "lock_timeout": "30s",
+    "idle_in_transaction_session_timeout": "5min",
+    "default_transaction_isolation": "read committed",
+    "client_min_messages": "error",
+    "timezone": "UTC",
+    "datestyle": "ISO",
+}
+_CONFIGURE = "SELECT " + ", ".join(
+    f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items()
+)
+
+
+class Link(ABC):
+    """A session in autocommit: transactions are begun and ended by statements."""
+
+    binary: ClassVar[bool]
+    """True where `load` writes PostgreSQL's receive formats."""
+
+    @abstractmethod
+    def execute(self, query: str, *parameters: object) -> list[Row]:
+        """Runs one statement with `$1`-style parameters; the rows, if any."""
+
+    @abstractmethod
+    def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
+        """COPY into the table's columns of the same names; `schema` None: a temporary table."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the session; safe twice."""
+
+
+class TextLink(Link):
+    """psycopg and text COPY."""
+
+    binary = False
+
+    def __init__(self, connection: str, application: str) -> None:
+        try:
+            self._connection = psycopg.connect(
+                dsn.conninfo(connection, application), autocommit=True, prepare_threshold=None
+            )
+        except psycopg.Error as error:
+            raise _unreachable(str(error), connection) from None
+        self._cursor = psycopg.RawCursor(self._connection)
+        self.execute(_CONFIGURE)
+
+    @override
+    def execute(self, query: str, *parameters: object) -> list[Row]:
+        try:
+            self._cursor.execute(query.encode(), parameters or None)
+            return self._cursor.fetchall() if self._cursor.description else []
+        except psycopg.Error as error:
+            raise from_psycopg(error) from None
+
+    @override
+    def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
+        names = ", ".join(map(quote, rows.schema.names))
+        text = io.BytesIO()
+        arrow_csv.write_csv(rows, text, arrow_csv.WriteOptions(include_header=False))
+        query = f"COPY {qualified(schema, table)} ({names}) FROM STDIN (FORMAT csv)"
+        try:
+            with self._cursor.copy(query.encode()) as copy:
+                copy.write(text.getbuffer())
+        except psycopg.Error as error:
+            raise from_psycopg(error) from None
+
+    @override
+    def close(self) -> None:
+        self._connection.close()
+
+
+class AdbcLink(Link):
+    """ADBC and binary COPY."""
+
+    binary = True
+
+    def __init__(self, connection: str, application: str) -> None:
+        import adbc_driver_postgresql.dbapi as adbc
+
+        self._error = adbc.Error
+        settings = dsn.conninfo(connection, application)
+        try:
+            self._connection = adbc.connect(settings, autocommit=True)
+        except adbc.Error as error:
+            raise _unreachable(str(error), connection) from None
+        self._cursor = self._connection.cursor()
+        self.execute(_CONFIGURE)
+
+    @override
+    def execute(self, query: str, *parameters: object) -> list[Row]:
+        try:
+            self._cursor.execute(query, parameters or None)
+            # Some errors of a query arrive with its rows only, so they are always fetched.
+            return self._cursor.fetchall() if self._cursor.description else []
+        except self._error as error:
+            raise from_adbc(error) from None
+
+    @override
+    def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
+        where: dict[str, Any] = {"db_schema_name": schema} if schema else {"temporary": True}
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.adbc_ingest(table, rows, mode="append", **where)
+        except self._error as error:
+            raise from_adbc(error) from None
+
+    @override
+    def close(self) -> None:
+        for part in (self._cursor, self._connection):
+            with contextlib.suppress(Exception):
+                part.close()
+
+
+def _close_idle() -> None:
+    for kept in _idle.values():
+        for link in kept:
+            link.close()
+
+
+_idle: dict[tuple[int, str, Driver], list[Link]] = {}
+atexit.register(_close_idle)
+
+
+def take(connection: str, driver: Driver, application: str) -> Link:
+    """An idle link of this process, renamed, or a new one."""
+    kept = _idle.get((os.getpid(), connection, driver))
+    while kept:
+        link = kept.pop()
+        try:
+            link.execute("SELECT set_config('application_name', $1, false)", application)
+        except Failure:
+            link.close()
+        else:
+            return link
+    return (
+        TextLink(connection, application) if driver == "text" else AdbcLink(connection, application)
+    )
+
+
+def give(connection: str, driver: Driver, link: Link) -> None:
+    """Keeps a link, outside of any transaction, for the next writer of this process."""
+    _idle.setdefault((os.getpid(), connection, driver), []).append(link)
+
+
+def qualified(schema: str | None, table: str) -> str:
+    """schema.table, quoted."""
+    return f"{quote(schema)}.{quote(table)}" if schema else f"pg_temp.{quote(table)}"
+
+
+def quote(name: str) -> str:
+    """A quoted identifier."""
+    return sql.Identifier(name).as_string()
+
+
+def _unreachable(message: str, connection: str) -> Failure:
+    settings = dsn.parse(connection)
+    host, port = settings.get("host", "localhost"), settings.get("port", "5432")
+    return Failure(f"no connection to {host}:{port}: {dsn.scrub(message, connection)}")

@@ -1,0 +1,180 @@
+"""How rows reach the table: straight by COPY, or through a temporary table and ON CONFLICT."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from typing_extensions import override
+
+from dataflow_assets.connectors.postgresql import fold, table, wire
+from dataflow_assets.connectors.postgresql.absent import by_columns, matrix
+from dataflow_assets.connectors.postgresql.link import Link
+from dataflow_assets.connectors.postgresql.trial import Trial
+from dataflow_assets.connectors.postgresql.upsert import Staging
+from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
+
+Bodies = Mapping[int, bytes | None]
+
+
+class Loader(ABC):
+    """Loads the rows of one slice; `refused` counts what came back as rejections."""
+
+    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+        self._sink = sink
+        self._link = link
+        self._schema = schema
+        self._trial = Trial(link)
+        self._bodies: list[Bodies] = []
+        self._found: list[Rejection] = []
+
+    @property
+    def refused(self) -> int:
+        """How many of the rows were refused."""
+        return len(self._found)
+
+    @abstractmethod
+    def add(self, rows: pa.RecordBatch, bodies: Bodies) -> None:
+        """Takes the next rows."""
+
+    def flush(self) -> list[Rejection]:
+        """Ends the load; everything that was refused."""
+        return self._found
+
+    def _reject(self, rows: pa.RecordBatch, reason: str) -> None:
+        """Sets whole rows aside, with the bodies they came from."""
+        offsets = rows.column(OFFSET).to_pylist()
+        ordinals = rows.column(N).to_pylist() if N in rows.schema.names else [0] * len(offsets)
+        for offset, n in zip(offsets, ordinals, strict=True):
+            self._found.append(Rejection(offset, "sink", reason, self._body(offset), n or 0))
+
+    def _body(self, offset: int) -> bytes | None:
+        for bodies in reversed(self._bodies):
+            if offset in bodies:
+                return bodies[offset]
+        return None
+
+    def _set_aside(self, rows: pa.RecordBatch, wrong: pa.Array, reason: str) -> pa.RecordBatch:
+        if not pc.any(wrong).as_py():
+            return rows
+        self._reject(rows.filter(wrong), reason)
+        return rows.filter(pc.invert(wrong))
+
+
+class Append(Loader):
+    """COPY, batch by batch as they come."""
+
+    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+        super().__init__(sink, link, schema)
+        self._place = sink.place()
+        self._optional = np.array([HAS_DEFAULT in (f.metadata or {}) for f in schema], np.bool_)
+
+    @override
+    def add(self, rows: pa.RecordBatch, bodies: Bodies) -> None:
+        self._bodies = [bodies]
+        rows = self._appendable(rows)
+        for names, part in by_columns(rows, self._schema, self._optional):
+            fields = [self._schema.field(name) for name in names]
+            for row, failure in self._trial.run(part, self._load(fields)):
+                self._reject(row, failure.reason)
+
+    def _load(self, fields: Sequence[pa.Field]) -> Callable[[pa.RecordBatch], None]:
+        def load(rows: pa.RecordBatch) -> None:
+            self._link.load(*self._place, wire.project(rows, fields, self._link.binary))
+
+        return load
+
+    def _appendable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if OP not in rows.schema.names:
+            return rows
+        wrong = pc.equal(rows.column(OP), DELETE).fill_null(False)
+        reason = "a delete needs upsertMode: true with softDeleteColumn or deleteMode: hard"
+        return self._set_aside(rows, wrong, reason)
+
+
+class Upsert(Loader):
+    """Rows are folded to one per key, then go through a temporary table, in key order."""
+
+    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+        super().__init__(sink, link, schema)
+        self._key = table.key_of(schema)
+        self._rules = fold.Rules.of(sink, schema)
+        self._staging = Staging(sink, link, schema)
+        self._rows: list[pa.RecordBatch] = []
+
+    @override
+    def add(self, rows: pa.RecordBatch, bodies: Bodies) -> None:
+        self._bodies.append(bodies)
+        kept = self._usable(rows)
+        if kept.num_rows:
+            self._rows.append(kept)
+
+    @override
+    def flush(self) -> list[Rejection]:
+        if self._rows:
+            rows = pa.Table.from_batches(_alike(self._rows)).combine_chunks().to_batches()[0]
+            self._rows = []
+            self._apply(rows)
+        return self._found
+
+    def _apply(self, rows: pa.RecordBatch) -> None:
+        groups = fold.groups(rows, self._rules)
+        again: set[int] = set()
+        for step in fold.steps(rows, groups, self._rules):
+            for row, _ in self._trial.run(step.rows, self._staging.loads(step)):
+                again.add(row.column(fold.GROUP)[0].as_py())
+        if again:
+            self._one_by_one(rows.filter(pa.array(np.isin(groups, list(again)))))
+
+    def _one_by_one(self, rows: pa.RecordBatch) -> None:
+        """A refused row may stand for several of its key: each of them gets its own verdict."""
+        for index in range(rows.num_rows):
+            row = rows.slice(index, 1)
+            groups = np.zeros(1, np.int64)
+            for step in fold.steps(row, groups, self._rules):
+                refused = self._trial.run(step.rows, self._staging.loads(step))
+                if refused:
+                    self._reject(row, refused[0][1].reason)
+                    break
+
+    def _usable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        codes, absent = matrix(rows, len(self._schema))
+        for name in self._key:
+            missing = absent[:, self._schema.names.index(name)][codes]
+            wrong = pc.or_(rows.column(name).is_null(), pa.array(missing))
+            rows = self._set_aside(rows, wrong, f"key column {name} is null or absent")
+            codes, absent = matrix(rows, len(self._schema))
+        if OP not in rows.schema.names or self._rules.deletes:
+            return rows
+        wrong = pc.equal(rows.column(OP), DELETE).fill_null(False)
+        reason = "a delete needs softDeleteColumn, or deleteMode: hard"
+        return self._set_aside(rows, wrong, reason)
+
+
+def loader(sink: PostgresqlSink, link: Link, schema: pa.Schema) -> Loader:
+    """The way in for a sink's rows; constraints are checked row by row, not at the commit."""
+    if schema.metadata[table.DEFERRED] == b"1":
+        link.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    return Upsert(sink, link, schema) if table.key_of(schema) else Append(sink, link, schema)
+
+
+def _alike(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The batches with the same system columns: one may have deletes and another none."""
+    kinds = {N: pa.int32(), OP: pa.int8(), ABSENT: pa.binary()}
+    wanted = [n for n in kinds if any(n in batch.schema.names for batch in batches)]
+    names = [n for n in batches[0].schema.names if n not in kinds] + wanted
+    return [_with(batch, {n: kinds[n] for n in wanted}).select(names) for batch in batches]
+
+
+def _with(batch: pa.RecordBatch, kinds: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+    for name, kind in kinds.items():
+        if name not in batch.schema.names:
+            batch = batch.append_column(name, pa.nulls(batch.num_rows, kind))
+    return batch

@@ -1,0 +1,213 @@
+"""The prefix commit: lock the partition's row, load, move the row, one transaction.
+
+A retry finds the row moved and skips what it covers; a driver of an older epoch finds another
+epoch and stops. What the table refuses is stored beside the checkpoint in the same commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.postgresql import checkpoint as store
+from dataflow_assets.connectors.postgresql import link as links
+from dataflow_assets.connectors.postgresql import rejected, table
+from dataflow_assets.connectors.postgresql.checkpoint import Partition
+from dataflow_assets.connectors.postgresql.failures import Failure
+from dataflow_assets.connectors.postgresql.load import Loader, loader
+from dataflow_assets.contracts import (
+    OFFSET,
+    Chunk,
+    OffsetSlice,
+    Position,
+    Receipt,
+    Rejection,
+    Slice,
+    Ticket,
+    Totals,
+    Writer,
+)
+from dataflow_assets.errors import PermanentError, TransientError
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
+
+_LOCK = """
+SELECT epoch, to_regclass($4::text)::oid::text,
+       next_offset, part, rows, rejected, bytes, committed_at
+FROM {p} WHERE flow = $1 AND branch = $2 AND partition = $3 FOR UPDATE
+"""
+_MOVE = """
+UPDATE {p} SET next_offset = $4::bigint, part = $5, rows = rows + $6::bigint,
+    rejected = rejected + $7::bigint, bytes = bytes + $8::bigint, committed_at = now()
+WHERE flow = $1 AND branch = $2 AND partition = $3
+RETURNING next_offset, part, rows, rejected, bytes, committed_at
+"""
+
+
+class PostgresqlWriter(Writer):
+    """One slice in one transaction of one session, begun with the first chunk."""
+
+    def __init__(self, sink: PostgresqlSink, ticket: Ticket, piece: Slice) -> None:
+        failpoints.arm(ticket.failpoint)
+        self._sink = sink
+        self._ticket = ticket
+        self._piece = piece
+        self._dsn = sink.dsn()
+        self._driver = table.driver_of(ticket.schema)
+        self._schema, self._name = sink.place()
+        self._names = store.statements(self._schema)
+        self._link: links.Link | None = None
+        self._loader: Loader | None = None
+        self._stored = Partition(piece.after)
+        self._seen: int | None = None
+        self._rejected: list[Rejection] = []
+        self._rows = self._size = 0
+
+    @override
+    def write(self, chunk: Chunk) -> None:
+        with self._guarded():
+            loader = self._begun()
+            first = self._first()
+            if first is None or chunk.seen <= first:
+                return
+            rows = _from(chunk.rows, first)
+            self._rejected += [r for r in chunk.rejected if r.offset >= first]
+            loader.add(rows, chunk.bodies)
+            self._rows += rows.num_rows
+            self._size += chunk.size
+            self._seen = chunk.seen
+        failpoints.reach("postgresql.copy")
+
+    @override
+    def close(self, complete: bool) -> Receipt:
+        offsets = isinstance(self._piece, OffsetSlice)
+        with self._guarded():
+            if (offsets and self._loader) or (not offsets and complete):
+                self._commit()
+            elif self._loader:  # a part whose end is in doubt
+                self._drop()
+            self._release()
+        return self._receipt()
+
+    @override
+    def abort(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()  # the server rolls back
+
+    def _begun(self) -> Loader:
+        if self._loader is None:
+            self._link = links.take(self._dsn, self._driver, self._application())
+            self._link.execute("BEGIN")
+            self._stored = self._locked(self._link)
+            self._loader = loader(self._sink, self._link, self._ticket.schema)
+        return self._loader
+
+    def _locked(self, link: links.Link) -> Partition:
+        place = links.qualified(self._schema, self._name)
+        found = link.execute(_LOCK.format(**self._names), *self._row(), place)
+        if not found or found[0][0] != self._ticket.epoch:
+            raise store.taken_over(link, self._schema, self._ticket.target)
+        if found[0][1] != table.oid_of(self._ticket.schema):
+            raise TransientError(
+                f"table {self._sink.address()} was dropped or replaced while the flow ran"
+            )
+        stored = Partition.of(found[0][2:])
+        self._check_start(stored.position)
+        return stored
+
+    def _check_start(self, position: Position | None) -> None:
+        """The planned start against the checkpoint; the first row may well lie beyond both."""
+        piece = self._piece
+        if isinstance(piece, OffsetSlice):
+            fits = isinstance(position, int) and position >= piece.after
+        else:
+            fits = position in (piece.after, piece.upto)
+        if not fits:
+            raise PermanentError(
+                f"the checkpoint of flow {self._ticket.target.flow}, partition {piece.partition}, "
+                f"stands at {position}, but the micro-batch was planned from {piece.after}: "
+                "somebody moved it; start the flow again from its checkpoint"
+            )
+
+    def _first(self) -> int | None:
+        """The first offset still wanted; None when a committed part repeats."""
+        if isinstance(self._stored.position, int):
+            return self._stored.position
+        return None if self._stored.position == self._piece.upto else 0
+
+    def _commit(self) -> None:
+        """Everything in one transaction: rows, rejected records, checkpoint."""
+        loader, position = self._begun(), self._reached()
+        if position is None:
+            self._drop()
+            return
+        link = self._session()
+        self._rejected += loader.flush()
+        self._rows -= loader.refused
+        target, names = self._ticket.target, self._names
+        rejected.store(link, names["r"], target, self._piece.partition, self._rejected)
+        failpoints.reach("postgresql.before-commit")
+        counts = (self._rows, len(self._rejected), self._size)
+        moved = link.execute(_MOVE.format(**names), *self._row(), *store.columns(position), *counts)
+        link.execute("COMMIT")
+        self._stored = Partition.of(moved[0])
+        failpoints.reach("postgresql.after-commit")
+
+    def _drop(self) -> None:
+        self._session().execute("ROLLBACK")
+        self._rejected, self._rows, self._size = [], 0, 0
+
+    def _release(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            links.give(self._dsn, self._driver, link)
+
+    def _session(self) -> links.Link:
+        assert self._link is not None, "a writer that ended is used again"  # noqa: S101
+        return self._link
+
+    def _reached(self) -> Position | None:
+        """Where the commit moves the checkpoint; None when there is nothing to move."""
+        if isinstance(self._piece, OffsetSlice):
+            return self._seen
+        return None if self._stored.position == self._piece.upto else self._piece.upto
+
+    def _receipt(self) -> Receipt:
+        position = self._stored.position if self._loader else None
+        totals = Totals(self._rows, len(self._rejected), self._size)
+        staged = (self._stored.dump(),) if position is not None else ()
+        branch = self._ticket.target.branch
+        return Receipt(branch, self._piece.partition, position, totals, staged)
+
+    def _row(self) -> tuple[str, str, str]:
+        target = self._ticket.target
+        return target.flow, target.branch, self._piece.partition
+
+    def _application(self) -> str:
+        return store.application(self._ticket.target, self._ticket.epoch)
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Any error ends the session, and with it the transaction."""
+        try:
+            yield
+        except Failure as failure:
+            self.abort()
+            raise failure.error(f"writing to {self._sink.address()}") from None
+        except BaseException:
+            self.abort()
+            raise
+
+
+def _from(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    offsets = rows.column(OFFSET).to_numpy()
+    covered = int(np.searchsorted(offsets, first))
+    return rows.slice(covered) if covered else rows
