@@ -16,18 +16,20 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from dataflow_assets import manifests, selection
+from dataflow_assets import manifests
 from dataflow_assets.check import as_json, as_lines
+from dataflow_assets.cli import selection
+from dataflow_assets.cli.console import err, out
+from dataflow_assets.cli.masking import mask
+from dataflow_assets.cli.sentences import sentence, trace
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import Loaded
-from dataflow_assets.masking import mask
-from dataflow_assets.progress import Display, err, out
-from dataflow_assets.sentences import sentence, trace
 
 if TYPE_CHECKING:
+    from dataflow_assets.cli.progress import Display
+    from dataflow_assets.cli.running import Outcome
     from dataflow_assets.drain import Order
-    from dataflow_assets.running import Outcome
 
 
 def check(asked: Namespace) -> int:
@@ -43,9 +45,9 @@ def check(asked: Namespace) -> int:
 
 def run(asked: Namespace) -> int:
     """Drains flows, or keeps them running; 1 when one failed or could not be understood."""
-    from dataflow_assets import running
-    from dataflow_assets.progress import display
-    from dataflow_assets.sessions import Sessions
+    from dataflow_assets.cli import running
+    from dataflow_assets.cli.progress import display
+    from dataflow_assets.cli.sessions import Sessions
 
     loaded = manifests.load(asked.paths)
     flows = selection.to_run(loaded, asked.flow)
@@ -68,7 +70,7 @@ def run(asked: Namespace) -> int:
 
 def status(asked: Namespace) -> int:
     """Prints where the flows stand; 1 when that could not be found out for one of them."""
-    from dataflow_assets import status_view
+    from dataflow_assets.cli import status_view
 
     loaded = manifests.load(asked.paths)
     selection.say_findings(loaded)

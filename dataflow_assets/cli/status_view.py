@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from dataflow_assets.cli.console import err, out
 from dataflow_assets.contracts import Checkpoint, Position, Positions
 from dataflow_assets.flow import Flow
-from dataflow_assets.progress import err, out
 from dataflow_assets.status import Status, status
 
 COLUMNS = (

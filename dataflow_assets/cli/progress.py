@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from dataflow_assets.cli.console import err, out
+from dataflow_assets.cli.running import Begun, Event, Outcome
 from dataflow_assets.contracts import Totals
 from dataflow_assets.drain import Report
-from dataflow_assets.running import Begun, Event, Outcome
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -43,17 +44,6 @@ class Display(ABC):
     @abstractmethod
     def close(self, outcomes: Sequence[Outcome]) -> None:
         """The end of all runs."""
-
-
-def out(text: str) -> None:
-    """One line on stdout, at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-def err(text: str) -> None:
-    """One line on stderr."""
-    sys.stderr.write(f"{text}\n")
 
 
 @dataclass(frozen=True)

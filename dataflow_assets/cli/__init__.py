@@ -14,10 +14,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dataflow_assets import commands
+from dataflow_assets.cli import commands
+from dataflow_assets.cli.console import err
+from dataflow_assets.cli.sentences import sentence, trace
 from dataflow_assets.errors import ManifestError
-from dataflow_assets.progress import err
-from dataflow_assets.sentences import sentence, trace
 
 Add = Callable[..., argparse.ArgumentParser]
 
@@ -183,7 +183,3 @@ def _start(text: str) -> str:
         "wants checkpoint, earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or offsets "
         "such as 0=120,1=300"
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
