@@ -1,0 +1,207 @@
+"""Questions to a cluster about one topic, and the offsets of a consumer group.
+
+Every question ends within seconds: with an answer, with PermanentError when a person must act, or
+with TransientError that carries the brokers and the client's own words.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+
+log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+Place = OffsetSpec
+EARLIEST: Place = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: Place = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+TIMEOUT = 8.0  # seconds for one question
+PATIENCE = 2.0  # seconds in which a topic just made, or a coordinator just moved, settles
+CLIENT: dict[str, Any] = {
+    "client.id": "dataflow-assets",
+    "log_level": 0,  # what goes wrong is in our errors; librdkafka would write it to stderr
+    "socket.keepalive.enable": True,
+    "socket.connection.setup.timeout.ms": 5000,
+    "reconnect.backoff.max.ms": 1000,
+}
+_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID}
+_SETTLING = _MISSING | {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+}
+_PERMANENT = {
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError.INVALID_GROUP_ID,
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - so are the client's own errors called
+    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
+    KafkaError._INVALID_ARG,  # noqa: SLF001
+}
+
+
+@dataclass(frozen=True)
+class Topic:
+    """The topic itself, as opposed to its name."""
+
+    id: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a consumer group has stored for one partition."""
+
+    offset: int
+    metadata: str
+
+
+class Complaints:
+    """Keeps the client's last complaint: its exceptions only say that the time is up."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def hear(self, error: KafkaError) -> None:
+        """The client's error callback."""
+        down = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+        if not (down and self.last):  # which says less than the complaint before it
+            self.last = error.str()
+
+
+class Broker:
+    """A warm connection to the cluster that holds the topic."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bootstrap = bootstrap
+        self.name = topic
+        self._complaints = Complaints()
+        servers = {"bootstrap.servers": bootstrap, "error_cb": self._complaints.hear}
+        self._admin = AdminClient(CLIENT | servers)
+
+    def topic(self, patience: float = PATIENCE) -> Topic:
+        """The topic as it is now."""
+
+        def ask() -> Topic:
+            asked = self._admin.describe_topics(
+                TopicCollection([self.name]), request_timeout=TIMEOUT
+            )
+            found = _wait(asked[self.name])
+            return Topic(str(found.topic_id), len(found.partitions))
+
+        return self._patiently("describing the topic", ask, patience)
+
+    def offsets(self, topic: Topic, *wanted: Place, committed: bool = True) -> list[list[int]]:
+        """For each wanted spec the offset of every partition; all are asked for at once.
+
+        The latest offset of `committed` records lies before the first open transaction.
+        """
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+        def ask() -> list[list[int]]:
+            asked = [
+                self._admin.list_offsets(
+                    dict.fromkeys(self._partitions(topic), spec),
+                    isolation_level=level,
+                    request_timeout=TIMEOUT,
+                )
+                for spec in wanted
+            ]
+            return [[offset for _, offset in sorted(_offsets(answer))] for answer in asked]
+
+        return self._patiently("listing offsets", ask, 0) if topic.partitions else []
+
+    def committed(self, group: str, topic: Topic) -> dict[int, Committed]:
+        """What the group has committed, by partition."""
+        request = [ConsumerGroupTopicPartitions(group, self._partitions(topic))]
+
+        def ask() -> dict[int, Committed]:
+            asked = self._admin.list_consumer_group_offsets(request, request_timeout=TIMEOUT)
+            found = _wait(asked[group]).topic_partitions
+            return {
+                each.partition: Committed(each.offset, each.metadata or "")
+                for each in found
+                if each.offset >= 0
+            }
+
+        return self._patiently(f"reading the offsets of group {group}", ask, PATIENCE)
+
+    def commit(self, group: str, offsets: Mapping[int, int], mark: str) -> Future[Any]:
+        """Begins to store offsets for the group; what goes wrong is logged, not raised."""
+        positions = [
+            TopicPartition(self.name, partition, offset, mark)
+            for partition, offset in offsets.items()
+        ]
+        request = [ConsumerGroupTopicPartitions(group, positions)]
+        asked: Future[Any] = self._admin.alter_consumer_group_offsets(
+            request, request_timeout=TIMEOUT
+        )[group]
+        asked.add_done_callback(lambda done: _log_refusal(done, self.name, group))
+        return asked
+
+    def _partitions(self, topic: Topic) -> list[TopicPartition]:
+        return [TopicPartition(self.name, number) for number in range(topic.partitions)]
+
+    def _patiently(self, what: str, ask: Callable[[], Answer], patience: float) -> Answer:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                answer = ask()
+            except (KafkaException, FutureTimeout) as error:
+                if _code(error) not in _SETTLING or time.monotonic() >= deadline:
+                    raise self._meaning(what, error) from error
+                time.sleep(0.1)
+            else:
+                self._complaints.last = ""
+                return answer
+
+    def _meaning(self, what: str, error: Exception) -> DataflowError:
+        code = _code(error)
+        if code in _MISSING:
+            return PermanentError(f"topic {self.name} does not exist on kafka {self.bootstrap}")
+        reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
+        complaint = f" ({self._complaints.last})" if self._complaints.last else ""
+        sentence = f"kafka {self.bootstrap}: {what} {self.name}: {reason}{complaint}"
+        return PermanentError(sentence) if code in _PERMANENT else TransientError(sentence)
+
+
+def _wait(asked: Future[Any]) -> Any:
+    return asked.result(TIMEOUT + 1)
+
+
+def _offsets(asked: Mapping[TopicPartition, Future[Any]]) -> list[tuple[int, int]]:
+    return [(partition.partition, _wait(answer).offset) for partition, answer in asked.items()]
+
+
+def _code(error: Exception) -> int | None:
+    return error.args[0].code() if isinstance(error, KafkaException) else None
+
+
+def _log_refusal(done: Future[Any], topic: str, group: str) -> None:
+    error = done.exception()
+    refused = [] if error else [each.error for each in done.result().topic_partitions if each.error]
+    if error or refused:
+        reason = error or refused[0]
+        log.warning("topic %s: offsets of group %s were not stored: %s", topic, group, reason)

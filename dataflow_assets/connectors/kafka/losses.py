@@ -1,0 +1,37 @@
+"""What is no longer there although it was not read, in words that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+RESET = "run `dataflow reset` to begin anew"
+
+
+def expired(topic: str, begins: Mapping[int, int], lows: Mapping[int, int]) -> str:
+    """The offsets below the log start; empty when nothing is missing.
+
+    Only the log start tells: compaction and transaction markers leave gaps above it.
+    """
+    lost = [
+        f"partition {partition} offsets {begin} to {lows[partition] - 1}"
+        for partition, begin in sorted(begins.items())
+        if begin < lows[partition]
+    ]
+    if not lost:
+        return ""
+    return (
+        f"topic {topic}: {'; '.join(lost)}: removed by retention, or by somebody, before they were "
+        f"read"
+    )
+
+
+def beyond(topic: str, begins: Mapping[int, int], highs: Mapping[int, int]) -> str:
+    """The positions that lie above the end of the log; empty when there are none."""
+    wrong = [
+        f"partition {partition} ends at offset {highs[partition]}, but {begin} comes next"
+        for partition, begin in sorted(begins.items())
+        if begin > highs[partition]
+    ]
+    if not wrong:
+        return ""
+    return f"topic {topic}: {'; '.join(wrong)}: the log was cut off, or the topic was made anew"

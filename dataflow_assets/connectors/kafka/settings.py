@@ -1,0 +1,198 @@
+"""How to reach a Kafka topic: the declared part, shared by source and sink, without network.
+
+The rules between `securityProtocol`, `tls` and `sasl` are complete; which protocols work today is
+said by the `Later` marks alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    GetCoreSchemaHandler,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
+from typing_extensions import override
+
+from dataflow_assets.contracts import Address, Connector
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.spec import Refused, Spec, marks
+
+Ref = SecretRef | None
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism = Literal["plain", "scram-sha-256", "scram-sha-512"]
+Problem = tuple[str, str, str]  # kind of error, key, sentence
+
+DEFAULT_PORT = "9092"
+_BROKER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}")
+_SECURE = "encrypted and authenticated connections to Kafka"
+
+
+class Later(Refused):
+    """Refused, but only after it was validated: mistakes inside the block are findings too."""
+
+    def __get_pydantic_core_schema__(
+        self, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return handler(source)
+
+
+class Tls(Spec):
+    """Encryption. Without a CA the system's own are trusted."""
+
+    insecure_skip_verify: bool = False
+    """Do not check the broker's certificate; ignored when a CA is given."""
+    ca_file: str | None = None
+    """Path of the CA certificates."""
+    ca_secret_ref: Annotated[Ref, Fills("ca_file")] = None
+    """Secret with the CA certificates, as PEM or as a path."""
+    cert_file: str | None = None
+    """Path of the client's certificate."""
+    cert_secret_ref: Annotated[Ref, Fills("cert_file")] = None
+    """Secret with the client's certificate, as PEM or as a path."""
+    key_file: SecretStr | None = None
+    """Path of the client's key."""
+    key_secret_ref: Annotated[Ref, Fills("key_file")] = None
+    """Secret with the client's key, as PEM or as a path."""
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if bool(self.cert_file or self.cert_secret_ref) != bool(
+            self.key_file or self.key_secret_ref
+        ):
+            raise ValueError("certFile and keyFile belong together: set both or none")
+        return self
+
+
+class Sasl(Spec):
+    """Authentication by user name and password."""
+
+    mechanism: Mechanism = "plain"
+    """SASL mechanism."""
+    username: str | None = None
+    """User name."""
+    username_secret_ref: Annotated[Ref, Fills("username", required=True)] = None
+    """Secret with the user name."""
+    password: SecretStr | None = None
+    """Password."""
+    password_secret_ref: Annotated[Ref, Fills("password", required=True)] = None
+    """Secret with the password."""
+
+    @field_validator("mechanism", mode="before")
+    @classmethod
+    def _any_case(cls, value: Any) -> Any:
+        return (value.strip().lower() or "plain") if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for name in ("username", "password"):
+            if not (getattr(self, name) or getattr(self, f"{name}_secret_ref")):
+                raise ValueError(f"{name} is required: set {name} or {name}SecretRef")
+        return self
+
+
+class KafkaConnection(Connector):
+    """The keys that source and sink share: brokers, topic, security."""
+
+    brokers: tuple[str, ...] = ()
+    """Addresses to begin with, each `host:port`."""
+    brokers_secret_ref: Annotated[Ref, Fills("brokers", required=True)] = None
+    """Secret with the brokers, separated by commas."""
+    topic: str = ""
+    """Name of the topic."""
+    topic_secret_ref: Annotated[Ref, Fills("topic", required=True)] = None
+    """Secret with the topic's name."""
+    security_protocol: Annotated[Protocol | None, Later(_SECURE, (None, "PLAINTEXT"))] = None
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; follows from `tls` and `sasl` by default."""
+    tls: Annotated[Tls | None, Later(_SECURE)] = None
+    """Encryption."""
+    sasl: Annotated[Sasl | None, Later(_SECURE)] = None
+    """Authentication."""
+
+    @field_validator("security_protocol", mode="before")
+    @classmethod
+    def _normalised(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        return value.strip().upper().replace("-", "_").replace(" ", "_") or None
+
+    @field_validator("brokers")
+    @classmethod
+    def _with_ports(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(_BROKER.fullmatch(broker) for broker in value):
+            raise ValueError("must each be host:port")
+        return value
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        """All problems at once, each at its key."""
+        problems = [_details(*problem) for problem in self._problems()]
+        if problems:
+            raise ValidationError.from_exception_data(type(self).__name__, problems)
+        return self
+
+    def _problems(self) -> Iterator[Problem]:
+        for name in ("brokers", "topic"):
+            if not (getattr(self, name) or getattr(self, f"{name}_secret_ref")):
+                yield "value_error", "", f"{name} is required: set {name} or {name}SecretRef"
+        if self.security_protocol:
+            yield from _matrix(self.security_protocol, "tls", self.tls, "SSL")
+            yield from _matrix(self.security_protocol, "sasl", self.sasl, "SASL")
+        for name, info in type(self).model_fields.items():
+            for mark in marks(info, Later):
+                if getattr(self, name) not in mark.allowed:
+                    yield "refused", info.alias or name, f"not supported yet: {mark.why}"
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol that is spoken: as declared, else by what `tls` and `sasl` ask for."""
+        if self.security_protocol:
+            return self.security_protocol
+        if self.sasl is not None:
+            return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
+        return "PLAINTEXT" if self.tls is None else "SSL"
+
+    @override
+    def address(self) -> Address:
+        topic = self.topic or _slug(self.topic_secret_ref.name if self.topic_secret_ref else "")
+        return Address("kafka", self._connection(), None, topic)
+
+    def _connection(self) -> str:
+        if self.brokers:
+            return _slug(self.brokers[0].removesuffix(f":{DEFAULT_PORT}"))
+        return _slug(self.brokers_secret_ref.name if self.brokers_secret_ref else "")
+
+    def bootstrap(self) -> str:
+        """The brokers as every client takes them. Raises PermanentError for a broken secret."""
+        if not self.brokers or not all(_BROKER.fullmatch(broker) for broker in self.brokers):
+            raise PermanentError("the secret of brokersSecretRef must hold host:port,host:port,...")
+        return ",".join(self.brokers)
+
+
+def _matrix(protocol: str, key: str, block: Spec | None, part: str) -> Iterator[Problem]:
+    """Whether a block may or must stand beside an explicit protocol."""
+    wanted = part in protocol.split("_")
+    if wanted and block is None:
+        yield "rule", "securityProtocol", f"{protocol} needs the block {key}"
+    if not wanted and block is not None:
+        yield (
+            "rule",
+            "securityProtocol",
+            f"{protocol} forbids the block {key}; leave one of them out",
+        )
+
+
+def _details(kind: str, key: str, sentence: str) -> InitErrorDetails:
+    error = PydanticCustomError(kind, "{error}", {"error": sentence})
+    return InitErrorDetails(type=error, loc=(key,) if key else (), input=None)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

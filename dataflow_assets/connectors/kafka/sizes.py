@@ -1,0 +1,45 @@
+"""How many records fit into so many bytes: learnt from a look at the next ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from dataflow_assets.connectors.kafka.peek import Seen
+from dataflow_assets.contracts import Limit
+
+LARGEST = 1024 * 1024  # bytes; the broker's own bound for a batch of records
+Look = Callable[[Mapping[int, int], float], dict[int, list[Seen]]]
+
+BELIEVED_SECONDS = 5.0
+LOOK_SECONDS = 0.5
+
+
+class Sizes:
+    """Average sizes of the records ahead, by partition; looked at only when they matter."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._average: dict[int, float] = {}
+        self._taken = float("-inf")
+
+    def most(self, ahead: Mapping[int, tuple[int, int]], limit: Limit) -> dict[int, int]:
+        """The most records to take from each partition; `ahead` holds (next offset, end)."""
+        safe = limit.bytes // LARGEST
+        long = {p: start for p, (start, end) in ahead.items() if end - start > safe}
+        stale = time.monotonic() - self._taken > BELIEVED_SECONDS
+        if long and (stale or not long.keys() <= self._average.keys()):
+            self._learn(long)
+        return {p: self._fitting(p, limit) if p in long else limit.records for p in ahead}
+
+    def _fitting(self, partition: int, limit: Limit) -> int:
+        average = self._average.get(partition, 0.0)
+        return min(limit.records, max(1, int(limit.bytes / max(average, 1.0))))
+
+    def _learn(self, positions: Mapping[int, int]) -> None:
+        seen = self._look(positions, LOOK_SECONDS)
+        for partition, records in seen.items():
+            known = self._average.get(partition, 0.0)
+            sizes = [record.size for record in records]
+            self._average[partition] = sum(sizes) / len(sizes) if sizes else known
+        self._taken = time.monotonic()
