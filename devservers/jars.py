@@ -67,11 +67,11 @@ def parse(coordinate: str, sha256: str = "") -> Jar:
     return Jar(group, artifact, version, classifier, packaging, sha256)
 
 
-def locked(lock: Path = LOCK) -> dict[str, list[Jar]]:
+def locked() -> dict[str, list[Jar]]:
     """The lock's sets by name; a line `# set: NAME` opens one."""
     sets: dict[str, list[Jar]] = {}
     current: list[Jar] = []
-    for line in lock.read_text().splitlines():
+    for line in LOCK.read_text().splitlines():
         if line.startswith("# set:"):
             current = sets.setdefault(line.removeprefix("# set:").split()[0], [])
         elif line and not line.startswith("#"):

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -181,8 +182,8 @@ class SparkCluster:
             self.workers = [
                 SparkWorker(folder, master=self.master, memory=self.memory) for folder in folders
             ]
-        for worker in self.workers:
-            worker.start()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda worker: worker.start(), self.workers))
         return self
 
     def stop(self) -> None:

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from conftest import Topics
 from pyiceberg.catalog import Catalog, load_catalog
 from pyspark.sql import SparkSession
 
 import devservers
+from tests.conftest import Topics
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:

@@ -1,0 +1,178 @@
+"""A shop's order events, believable and endless: the demo's stream.
+
+An order is placed, paid, shipped and delivered, or cancelled; each change is sent as the whole
+order with its id as the key. Now and then comes a message that nobody can store. The same seed and
+first number give the same orders.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from confluent_kafka import Producer
+
+SEED = 20_261_121
+BAD_EVERY = 400  # messages, on average
+TICK = 0.05
+# what follows a status: the next one and the seconds until then, on average
+NEXT = {"placed": ("paid", 4.0), "paid": ("shipped", 15.0), "shipped": ("delivered", 40.0)}
+CANCELLED = 0.04  # share of the orders that are never paid
+
+NAMES = ("Ada", "Bao", "Chiara", "Dilan", "Emeka", "Freya", "Goran", "Hana", "Inés", "Jun", "Kofi")
+SURNAMES = ("Adler", "Brandt", "Costa", "Duarte", "Eriksen", "Fekete", "García", "Haddad", "Ito")
+COUNTRIES = ("DE", "FR", "ES", "PL", "IT", "NL", "SE", "AT")
+GOODS = (
+    ("TEA-100", "Green tea, 100 g", 640),
+    ("TEA-250", "Black tea, 250 g", 1150),
+    ("MUG-01", "Mug, stoneware", 1490),
+    ("POT-07", "Teapot, cast iron", 5900),
+    ("KET-02", "Kettle", 3450),
+    ("BIS-12", "Shortbread, 12 pieces", 525),
+    ("HON-50", "Honey, 500 g", 890),
+)
+
+Message = tuple[bytes, bytes]
+"""Key and value."""
+
+
+@dataclass
+class Shop:
+    """Orders from number `first` on; `messages` says what happens until a moment."""
+
+    first: int = 1
+    seed: int = SEED
+    _due: list[tuple[float, int, dict[str, Any]]] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed + self.first)  # noqa: S311 (a shop, not a secret)
+        self.next = self.first
+
+    def messages(self, now: float, new: int) -> Iterator[Message]:
+        """`new` orders placed now, and the changes that are due by now."""
+        for _ in range(new):
+            yield from self._sent(self._order(now), now)
+        while self._due and self._due[0][0] <= now:
+            _, _, order = heapq.heappop(self._due)
+            yield from self._sent(order, now)
+
+    def _order(self, now: float) -> dict[str, Any]:
+        goods = self._random.sample(GOODS, self._random.randint(1, 4))
+        lines = [(sku, name, self._random.randint(1, 3), cents) for sku, name, cents in goods]
+        order = {
+            "id": self.next,
+            "status": "placed",
+            "placed_at": _text(now),
+            "changed_at": _text(now),
+            "total": _euros(sum(quantity * cents for _, _, quantity, cents in lines)),
+            "customer": self._customer(),
+            "lines": [
+                {"sku": sku, "name": name, "quantity": quantity, "price": _euros(cents)}
+                for sku, name, quantity, cents in lines
+            ],
+        }
+        self.next += 1
+        return order
+
+    def _customer(self) -> dict[str, Any]:
+        number = self._random.randrange(5_000)
+        name, surname = NAMES[number % len(NAMES)], SURNAMES[number % len(SURNAMES)]
+        return {
+            "id": number,
+            "name": f"{name} {surname}",
+            "email": f"{name}.{surname}.{number}@example.com".lower(),
+            "country": COUNTRIES[number % len(COUNTRIES)],
+        }
+
+    def _sent(self, order: dict[str, Any], now: float) -> Iterator[Message]:
+        """The order's message, its next change planned; sometimes a bad message before it."""
+        key = str(order["id"]).encode()
+        body = orjson.dumps(order)
+        if self._random.randrange(BAD_EVERY) == 0:
+            yield key, self._spoilt(order, body)
+        yield key, body
+        self._plan(order, now)
+
+    def _spoilt(self, order: dict[str, Any], body: bytes) -> bytes:
+        """Cut off in the middle, or with a word where a number belongs."""
+        if self._random.random() < 0.5:
+            return body[: len(body) // 2]
+        return orjson.dumps({**order, "total": "free"})
+
+    def _plan(self, order: dict[str, Any], now: float) -> None:
+        if order["status"] not in NEXT:
+            return
+        status, seconds = NEXT[order["status"]]
+        if status == "paid" and self._random.random() < CANCELLED:
+            status = "cancelled"
+        at = now + self._random.expovariate(1 / seconds)
+        changed = {**order, "status": status, "changed_at": _text(at)}
+        heapq.heappush(self._due, (at, order["id"], changed))
+
+
+class Sender:
+    """Sends a shop's messages to a topic from a thread, until `stop`."""
+
+    def __init__(self, bootstrap: str, topic: str, memory: Path, orders_per_second: float) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "acks": "all"})
+        self._topic = topic
+        self._memory = memory
+        self._rate = orders_per_second
+        self._shop = Shop(int(memory.read_text()) if memory.exists() else 1)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="shop", daemon=True)
+        self.sent = 0
+
+    def start(self) -> None:
+        """Begins to send."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends; what was handed over is on the broker, and the next start goes on behind it."""
+        self._stopped.set()
+        self._thread.join(10)
+        self._producer.flush(5)
+        self._remember()
+
+    def _run(self) -> None:
+        began, placed, remembered = time.monotonic(), 0, 0.0
+        while not self._stopped.wait(TICK):
+            elapsed = time.monotonic() - began
+            new = int(elapsed * self._rate) - placed
+            placed += new
+            self._send(new)
+            if elapsed - remembered >= 1:
+                remembered = elapsed
+                self._remember()
+
+    def _send(self, new: int) -> None:
+        for key, value in self._shop.messages(time.time(), new):
+            try:
+                self._producer.produce(self._topic, value, key)
+            except BufferError:  # the broker is away: its queue is full
+                self._producer.poll(0.5)
+                continue
+            self.sent += 1
+        self._producer.poll(0)
+
+    def _remember(self) -> None:
+        """The next number, so that another start places other orders."""
+        scratch = self._memory.with_suffix(".new")
+        scratch.write_text(str(self._shop.next))
+        scratch.replace(self._memory)
+
+
+def _text(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+
+
+def _euros(cents: int) -> float:
+    return cents / 100
