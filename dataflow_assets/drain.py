@@ -14,6 +14,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
+
 from dataflow_assets import failpoints, fused
 from dataflow_assets.contracts import (
     Address,
@@ -90,6 +92,8 @@ class Report:
     last: bool = False
     reason: str = ""
     """Why the run ended; only on the last report."""
+    schema: pa.Schema | None = field(default=None, repr=False)
+    """The target's columns; only on the last report."""
 
     @property
     def rows_per_second(self) -> float:
@@ -199,7 +203,7 @@ class _Attempt:
         log.info("flow %s: %s ends: %s", self._flow.id, self._order.run, reason)
         for branch, session in self._sinks:
             report = self._report(branch, session.checkpoint, 0.0, fresh=True)
-            yield replace(report, last=True, reason=reason)
+            yield replace(report, last=True, reason=reason, schema=session.schema())
 
     def _reason_to_end(self, span: Span) -> str:
         asked = self._order.stop()

@@ -1,0 +1,60 @@
+"""Who drives a flow: a process, known by host, boot, number and start time.
+
+Written into the tags of a run, so that a later look tells a run that died from one that works.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class Driver:
+    """One process. `started` (clock ticks after boot) tells it from a later one of its number."""
+
+    host: str
+    boot: str
+    pid: int
+    started: int
+
+    @classmethod
+    def here(cls) -> Driver:
+        """This process."""
+        pid = os.getpid()
+        return cls(socket.gethostname(), _boot(), pid, _started(pid) or 0)
+
+    @classmethod
+    def parse(cls, text: str) -> Driver | None:
+        """What `str` wrote; None for anything else."""
+        parts = text.split()
+        if len(parts) != 4 or not (parts[2].isdigit() and parts[3].isdigit()):
+            return None
+        return cls(parts[0], parts[1], int(parts[2]), int(parts[3]))
+
+    def __str__(self) -> str:
+        return f"{self.host} {self.boot} {self.pid} {self.started}"
+
+    @property
+    def dead(self) -> bool:
+        """True when it is certain; what runs on another host cannot be judged from here."""
+        if self.host != socket.gethostname():
+            return False
+        return self.boot != _boot() or _started(self.pid) != self.started
+
+
+def _boot() -> str:
+    return _BOOT.read_text().strip() if _BOOT.exists() else "unknown"
+
+
+def _started(pid: int) -> int | None:
+    """None when there is no such process, or only its remains."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in {"Z", "X"} else int(fields[19])

@@ -1,0 +1,299 @@
+"""A live Spark session, wherever Spark runs: the same code for a laptop, a server and a cluster.
+
+`connect` (the default) shares one warm Spark Connect server between all runs on this machine: it is
+started under a file lock when none runs, it is another one for another interpreter or another set
+of locked jars or versions, and it ends by itself when nobody used it for half an hour. Our package
+travels with each session, so that edited code never meets warm workers with the old one.
+
+Connection settings and secrets never go into Spark's configuration: only closures carry them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from dataflow_assets.errors import PermanentError, TransientError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+PACKAGE = Path(__file__).parent
+IDLE_MINUTES = 30
+CONNECT_SECONDS = 5.0
+# Spark Connect's client tries for ten minutes; the loop has a patience of its own.
+RPC_RETRIES = 4
+# Ends the warm server once its lease is old. The last command asks for process identity, so a
+# number that was given to another process meanwhile hurts nobody.
+WATCH = (
+    'while kill -0 "$0" 2>/dev/null && [ -n "$(find "$1" -mmin -{minutes})" ]; do sleep 30; done; '
+    'exec "$2" -m devservers down "$3"'
+)
+_by_value: dict[str, ModuleType] = {}
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """Where Spark runs, and its own settings (never a connection's)."""
+
+    where: str = "connect"
+    """`connect`, `local` (a session of our own), `sc://host:port`, or a master URL."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Spark settings on top of ours; for `connect` they are session settings."""
+
+    @classmethod
+    def from_environment(cls) -> SparkSettings:
+        """`DATAFLOW_SPARK`, else the warm server."""
+        return cls(os.environ.get("DATAFLOW_SPARK") or "connect")
+
+    @property
+    def mode(self) -> Literal["connect", "remote", "master"]:
+        """Which of the three ways `where` means."""
+        if self.where == "connect":
+            return "connect"
+        if self.where.startswith("sc://"):
+            return "remote"
+        if self.where.startswith(("local", "spark://", "k8s://", "yarn")):
+            return "master"
+        raise PermanentError(
+            f"spark: {self.where!r} is no place where Spark runs; allowed: connect, local, "
+            f"local[N,M], sc://host:port, spark://host:port, k8s://..., yarn"
+        )
+
+
+class Spark:
+    """One session at a time, made when it is first asked for and again when it was lost."""
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._session: SparkSession | None = None
+        self._remote = ""
+
+    def session(self) -> SparkSession:
+        """A live session. Raises TransientError when there is none to be had right now."""
+        with self._lock:
+            if self._session is None or not self._alive(self._session):
+                self._drop()
+                self._session = self._make()
+            return self._session
+
+    def close(self) -> None:
+        """Ends the session; the warm server stays for the next run. Safe twice."""
+        with self._lock:
+            self._drop()
+
+    def _make(self) -> SparkSession:
+        from pyspark.errors import PySparkException
+
+        mode = self.settings.mode
+        try:
+            if mode == "master":
+                return _classic(self.settings)
+            self._remote = self.settings.where if mode == "remote" else warm_server()
+            return _attach(self._remote, self.settings.conf)
+        except (PySparkException, OSError, RuntimeError) as error:
+            first = str(error).partition("\n")[0][:300]
+            raise TransientError(f"no Spark session at {self.settings.where}: {first}") from error
+
+    def _alive(self, session: SparkSession) -> bool:
+        """Asks the server; a refused connection is known at once, without the client's retries."""
+        if self.settings.mode == "master":
+            return not _stopped(session)
+        if not _listens(self._remote):
+            return False
+        try:
+            return bool(session.version)
+        except Exception:  # noqa: BLE001 - whatever its client raises, this session is gone
+            log.warning("the Spark session is lost; making another one")
+            return False
+
+    def _drop(self) -> None:
+        session, self._session = self._session, None
+        if session is None or (self._remote and not _listens(self._remote)):
+            return
+        try:
+            session.stop()
+        except Exception:  # noqa: BLE001 - it is gone either way
+            log.debug("the lost Spark session could not be ended", exc_info=True)
+
+
+def ship_by_value(module: ModuleType) -> None:
+    """Lets functions of a user's module travel to workers, which cannot import it by name."""
+    _by_value[module.__name__] = module
+
+
+def _attach(remote: str, conf: Mapping[str, str]) -> SparkSession:
+    from pyspark import cloudpickle
+    from pyspark.sql import SparkSession
+
+    if not _listens(remote):
+        raise ConnectionError(f"nothing listens at {remote}")
+    for module in _by_value.values():
+        cloudpickle.register_pickle_by_value(module)
+    session: SparkSession = SparkSession.builder.remote(remote).create()
+    for policy in session.client.get_retry_policies():
+        policy.max_retries = RPC_RETRIES
+    for key, value in conf.items():
+        session.conf.set(key, value)
+    session.addArtifacts(str(package()), pyfile=True)
+    return session
+
+
+def _classic(settings: SparkSettings) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ.update(_environment())
+    builder = SparkSession.builder.master("local[2,4]" if settings.where == "local" else settings.where)
+    for key, value in {**_classic_conf(settings.where), **settings.conf}.items():
+        builder = builder.config(key, value)
+    return builder.appName("dataflow").getOrCreate()
+
+
+def _classic_conf(where: str) -> dict[str, str]:
+    from devservers import jars
+    from devservers.spark import DEFAULTS
+
+    paths = [str(path) for path in jars.fetch("spark")]
+    conf = {key: value for key, value in DEFAULTS.items() if not key.startswith("spark.connect.")}
+    conf["spark.driver.extraClassPath"] = ":".join(paths)
+    conf["spark.driver.memory"] = "1g"
+    if not where.startswith("local"):
+        conf["spark.jars"] = ",".join(paths)
+        conf["spark.submit.pyFiles"] = str(package())
+    return conf
+
+
+def _environment() -> dict[str, str]:
+    from devservers import java
+    from devservers.spark import spark_home
+
+    return {
+        "JAVA_HOME": str(java.home()),
+        "SPARK_HOME": str(spark_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+def warm_server() -> str:
+    """The address of this environment's shared Connect server, started when it does not run."""
+    import devservers
+
+    folder = _home() / identity()
+    lease = folder / "lease"
+    running = devservers.read(folder).spark
+    if running is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        lease.touch()
+        _end_predecessors(folder)
+        switches = dict.fromkeys(("kafka", "postgresql", "seaweedfs"), False)
+        running = devservers.up(folder, spark=True, progress=log.info, **switches).spark
+        assert running is not None  # noqa: S101 - for the type checker: up raises else
+        _watch(running.pid or 0, lease, folder)
+    lease.touch()
+    return running.remote
+
+
+def stop_warm_server() -> None:
+    """Ends this environment's shared server, if it runs."""
+    import devservers
+
+    devservers.down(_home() / identity(), progress=log.info)
+
+
+def _end_predecessors(folder: Path) -> None:
+    """The servers that an older state of this environment left behind."""
+    import devservers
+
+    for other in sorted(folder.parent.iterdir()):
+        if other != folder and devservers.read(other).spark:
+            devservers.down(other, progress=log.info)
+
+
+def _watch(pid: int, lease: Path, folder: Path) -> None:
+    script = WATCH.format(minutes=IDLE_MINUTES)
+    command = ["sh", "-c", script, str(pid), str(lease), sys.executable, str(folder)]
+    subprocess.Popen(
+        command,
+        cwd=PACKAGE.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _home() -> Path:
+    from devservers import jars
+
+    return jars.cache() / "spark"
+
+
+@cache
+def identity() -> str:
+    """Of interpreter, Spark and every locked version: another environment, another server."""
+    from devservers import jars
+
+    digest = hashlib.sha256(f"{sys.executable} {sys.version} {version('pyspark')}".encode())
+    for lock in (jars.LOCK, jars.ROOT / "constraints.txt"):
+        digest.update(lock.read_bytes() if lock.exists() else b"-")
+    return digest.hexdigest()[:12]
+
+
+def package() -> Path:
+    """Our package as an archive, named by its content; made once per content."""
+    files = sorted(path for path in PACKAGE.rglob("*") if path.suffix in {".py", ".typed"})
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
+    folder = Path(tempfile.gettempdir()) / f"dataflow-package-{os.getuid()}-{digest.hexdigest()[:16]}"
+    archive = folder / "dataflow_assets.zip"
+    if not archive.exists():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _zip(files, archive)
+    return archive
+
+
+def _zip(files: list[Path], archive: Path) -> None:
+    with tempfile.NamedTemporaryFile(dir=archive.parent, delete=False) as scratch:
+        with zipfile.ZipFile(scratch, "w", zipfile.ZIP_STORED) as target:
+            for path in files:
+                target.write(path, path.relative_to(PACKAGE.parent))
+    shutil.move(scratch.name, archive)
+
+
+def _listens(remote: str) -> bool:
+    address = urlsplit(remote)
+    try:
+        target = (address.hostname or "", address.port or 15002)
+        socket.create_connection(target, CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _stopped(session: SparkSession) -> bool:
+    try:
+        session.range(0).schema  # noqa: B018 - asks the JVM
+    except Exception:  # noqa: BLE001 - whatever py4j raises, this session is gone
+        return True
+    return False
