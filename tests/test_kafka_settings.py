@@ -82,7 +82,7 @@ def test_a_secret_without_a_port_is_named_but_not_echoed() -> None:
 
 
 LATER = "not supported yet: encrypted and authenticated connections to Kafka"
-MATRIX = [
+MATRIX: list[tuple[str, dict[str, Any], dict[str, Any], str | None]] = [
     ("PLAINTEXT", {}, {}, None),
     ("PLAINTEXT", {"tls": {}}, {}, "PLAINTEXT forbids the block tls; leave one of them out"),
     ("PLAINTEXT", {}, {"sasl": SASL}, "PLAINTEXT forbids the block sasl; leave one of them out"),
@@ -125,8 +125,7 @@ def test_protocol_and_blocks_must_agree(
 def test_what_the_blocks_imply_is_refused_at_the_blocks(
     config: dict[str, Any], protocol: str, refused: list[str]
 ) -> None:
-    bare = KafkaSource.model_construct(**PLAIN, security_protocol=None, tls=None, sasl=None)
-    assert bare.model_copy(update=config).protocol == protocol
+    assert parse().model_copy(update=config).protocol == protocol
     found = errors(**config) if refused else []
     assert sorted(found) == [(key, LATER) for key in refused]
 

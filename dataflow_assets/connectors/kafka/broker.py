@@ -174,10 +174,12 @@ class Broker:
                     raise self._meaning(what, error) from error
                 time.sleep(0.1)
             else:
+                self._hear()
                 self._complaints.last = ""
                 return answer
 
     def _meaning(self, what: str, error: Exception) -> DataflowError:
+        self._hear()
         code = _code(error)
         if code in _MISSING:
             return PermanentError(f"topic {self.name} does not exist on kafka {self.bootstrap}")
@@ -185,6 +187,10 @@ class Broker:
         complaint = f" ({self._complaints.last})" if self._complaints.last else ""
         sentence = f"kafka {self.bootstrap}: {what} {self.name}: {reason}{complaint}"
         return PermanentError(sentence) if code in _PERMANENT else TransientError(sentence)
+
+    def _hear(self) -> None:
+        """Lets the client call back; it keeps its complaints until it is asked."""
+        self._admin.poll(0)
 
 
 def _wait(asked: Future[Any]) -> Any:

@@ -103,8 +103,7 @@ class KafkaSession(SourceSession):
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        reader = Reader(self._source, self._flow, self._topic.id)
-        return reader.read(spark, span, self._lows, columns)
+        return self._reader.read(spark, span, self._lows, columns)
 
     @override
     def release(self, upto: Positions) -> None:
@@ -130,6 +129,10 @@ class KafkaSession(SourceSession):
         self._commits.clear()
         if "_peek" in vars(self):
             self._peek.close()
+
+    @property
+    def _reader(self) -> Reader:
+        return Reader(self._source, self._flow, self._topic.id)
 
     @cached_property
     def _peek(self) -> Peek:

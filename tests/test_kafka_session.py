@@ -1,0 +1,387 @@
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+
+import devservers
+from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka import session as sessions
+from dataflow_assets.connectors.kafka.session import KafkaSession
+from dataflow_assets.contracts import Limit, OffsetSlice, Span
+from dataflow_assets.errors import PermanentError, TransientError
+
+FLOW = "default/orders"
+Open = Callable[..., KafkaSession]
+
+
+@pytest.fixture
+def opened(kafka: devservers.Kafka) -> Iterator[Open]:
+    """Opens sessions and closes them, twice."""
+    live: list[KafkaSession] = []
+
+    def open_session(topic: str, **config: Any) -> KafkaSession:
+        group = {"consumer_group": f"group-of-{topic}"} | config
+        source = KafkaSource(brokers=(kafka.bootstrap,), topic=topic, **group)
+        live.append(source.open(FLOW))
+        return live[-1]
+
+    yield open_session
+    for session in [*live, *live]:
+        session.close()
+
+
+@pytest.fixture
+def admin(kafka: devservers.Kafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+
+@pytest.fixture
+def send(kafka: devservers.Kafka) -> Callable[..., None]:
+    """Sends values to one partition."""
+
+    def produce(topic: str, values: Sequence[bytes], partition: int = 0, **more: Any) -> None:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
+        for value in values:
+            producer.produce(topic, value, partition=partition, **more)
+        assert producer.flush(20) == 0
+
+    return produce
+
+
+@contextmanager
+def transactions(kafka: devservers.Kafka, name: str) -> Iterator[Producer]:
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": name, "log_level": 0}
+    )
+    producer.init_transactions(30)
+    yield producer
+
+
+def delete_before(admin: AdminClient, topic: str, offset: int, partition: int = 0) -> None:
+    upto = TopicPartition(topic, partition, offset)
+    for done in admin.delete_records([upto]).values():
+        done.result(20)
+
+
+def slices(span: Span) -> list[tuple[str, Any, Any]]:
+    return [(s.partition, s.after, s.upto) for s in span.slices]
+
+
+def test_a_span_has_every_partition_with_fixed_bounds(topic: Any, opened: Open, send: Any) -> None:
+    name = topic(partitions=3)
+    send(name, [b"x"] * 5, 0)
+    send(name, [b"x"] * 2, 2)
+    session = opened(name)
+    span = session.plan({"0": 1}, Limit(records=3))
+    send(name, [b"x"] * 5, 0)
+    assert span == Span(
+        (OffsetSlice("0", 1, 4), OffsetSlice("1", 0, 0), OffsetSlice("2", 0, 2)),
+    )
+    assert session.ends() == {"0": 10, "1": 0, "2": 2}
+
+
+def test_an_empty_topic_gives_an_empty_span(topic: Any, opened: Open) -> None:
+    session = opened(topic(partitions=2))
+    assert session.start() == {"0": 0, "1": 0} == session.ends()
+    assert session.plan(session.start(), Limit()).empty
+    lag = session.lag({})
+    assert (lag.records, lag.seconds, lag.ends) == (0, 0.0, {"0": 0, "1": 0})
+
+
+def test_until_bounds_a_drain(topic: Any, opened: Open, send: Any) -> None:
+    name = topic(partitions=2)
+    send(name, [b"x"] * 5, 0)
+    send(name, [b"x"] * 5, 1)
+    span = opened(name).plan({"0": 4, "1": 0}, Limit(), {"0": 3})
+    assert slices(span) == [("0", 4, 4), ("1", 0, 0)]
+    assert slices(opened(name).plan({}, Limit(), {"0": 3, "1": 9})) == [("0", 0, 3), ("1", 0, 5)]
+
+
+def test_a_slice_holds_about_as_many_bytes_as_allowed(topic: Any, opened: Open, send: Any) -> None:
+    name = topic(partitions=2)
+    send(name, [b"x" * 1000] * 300, 0)
+    send(name, [b"x" * 10] * 300, 1)
+    span = opened(name).plan({}, Limit(bytes=100_000))
+    assert slices(span) == [("0", 0, 100), ("1", 0, 300)]
+
+
+def test_one_record_larger_than_the_limit_still_goes(topic: Any, opened: Open, send: Any) -> None:
+    name = topic()
+    send(name, [b"x" * 300_000] * 3)
+    assert slices(opened(name).plan({}, Limit(bytes=1000))) == [("0", 0, 1)]
+
+
+def test_earliest_and_latest(topic: Any, opened: Open, send: Any, admin: AdminClient) -> None:
+    name = topic()
+    send(name, [b"x"] * 5)
+    delete_before(admin, name, 2)
+    assert opened(name, starting_offsets="earliest").start() == {"0": 2}
+    assert opened(name, starting_offsets="latest").start() == {"0": 5}
+
+
+def test_a_timestamp_finds_the_first_record_not_older(topic: Any, opened: Open, send: Any) -> None:
+    name = topic(partitions=2)
+    for second in (10, 20, 30):
+        send(name, [b"x"], 0, timestamp=second * 1000)
+    at = {"starting_offsets": "timestamp", "starting_timestamp": "1970-01-01T00:00:15Z"}
+    session = opened(name, **at)
+    assert session.start() == {"0": 1, "1": 0}
+    assert session.seek("1970-01-01T00:00:30") == {"0": 2, "1": 0}
+    assert session.seek("1970-01-01T01:00:30.001+01:00") == {"0": 3, "1": 0}
+    with pytest.raises(PermanentError, match="allowed: earliest, latest or a date"):
+        session.seek("yesterday")
+
+
+def test_a_new_flow_adopts_a_foreign_groups_offsets(topic: Any, opened: Open, send: Any) -> None:
+    name = topic(partitions=2)
+    send(name, [b"x"] * 5, 0)
+    send(name, [b"x"] * 5, 1)
+    session = opened(name)
+    session._broker.commit(f"group-of-{name}", {0: 3}, "").result(20)
+    assert session.start() == {"0": 3, "1": 0}
+
+
+def test_offsets_of_our_own_are_not_adopted(topic: Any, opened: Open, send: Any) -> None:
+    name = topic()
+    send(name, [b"x"] * 5)
+    session = opened(name)
+    session.release({"0": 3})
+    session.close()
+    another = opened(name)
+    stored = another._broker.committed(f"group-of-{name}", another._topic)
+    assert (stored[0].offset, stored[0].metadata) == (3, f"dataflow-assets:{FLOW}")
+    assert another.start() == {"0": 0}
+
+
+def test_a_group_that_stands_below_the_log_start_has_lost_data(
+    topic: Any, opened: Open, send: Any, admin: AdminClient
+) -> None:
+    name = topic()
+    send(name, [b"x"] * 9)
+    session = opened(name)
+    session._broker.commit(f"group-of-{name}", {0: 3}, "").result(20)
+    delete_before(admin, name, 7)
+    with pytest.raises(PermanentError, match=r"partition 0 offsets 3 to 6.*group-of-"):
+        session.start()
+    assert opened(name, on_data_loss="continue").start() == {"0": 7}
+
+
+def test_a_group_that_stands_beyond_the_end_is_not_believed(
+    topic: Any, opened: Open, send: Any
+) -> None:
+    name = topic()
+    send(name, [b"x"] * 3)
+    session = opened(name)
+    session._broker.commit(f"group-of-{name}", {0: 30}, "").result(20)
+    with pytest.raises(PermanentError, match="ends at offset 3, but 30 comes next"):
+        session.start()
+    assert opened(name, on_data_loss="continue").start() == {"0": 0}
+
+
+def test_what_retention_took_is_named(
+    topic: Any, opened: Open, send: Any, admin: AdminClient
+) -> None:
+    name = topic(partitions=2)
+    send(name, [b"x"] * 9, 0)
+    send(name, [b"x"] * 9, 1)
+    delete_before(admin, name, 6)
+    session = opened(name)
+    with pytest.raises(PermanentError) as caught:
+        session.plan({"0": 2, "1": 2}, Limit())
+    message = str(caught.value)
+    assert f"topic {name}: partition 0 offsets 2 to 5: removed by retention" in message
+    assert "onDataLoss: continue" in message
+    assert "partition 1" not in message
+    assert slices(session.plan({"1": 2}, Limit())) == [("0", 6, 9), ("1", 2, 9)]
+
+
+def test_continuing_after_a_loss_warns_once_and_keeps_the_planned_start(
+    topic: Any,
+    opened: Open,
+    send: Any,
+    admin: AdminClient,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = topic()
+    send(name, [b"x"] * 9)
+    delete_before(admin, name, 6)
+    session = opened(name, on_data_loss="continue")
+    with caplog.at_level(logging.WARNING):
+        spans = [session.plan({"0": 2}, Limit(records=2)) for _ in range(2)]
+    assert [slices(span) for span in spans] == [[("0", 2, 8)]] * 2
+    assert [r.message.count("offsets 2 to 5") for r in caplog.records] == [1]
+
+
+def test_a_position_beyond_the_end_is_an_error_even_with_continue(
+    topic: Any, opened: Open, send: Any
+) -> None:
+    name = topic()
+    send(name, [b"x"] * 3)
+    session = opened(name, on_data_loss="continue")
+    with pytest.raises(PermanentError, match="ends at offset 3, but 8 comes next"):
+        session.plan({"0": 8}, Limit())
+
+
+def test_a_recreated_topic_has_another_identity(
+    topic: Any,
+    opened: Open,
+    send: Any,
+    admin: AdminClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = topic()
+    session = opened(name)
+    admin.delete_topics([name])[name].result(20)
+    recreate(admin, name)
+    monkeypatch.setattr(sessions, "METADATA_SECONDS", 0)
+    with pytest.raises(TransientError, match="made anew while it was read"):
+        session.plan({}, Limit())
+    assert opened(name).identity != session.identity
+
+
+def recreate(admin: AdminClient, name: str) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            admin.create_topics([NewTopic(name, 1)])[name].result(20)
+        except KafkaException:  # the old one is not gone yet
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
+
+
+def test_a_partition_added_later_is_read_from_its_beginning(
+    topic: Any,
+    opened: Open,
+    send: Any,
+    admin: AdminClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = topic()
+    send(name, [b"x"] * 2)
+    session = opened(name)
+    assert slices(session.plan({"0": 2}, Limit())) == [("0", 2, 2)]
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(20)
+    send(name, [b"x"] * 3, 1)
+    monkeypatch.setattr(sessions, "METADATA_SECONDS", 0)
+    assert slices(session.plan({"0": 2}, Limit())) == [("0", 2, 2), ("1", 0, 3)]
+
+
+def test_an_open_transaction_ends_the_log_until_it_ends(
+    kafka: devservers.Kafka, topic: Any, opened: Open
+) -> None:
+    name = topic()
+    session = opened(name)
+    with transactions(kafka, name) as producer:
+        producer.begin_transaction()
+        producer.produce(name, b"a", partition=0)
+        producer.commit_transaction(20)
+        producer.begin_transaction()
+        producer.produce(name, b"b", partition=0)
+        producer.flush(20)
+        assert session.ends() == {"0": 2}
+        assert slices(session.plan({"0": 3}, Limit())) == [("0", 3, 3)]  # not beyond the log
+        producer.commit_transaction(20)
+    eventually(lambda: session.ends() == {"0": 4})
+
+
+def test_a_lag_of_markers_alone_has_no_age(
+    kafka: devservers.Kafka, topic: Any, opened: Open
+) -> None:
+    name = topic()
+    session = opened(name)
+    with transactions(kafka, name) as producer:
+        producer.begin_transaction()
+        producer.produce(name, b"a", partition=0)
+        producer.flush(20)
+        producer.abort_transaction(20)
+    eventually(lambda: session.ends() == {"0": 2})
+    lag = session.lag({"0": 0})
+    assert (lag.records, lag.seconds) == (2, 0.0)
+
+
+def test_lag_tells_the_age_of_the_oldest_unread_record(topic: Any, opened: Open, send: Any) -> None:
+    name = topic(partitions=3)
+    now = datetime.now(UTC).timestamp()
+    for partition, age in ((0, 900), (0, 60), (1, 300), (2, 30)):
+        send(name, [b"x"], partition, timestamp=int((now - age) * 1000))
+    lag = opened(name).lag({"0": 1, "1": 0})
+    assert lag.records == 3
+    assert lag.seconds == pytest.approx(300, abs=5)
+    assert lag.ends == {"0": 2, "1": 1, "2": 1}
+
+
+def test_a_missing_topic_is_named(opened: Open) -> None:
+    with pytest.raises(PermanentError, match="topic nowhere does not exist on kafka 127"):
+        opened("nowhere")
+
+
+def test_a_broker_that_is_down_is_transient_and_tells_why() -> None:
+    source = KafkaSource(brokers=("127.0.0.1:1", "127.0.0.1:2"), topic="t")
+    begun = time.monotonic()
+    with pytest.raises(TransientError, match=r"127\.0\.0\.1:1,127\.0\.0\.1:2.*refused"):
+        source.open(FLOW)
+    assert time.monotonic() - begun < 15
+
+
+def test_a_broker_that_goes_away_is_transient(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with devservers.Kafka(tmp_path / "kafka") as server:
+        quiet: dict[str, Any] = {"bootstrap.servers": server.bootstrap, "log_level": 0}
+        admin = AdminClient(quiet)
+        admin.create_topics([NewTopic("t", 1)])["t"].result(20)
+        session = KafkaSource(brokers=(server.bootstrap,), topic="t").open(FLOW)
+        server.kill()
+        begun = time.monotonic()
+        with pytest.raises(TransientError, match=server.bootstrap):
+            session.plan({}, Limit())
+        session.release({"0": 0})
+        session.close()
+        assert time.monotonic() - begun < 15
+
+
+def test_a_refused_commit_is_logged_not_raised(
+    opened: Open, topic: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = opened(topic())
+    with caplog.at_level(logging.WARNING):
+        session.release({"0": 0, "7": 1})
+        session.close()
+        eventually(lambda: bool(caplog.records))
+    assert "were not stored" in caplog.text
+
+
+def test_only_what_changed_is_released_again(
+    opened: Open, topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = opened(topic(partitions=2))
+    asked: list[Mapping[int, int]] = []
+
+    def commit(_group: str, offsets: Mapping[int, int], _mark: str) -> Future[Any]:
+        asked.append(offsets)
+        done: Future[Any] = Future()
+        done.set_result(None)
+        return done
+
+    monkeypatch.setattr(session._broker, "commit", commit)
+    for upto in ({"0": 0, "1": 0}, {"0": 0, "1": 0}, {"0": 0, "1": 1}):
+        session.release(upto)
+    assert asked == [{0: 0, 1: 0}, {1: 1}]
+
+
+def eventually(check: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
