@@ -16,6 +16,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
 from dataflow_assets.errors import Finding
 
@@ -109,7 +110,7 @@ def parse(text: str, file: str) -> tuple[list[Document], list[Finding]]:
             if node is not None and not (isinstance(node, ScalarNode) and node.value == ""):
                 documents.append(reader.document(node))
         except YAMLError as error:
-            reader.syntax(error)
+            reader.syntax(error, chunk)
         except (RecursionError, _TooMuch) as error:
             reader.complain(1, 1, (), str(error) if isinstance(error, _TooMuch) else _DEEP)
         findings += reader.findings
@@ -156,7 +157,12 @@ class _Reader:
     def complain(self, line: int, column: int, path: Path, message: str) -> None:
         self.findings.append(Finding(self.file, line + self.offset, column, dotted(path), message))
 
-    def syntax(self, error: YAMLError) -> None:
+    def syntax(self, error: YAMLError, text: str) -> None:
+        if isinstance(error, ReaderError):
+            before = text[: error.position]
+            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+            self.complain(line, column, (), "not valid YAML: a character that it does not allow")
+            return
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         problem = str(getattr(error, "problem", "")) if isinstance(error, MarkedYAMLError) else ""

@@ -83,17 +83,20 @@ def _listed(found: dict[str, type[Any]]) -> list[type[Connector]]:
 def _connector(end: str, cls: type[Connector]) -> str:
     title = f"## `spec.{end}.config` of type `{cls.type}`"
     nested = [
-        _block(f"### `{path}`", spec, f"`{cls.type}` {end}") for path, spec in _nested(cls, "")
+        _block(f"### `{path}`", spec, f"In the `{cls.type}` {end}. ", verdict)
+        for path, spec, verdict in _nested(cls, "", "")
     ]
     return "\n".join([_block(title, cls), *nested])
 
 
-def _nested(spec: type[Spec], path: str) -> Iterator[tuple[str, type[Spec]]]:
+def _nested(spec: type[Spec], path: str, verdict: str) -> Iterator[tuple[str, type[Spec], str]]:
+    """Blocks inside a block; what is in a refused one is refused with it."""
     for name, info in spec.model_fields.items():
         for inner in _specs(info.annotation):
             here = f"{path}.{info.alias or name}".lstrip(".")
-            yield here, inner
-            yield from _nested(inner, here)
+            within = verdict or (f"refused with `{here}`" if marks(info, Refused) else "")
+            yield here, inner, within
+            yield from _nested(inner, here, within)
 
 
 def _specs(annotation: Any) -> Iterator[type[Spec]]:
@@ -105,18 +108,17 @@ def _specs(annotation: Any) -> Iterator[type[Spec]]:
         yield from _specs(argument)
 
 
-def _block(title: str, spec: type[Spec], where: str = "") -> str:
+def _block(title: str, spec: type[Spec], where: str = "", verdict: str = "") -> str:
     about = inspect.cleandoc(spec.__doc__ or "")
-    rows = [_row(info.alias or name, info) for name, info in spec.model_fields.items()]
+    rows = [_row(info.alias or name, info, verdict) for name, info in spec.model_fields.items()]
     head = "| Field | Type | Default | Verdict | Meaning |\n|---|---|---|---|---|"
-    intro = f"In the {where}. {about}" if where else about
-    return "\n".join([title, "", intro, "", head, *rows, ""])
+    return "\n".join([title, "", f"{where}{about}", "", head, *rows, ""])
 
 
-def _row(name: str, info: FieldInfo) -> str:
+def _row(name: str, info: FieldInfo, verdict: str) -> str:
     meaning = " ".join((info.description or "").split())
     addition = "*Addition.* " if marks(info, Addition) else ""
-    cells = (f"`{name}`", _kind(info.annotation), _default(info), _verdict(info))
+    cells = (f"`{name}`", _kind(info.annotation), _default(info), verdict or _verdict(info))
     return "| " + " | ".join(_cell(cell) for cell in (*cells, f"{addition}{meaning}")) + " |"
 
 

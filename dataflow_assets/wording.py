@@ -160,19 +160,17 @@ def _finding(
     if all(wants):
         return document.finding(path, _wrong_kind(dict.fromkeys(map(str, wants)), path, document))
     if code in {"value_error", "assertion_error"}:
-        return _ruled(path, details, model, document, base)
+        message = str(details.get("ctx", {}).get("error", "is not allowed"))
+        return ruled(message, path, _models(path, model, base), document)
     return document.finding(path, _says(details, document.get(*path)))
 
 
-def _ruled(
-    path: Path, details: ErrorDetails, model: type[Spec], document: Document, base: Path
-) -> Finding:
+def ruled(message: str, path: Path, models: Iterable[type[Spec]], document: Document) -> Finding:
     """A rule of the connector's own: it stands at the key that its sentence begins with."""
-    message = str(details.get("ctx", {}).get("error", "is not allowed"))
     for text in sorted(_texts(document.get(*path)), key=len, reverse=True):
         message = message.replace(text, "(value)")
     first = message.split(" ", 1)[0].strip("`:,")
-    known = {name for spec in _models(path, model, base) for name in _names(spec)}
+    known = {name for spec in models for name in _names(spec)}
     return document.finding((*path, first) if first in known else path, message)
 
 
@@ -198,7 +196,8 @@ def _wrong_kind(wants: Iterable[str], path: Path, document: Document) -> str:
 def _says(details: ErrorDetails, value: Any) -> str:
     code, context = details["type"], details.get("ctx", {})
     if code in _SAYS:
-        return _SAYS[code].format(**context)
+        bounds = {name: str(bound).removesuffix(".0") for name, bound in context.items()}
+        return _SAYS[code].format(**bounds)
     if code in {"literal_error", "enum"}:
         return _choice(str(context["expected"]), value)
     if code == "string_pattern_mismatch":
@@ -207,7 +206,7 @@ def _says(details: ErrorDetails, value: Any) -> str:
         least = context["min_length"]
         return "must not be empty" if least == 1 else f"needs at least {least} entries"
     message = details["msg"]
-    return message[:1].lower() + message[1:]
+    return message if message[1:2].isupper() else message[:1].lower() + message[1:]
 
 
 def _choice(expected: str, value: Any) -> str:

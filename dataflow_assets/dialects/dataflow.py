@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as File
 from typing import Any
 
@@ -20,7 +20,7 @@ from dataflow_assets.documents import Document, Path
 from dataflow_assets.errors import DataflowError, Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.spec import Spec, hints
-from dataflow_assets.wording import meant, suggest, validate
+from dataflow_assets.wording import meant, ruled, suggest, validate
 
 KINDS = ("DataFlow", "DataFlowCron")
 _ANNOTATIONS = (model.SOURCE_CONNECTION, model.SINK_CONNECTION, model.OWNERS)
@@ -55,7 +55,7 @@ def read(document: Document) -> Reading:
     if document.get("kind") not in ("DataFlow", None):
         return Reading(document, tuple(findings))
     envelope, more = validate(model.Manifest, document)
-    findings += more
+    findings += [_explained(finding) for finding in more]
     source, source_findings = _end(document, _SOURCE, catalogue.sources(), model.SOURCES)
     sink, sink_findings = _end(document, _SINK, catalogue.sinks(), model.SINKS)
     findings += source_findings + sink_findings
@@ -102,12 +102,37 @@ def _end(
 
 def _lost(document: Document, path: Path, connector: Connector | None) -> Iterable[Finding]:
     """An address that cannot be told is a finding here, not an exception while assets load."""
+    if connector is None:
+        return
     try:
-        if connector is not None:
-            connector.address()
-    except (ValueError, LookupError, DataflowError) as error:
-        message = f"does not say where it points ({type(error).__name__}): check the address in it"
+        connector.address()
+    except DataflowError as error:
+        yield ruled(str(error), (*path, "config"), [type(connector)], document)
+    except (ValueError, LookupError) as error:
+        message = f"does not say where it points ({type(error).__name__}): check its addresses"
         yield document.finding((*path, "config"), message, key=True)
+
+
+def _explained(finding: Finding) -> Finding:
+    """Says where a connector's key belongs when it stands beside `type` instead of in `config`."""
+    _, _, place = finding.path.partition("spec.")
+    end, _, key = place.partition(".")
+    ends: dict[str, Mapping[str, type[Any]]]
+    ends = {"source": catalogue.sources(), "sink": catalogue.sinks()}
+    if end not in ends or not finding.message.startswith("unknown key"):
+        return finding
+    found = ends[end]
+    if key in found:
+        advice = "the connector's name goes into type, its settings into config"
+    elif any(key in (info.alias, name) for cls in found.values() for name, info in _fields(cls)):
+        advice = f"did you mean config.{key}?"
+    else:
+        return finding
+    return replace(finding, message=f"unknown key; {advice}")
+
+
+def _fields(cls: type[Connector]) -> Iterable[tuple[str, Any]]:
+    return cls.model_fields.items()
 
 
 def _no_type(name: str, end: str | int, found: Iterable[str], known: tuple[str, ...]) -> str:
@@ -122,8 +147,8 @@ def _no_type(name: str, end: str | int, found: Iterable[str], known: tuple[str, 
 
 def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
     """What one field says about another."""
-    spec, kafka = manifest.spec, manifest.spec.source.type == "kafka"
-    if spec.replicas > 1 and not (kafka or spec.source.type.startswith("memory")):
+    spec = manifest.spec
+    if spec.replicas > 1 and spec.source.type != "kafka":
         message = f"more than 1 needs a kafka source, not {spec.source.type}; allowed: 0, 1"
         yield document.finding(("spec", "replicas"), message)
     for name, value in manifest.metadata.annotations.items():

@@ -6,9 +6,10 @@ are the connectors' own models.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from dataflow_assets.spec import Addition, Hint, Refused, Spec
 
@@ -23,16 +24,42 @@ SOURCES = ("kafka", "postgresql", "postgresql-cdc", "trino", "clickhouse", "ness
 
 _POD = Hint("there is no pod; Spark's own settings say where and with what the flow runs")
 _EXACT = Hint("not needed: every commit stores rows and checkpoint together")
-_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
-_NAMESPACE = r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$"
+
+
+def _shaped(pattern: str, wanted: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if re.fullmatch(pattern, value) is None:
+            raise ValueError(f"wants {wanted}")
+        return value
+
+    return AfterValidator(check)
+
+
+_Name = Annotated[
+    str,
+    _shaped(
+        r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?",
+        "letters, digits, `-`, `_` and `.`, with a letter or digit at both ends, at most 253",
+    ),
+]
+_Namespace = Annotated[
+    str,
+    _shaped(
+        r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?",
+        "letters, digits, `-` and `_`, with a letter or digit at both ends, at most 63",
+    ),
+]
+_Duration = Annotated[
+    str, _shaped(r"-?(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0", "a duration such as 30s, 5m or 1h30m")
+]
 
 
 class Metadata(Spec):
     """Who the flow is. What an API server adds to it is accepted and ignored."""
 
-    name: str = Field(pattern=_NAME)
+    name: _Name
     """With the namespace, the flow's identity: renaming it starts it anew."""
-    namespace: str = Field(default="default", pattern=_NAMESPACE)
+    namespace: _Namespace = "default"
     """Also the namespace of SecretRefs that name none."""
     labels: dict[str, str] = Field(default_factory=dict)
     """Shown in the asset's metadata."""
@@ -145,7 +172,7 @@ class DataFlowSpec(Spec):
     """Whether a restart goes on where the flow stood."""
     checkpoint_sync_on_ack: Annotated[bool, _EXACT] = False
     """Save the position right after each write."""
-    checkpoint_save_interval: Annotated[str, _EXACT] = "30s"
+    checkpoint_save_interval: Annotated[_Duration, _EXACT] = "30s"
     """How often the position is saved."""
     ack_granularity: Annotated[Literal["batch", "message"], _EXACT] = "batch"
     """When a message counts as done."""
