@@ -39,7 +39,7 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
 }
 # Of master and worker only: a Connect server would take it for its own.
-DAEMON = {"SPARK_DAEMON_MEMORY": "256m"}
+DAEMON = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1"}
 
 
 @dataclass(eq=False, kw_only=True)
