@@ -21,6 +21,8 @@ TIMEOUT = (5.0, 60.0)  # seconds to connect, seconds to answer
 _DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
 _GONE = (ice.NoSuchNamespaceError, ice.NoSuchTableError, ice.NoSuchIdentifierError)
 _DOWN = (
+    RequestException,
+    OSError,
     ice.ServerError,
     ice.ServiceUnavailableError,
     ice.TooManyRequestsError,
@@ -91,9 +93,9 @@ def _sorted(error: Exception, settings: IcebergConnection, what: str) -> Dataflo
     text = f"{where}: {type(error).__name__}: {_first_line(error)}"
     if isinstance(error, _DENIED) or any(word in text for word in _S3_DENIED):
         return PermanentError(f"{text}; check the credentials and what they may do")
-    if isinstance(error, RequestException | OSError | _DOWN):
+    if isinstance(error, _DOWN):
         return TransientError(text)
-    if isinstance(error, ice.RESTError | _GONE):
+    if isinstance(error, (ice.RESTError, *_GONE)):
         return PermanentError(f"{text}; check warehouse, namespace and prefix")
     return PermanentError(text)
 

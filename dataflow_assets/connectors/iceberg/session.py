@@ -258,7 +258,7 @@ class IcebergSession(SinkSession):
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         """One commit: the files of all slices and the ledger. Without files the ledger alone."""
         slices = [piece for piece in span.slices if not self._is_done(piece)]
-        if not slices and not self._ledger.intent:
+        if not slices or (recorded(span) and not self._ledger.intent):
             return self.checkpoint
         self._check_planned(span)
         own = _complete(slices, receipts, self._target.branch)
