@@ -129,7 +129,7 @@ def test_earliest_and_latest(topic: Any, opened: Open, send: Any, admin: AdminCl
 
 
 def test_a_timestamp_finds_the_first_record_not_older(topic: Any, opened: Open, send: Any) -> None:
-    name = topic(partitions=2)
+    name = topic(partitions=2, config={"retention.ms": "-1"})
     for second in (10, 20, 30):
         send(name, [b"x"], 0, timestamp=second * 1000)
     at = {"starting_offsets": "timestamp", "starting_timestamp": "1970-01-01T00:00:15Z"}
