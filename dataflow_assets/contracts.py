@@ -366,8 +366,10 @@ class SinkSession(ABC):
 
     @abstractmethod
     def create(self, sample: pa.Schema) -> None:
-        """Makes the table from the JSON types of a sample; raises PermanentError if not allowed.
+        """Makes the table from the manifest's `columns` and the JSON types of a sample.
 
+        Raises PermanentError when that is not allowed, or when no column is known at all (an empty
+        sample, and no `columns`), with what to do.
         The sample's types: null, bool, int64, float64, string, struct, list, and pa.json_() where
         records disagree beyond widening.
         """

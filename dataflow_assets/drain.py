@@ -236,7 +236,7 @@ class _Attempt:
     def _micro_batch(self, span: Span) -> Iterator[Report]:
         for _, session in self._sinks:
             if session.schema() is None:
-                self._create(session, span)
+                self._create(session)
         for _, session in self._sinks:
             span = session.begin(span)
         failpoints.reach("drain.begun")
@@ -256,16 +256,10 @@ class _Attempt:
         percent = self._flow.policies.max_rejected_percent
         return fused.Pass(self._flow.source, span, lanes, percent)
 
-    def _create(self, session: SinkSession, span: Span) -> None:
-        limited = self._source.plan(span.after, SAMPLE, span.upto)
-        found = fused.sample(self._spark(), self._source, limited, self._flow.source)
-        if found is None:
-            raise PermanentError(
-                f"flow {self._flow.id}: the target table does not exist, and the first records of "
-                f"{self._flow.source_address} hold no JSON object that would tell its columns; "
-                f"create the table or give `columns` in the sink's config"
-            )
-        session.create(found)
+    def _create(self, session: SinkSession) -> None:
+        """Makes the missing table from the types of the first records."""
+        span = self._source.plan(self._positions(), SAMPLE)
+        session.create(fused.sample(self._spark(), self._source, span, self._flow.source))
 
     def _positions(self) -> Positions:
         """The lowest position of all branches: each skips what its own checkpoint covers."""

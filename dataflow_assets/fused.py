@@ -215,14 +215,14 @@ def run(
     return receipts
 
 
-def sample(
-    spark: SparkSession, source: SourceSession, span: Span, declared: Source
-) -> pa.Schema | None:
-    """The widest schema of the span's records; None when it holds none that tells anything."""
+def sample(spark: SparkSession, source: SourceSession, span: Span, declared: Source) -> pa.Schema:
+    """The widest schema of the span's records; empty when none of them tells anything."""
+    if declared.delivers == "columns":
+        first = next(iter(declared.batches(span.slices[0])), None)
+        return pa.schema([]) if first is None else first.schema
     frame = _frame(spark, source, span, declared, frozenset())
     schemas = [pa.ipc.read_schema(pa.py_buffer(output)) for output in _collect(frame, Sampler())]
-    found = merge(schemas)
-    return found if len(found) else None
+    return merge(schemas)
 
 
 def _frame(

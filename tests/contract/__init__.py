@@ -1,0 +1,20 @@
+"""One behaviour suite per contract; every connector runs it with a driver of two verbs."""
+
+from __future__ import annotations
+
+from tests.contract import drivers, real_drivers
+from tests.contract.drivers import SinkDriver, SourceDriver
+
+SOURCES: dict[str, type[SourceDriver]] = {
+    driver.type: driver
+    for driver in (drivers.MemoryOffsets, drivers.MemoryParts, real_drivers.Kafka)
+}
+SINKS: dict[str, type[SinkDriver]] = {
+    driver.type: driver
+    for driver in (
+        drivers.MemorySlice,
+        drivers.MemorySpan,
+        real_drivers.Iceberg,
+        real_drivers.Postgresql,
+    )
+}

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from dataflow_assets.contracts import Limit, Run, Totals
 from dataflow_assets.drain import Order, Patience, Report, Start, drain
 from dataflow_assets.flow import Branch, Flow, Policies
-from tests.contract.drivers import DRIVERS, Row, SinkDriver, SourceDriver
+from tests.contract import SINKS, SOURCES
+from tests.contract.drivers import MemoryOffsets, Row, SinkDriver, SourceDriver
 
 CHECKPOINT = Start()
 
@@ -44,14 +45,14 @@ class Case:
         return checkpoint.totals
 
 
-@pytest.fixture(params=sorted(DRIVERS.sources))
+@pytest.fixture(params=sorted(SOURCES))
 def source(request: pytest.FixtureRequest) -> SourceDriver:
-    return DRIVERS.sources[request.param](request)
+    return SOURCES[request.param](request)
 
 
-@pytest.fixture(params=sorted(DRIVERS.sinks))
+@pytest.fixture(params=sorted(SINKS))
 def sink(request: pytest.FixtureRequest) -> SinkDriver:
-    return DRIVERS.sinks[request.param](request)
+    return SINKS[request.param](request)
 
 
 @pytest.fixture
@@ -63,9 +64,7 @@ def case(source: SourceDriver, sink: SinkDriver, spark: SparkSession) -> Case:
 
 @pytest.fixture
 def sink_case(request: pytest.FixtureRequest, sink: SinkDriver, spark: SparkSession) -> Case:
-    return Case(
-        DRIVERS.sources["memory-offsets"](request), sink, spark, f"case-{uuid.uuid4().hex[:8]}"
-    )
+    return Case(MemoryOffsets(request), sink, spark, f"case-{uuid.uuid4().hex[:8]}")
 
 
 def numbered(low: int, high: int) -> list[Row]:

@@ -11,7 +11,6 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
@@ -141,15 +140,3 @@ class MemorySpan(_MemorySinkDriver):
         "memory.finished",
         "drain.finished",
     )
-
-
-@dataclass(frozen=True)
-class Drivers:
-    sources: dict[str, type[SourceDriver]]
-    sinks: dict[str, type[SinkDriver]]
-
-
-DRIVERS = Drivers(
-    {driver.type: driver for driver in (MemoryOffsets, MemoryParts)},
-    {driver.type: driver for driver in (MemorySlice, MemorySpan)},
-)

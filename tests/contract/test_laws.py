@@ -10,17 +10,17 @@ from dataflow_assets import catalogue
 from dataflow_assets.contracts import Run
 from dataflow_assets.drain import Start
 from dataflow_assets.errors import PermanentError, TakenOver
+from tests.contract import SINKS, SOURCES
 from tests.contract.conftest import Case, numbered
-from tests.contract.drivers import DRIVERS
 
 SINK_FAILPOINTS = [
-    (sink, name) for sink, driver in sorted(DRIVERS.sinks.items()) for name in driver.failpoints
+    (sink, name) for sink, driver in sorted(SINKS.items()) for name in driver.failpoints
 ]
 
 
 def test_every_connector_has_a_driver() -> None:
-    assert set(DRIVERS.sources) == set(catalogue.sources())
-    assert set(DRIVERS.sinks) == set(catalogue.sinks())
+    assert set(SOURCES) == set(catalogue.sources())
+    assert set(SINKS) == set(catalogue.sinks())
 
 
 def test_drains_everything_once_and_resumes(case: Case) -> None:
