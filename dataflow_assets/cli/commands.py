@@ -47,21 +47,21 @@ def run(asked: Namespace) -> int:
     """Drains flows, or keeps them running; 1 when one failed or could not be understood."""
     from dataflow_assets.cli import running
     from dataflow_assets.cli.progress import display
-    from dataflow_assets.cli.sessions import Sessions
+    from dataflow_assets.spark import Spark, SparkSettings
 
     loaded = manifests.load(asked.paths)
     flows = selection.to_run(loaded, asked.flow)
-    sessions, stop = Sessions(), running.Stop(running.abandon)
+    spark, stop = Spark(SparkSettings.from_environment()), running.Stop(running.abandon)
     shown = display(asked.json, partial(sentence, flows=loaded.flows))
     outcomes: list[running.Outcome] = []
     with _logging(shown, loaded.flows, asked.verbose), stop.listening():
         try:
-            for event in running.run(flows, sessions.get, _order(asked), stop):
+            for event in running.run(flows, spark.session, _order(asked), stop):
                 shown.show(event)
                 outcomes += [event] if isinstance(event, running.Outcome) else []
         finally:
             shown.close(outcomes)
-            sessions.close()
+            spark.close()
     _traces(outcomes, loaded, asked.verbose)
     failed = any(outcome.error for outcome in outcomes)
     incomplete = not asked.flow and bool(loaded.findings)
