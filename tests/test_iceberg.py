@@ -367,3 +367,22 @@ def test_large_slices_roll_to_several_files(
     assert len(receipt.staged) > 1
     session.finish(Span((piece,)), [receipt], SOURCE)
     assert ids(catalog, namespace) == list(range(5000))
+
+
+def test_many_small_manifests_are_merged(make: MakeSink, catalog: Catalog, namespace: str) -> None:
+    sink = make()
+    opened(sink)
+    table = catalog.load_table((namespace, "orders"))
+    with table.transaction() as change:
+        change.set_properties({"commit.manifest.min-count-to-merge": "4"})
+    session = opened(sink)
+    for first in range(0, 100, 10):
+        pump(sink, session, first, 10)
+    table.refresh()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert len(snapshot.manifests(table.io)) <= 4
+    assert ids(catalog, namespace) == expected(100)
+    assert table.inspect.files().num_rows == 20
+    session.truncate()
+    assert ids(catalog, namespace) == []

@@ -129,7 +129,9 @@ class Committer:
         notes = {COMMIT_ID: change.commit_id}
         if change.empties:
             return emptying(self.table, notes, update)
-        return appending(self.table, change.files, notes, update)
+        # Reading many manifests takes a while: a second try must be quicker than the others'.
+        tidy = not self._attempts
+        return appending(self.table, change.files, notes, update, tidy=tidy)
 
     def _landed(self, change: Change) -> bool:
         """The property names its commit and the one before; a snapshot names its own."""

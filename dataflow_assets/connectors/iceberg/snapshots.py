@@ -35,6 +35,8 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+SMALL_MANIFEST = 1024 * 1024  # bytes; longer ones are not merged again
+
 
 @dataclass
 class Attempt:
@@ -61,16 +63,45 @@ def asserting(table: Table, *updates: TableUpdate) -> Attempt:
 
 
 def appending(
-    table: Table, files: Sequence[DataFile], notes: dict[str, str], *updates: TableUpdate
+    table: Table,
+    files: Sequence[DataFile],
+    notes: dict[str, str],
+    *updates: TableUpdate,
+    tidy: bool = True,
 ) -> Attempt:
-    """The same with a new snapshot that adds the files; no files make a snapshot too."""
+    """The same with a new snapshot that adds the files; no files make a snapshot too.
+
+    `tidy` merges small manifests once there are many, as every commit leaves one.
+    """
     snapshot_id = table.metadata.new_snapshot_id()
     entries = [_entry(ManifestEntryStatus.ADDED, snapshot_id, file) for file in files]
     collector = SnapshotSummaryCollector()
     for file in files:
         collector.add_file(data_file=file, schema=table.schema(), partition_spec=table.spec())
     summary = Summary(operation=Operation.APPEND, **collector.build(), **notes)
-    return _snapshot(table, snapshot_id, entries, _kept(table), summary, *updates)
+    kept = _kept(table)
+    small = _small(table, kept) if tidy else []
+    for manifest in small:
+        kept.remove(manifest)
+        live = manifest.fetch_manifest_entry(table.io)
+        entries += [
+            _again(entry, ManifestEntryStatus.EXISTING, entry.snapshot_id) for entry in live
+        ]
+    return _snapshot(table, snapshot_id, entries, kept, summary, *updates)
+
+
+def _small(table: Table, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+    """The manifests to merge: none until there are enough of them."""
+    enabled = table.properties.get(TableProperties.MANIFEST_MERGE_ENABLED, "true") == "true"
+    least = int(table.properties.get(TableProperties.MANIFEST_MIN_MERGE_COUNT, 100))
+    found = [
+        manifest
+        for manifest in manifests
+        if manifest.content == ManifestContent.DATA
+        and manifest.partition_spec_id == table.spec().spec_id
+        and manifest.manifest_length < SMALL_MANIFEST
+    ]
+    return found if enabled and len(found) >= least else []
 
 
 def emptying(table: Table, notes: dict[str, str], *updates: TableUpdate) -> Attempt:
@@ -83,7 +114,7 @@ def emptying(table: Table, notes: dict[str, str], *updates: TableUpdate) -> Atte
             spec = table.specs()[manifest.partition_spec_id]
             collector.remove_file(entry.data_file, table.schema(), spec)
             if manifest.content == ManifestContent.DATA:
-                entries.append(_deleted(entry, snapshot_id))
+                entries.append(_again(entry, ManifestEntryStatus.DELETED, snapshot_id))
     summary = Summary(operation=Operation.DELETE, **collector.build(), **notes)
     return _snapshot(table, snapshot_id, entries, [], summary, *updates)
 
@@ -98,10 +129,12 @@ def _entry(status: ManifestEntryStatus, snapshot_id: int, file: DataFile) -> Man
     )
 
 
-def _deleted(entry: ManifestEntry, snapshot_id: int) -> ManifestEntry:
-    gone = _entry(ManifestEntryStatus.DELETED, snapshot_id, entry.data_file)
+def _again(
+    entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None
+) -> ManifestEntry:
+    """An entry of an older manifest, its sequence numbers spelled out."""
     return ManifestEntry.from_args(
-        status=gone.status,
+        status=status,
         snapshot_id=snapshot_id,
         sequence_number=entry.sequence_number,
         file_sequence_number=entry.file_sequence_number,
