@@ -63,6 +63,8 @@ class Document:
     value: Any = field(repr=False)
     places: dict[Path, Place] = field(repr=False)
     empty: frozenset[Path] = frozenset()
+    sound: bool = True
+    """False: it has findings of its own already, such as a key that is written twice."""
 
     def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
         """A finding at a value, or at its key; at the nearest parent where it is missing."""
@@ -152,7 +154,8 @@ class _Reader:
     def document(self, node: Node) -> Document:
         self._place((), node, node)
         value = self._value(node, ())
-        return Document(self.file, value, self.places, frozenset(self.empty))
+        empty, sound = frozenset(self.empty), not self.findings
+        return Document(self.file, value, self.places, empty, sound)
 
     def complain(self, line: int, column: int, path: Path, message: str) -> None:
         self.findings.append(Finding(self.file, line + self.offset, column, dotted(path), message))

@@ -7,9 +7,10 @@ changed, so that a sensor may load its folder at every tick.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 
 from dataflow_assets.dialects import dataflow, kubernetes
@@ -17,12 +18,13 @@ from dataflow_assets.documents import Document, parse
 from dataflow_assets.errors import Finding, ManifestError
 from dataflow_assets.flow import Flow
 from dataflow_assets.neighbours import clashes
-from dataflow_assets.secret_refs import missing_keys
+from dataflow_assets.secret_refs import absent, missing_keys
 from dataflow_assets.secrets import Secrets
 from dataflow_assets.wording import meant
 
 SUFFIXES = (".yaml", ".yml")
 MOST_BYTES = 1024 * 1024  # as much as Kubernetes takes
+MOST_ENTRIES = 20_000  # some other YAML in the folder must not cost every tick half a minute
 
 AnyPath = str | os.PathLike[str]
 
@@ -34,6 +36,12 @@ class Loaded:
     flows: tuple[Flow, ...] = ()
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
+
+    @property
+    def broken(self) -> Mapping[str, tuple[Finding, ...]]:
+        """The findings of each file that has any."""
+        files = groupby(self.findings, key=lambda finding: finding.file)
+        return {file: tuple(findings) for file, findings in files}
 
     def flow(self, name: str) -> Flow | None:
         """The flow called `name` or `namespace/name`; None where there is none or several."""
@@ -90,6 +98,7 @@ def _assemble(
     findings += [finding for reading in readings for finding in reading.findings]
     findings += [finding for _, finding in late] + list(_repeated(secrets[:own]))
     hints += [hint for reading in readings for hint in reading.hints]
+    hints += list(absent(flows, documents))
     kept = [
         replace(flow, secrets=Secrets(flow.namespace, documents))
         for flow, document in flows
@@ -134,7 +143,7 @@ def _walk(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
     real = folder.resolve()
     if real in seen:
         return
-    for entry in sorted(folder.iterdir()):
+    for entry in _entries(folder):
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
@@ -143,11 +152,19 @@ def _walk(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
             yield entry
 
 
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder; one that cannot be listed stands for itself and becomes a finding."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return [folder / f"(unreadable){SUFFIXES[0]}"]
+
+
 def _beside(paths: list[AnyPath], files: list[Path]) -> list[Path]:
     """The neighbours of files that were named one by one, where their Secrets may stand."""
     own = {file.resolve() for file in files}
     folders = {path.parent for path in map(Path, paths) if path.is_file()}
-    near = [entry for folder in sorted(folders) for entry in sorted(folder.iterdir())]
+    near = [entry for folder in sorted(folders) for entry in _entries(folder)]
     return [
         entry
         for entry in near
@@ -174,6 +191,8 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
         text = Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         return _refused(file, "is not UTF-8 text")
+    if text.count(":") + text.count(",") > MOST_ENTRIES:
+        return _refused(file, f"has more than {MOST_ENTRIES} entries, which no manifest has")
     documents, findings = parse(text, file)
     return _sorted_out(documents, findings)
 
@@ -188,7 +207,9 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
     secrets: list[kubernetes.SecretDocument] = []
     hints: list[Finding] = []
     for document in documents:
-        if dataflow.reads(document):
+        if problem := _list(document):
+            findings.append(problem)
+        elif dataflow.reads(document):
             readings.append(dataflow.read(document))
         elif kubernetes.reads(document):
             secret, more = kubernetes.read(document)
@@ -200,6 +221,14 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
             message = "is not a flow: skipped"
             hints.append(document.finding(("kind",), message))
     return _FileReading(tuple(readings), tuple(secrets), tuple(findings), tuple(hints))
+
+
+def _list(document: Document) -> Finding | None:
+    """What `kubectl get` prints for several objects; skipping it would lose flows unseen."""
+    if document.get("kind") not in ("List", "DataFlowList", "DataFlowCronList"):
+        return None
+    message = "a list of objects is not read: make each item a document of its own, after `---`"
+    return document.finding(("kind",), message)
 
 
 def _unreadable(document: Document) -> Finding | None:

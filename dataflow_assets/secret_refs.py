@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path as File
 
 from pydantic import SecretStr
 
@@ -12,15 +14,14 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Spec
 
+Pair = tuple[Flow, Document]
 Documents = Mapping[tuple[str, str], Mapping[str, SecretStr]]
 
 
-def missing_keys(
-    flows: list[tuple[Flow, Document]], documents: Documents
-) -> Iterator[tuple[Document, Finding]]:
+def missing_keys(flows: list[Pair], documents: Documents) -> Iterator[tuple[Document, Finding]]:
     """A finding for every reference to a key that its Secret does not have.
 
-    A Secret that is not there is no mistake: it may be mounted where the flow runs.
+    A Secret that is not there at all is no mistake, see `absent`.
     """
     for flow, document in flows:
         for path, ref in references(flow):
@@ -32,6 +33,21 @@ def missing_keys(
                     f"it has the keys {', '.join(sorted(keys)) or '(none)'}"
                 )
                 yield document, document.finding((*path, "key"), message)
+
+
+def absent(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
+    """A note for every Secret that is nowhere yet; it may be mounted where the flow will run."""
+    folder = os.environ.get("DATAFLOW_SECRETS")
+    for flow, document in flows:
+        for path, ref in references(flow):
+            name = (ref.namespace or flow.namespace, ref.name)
+            mounted = folder is not None and File(folder, *name, ref.key).is_file()
+            if name not in documents and not mounted:
+                message = (
+                    f"secret {'/'.join(name)} stands in no document beside the manifest; the flow "
+                    f"will look for {'/'.join(name)}/{ref.key} below DATAFLOW_SECRETS"
+                )
+                yield document.finding(path, message, key=True)
 
 
 def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:

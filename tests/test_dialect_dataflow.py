@@ -164,6 +164,85 @@ def test_refused_ends(file: Path, old: str, new: str, expected: str) -> None:
     assert any(finding.startswith(expected) for finding in found), found
 
 
+KAFKA = """\
+spec:
+  source:
+    type: kafka
+    config: {brokers: [a:9092], topic: t}
+  sink:
+    type: postgresql
+    config:
+      connectionString: postgres://u:hunter2@h/db
+      table: x
+"""
+ICEBERG = """\
+spec:
+  source:
+    type: kafka
+    config: {brokers: [a:9092], topic: t}
+  sink:
+    type: iceberg
+    config:
+      catalogURI: http://c:8181
+      namespace: n
+      table: x
+"""
+C = "spec.sink.config"
+BAD_CONFIGS = [
+    (KAFKA, "batchsize: 1", f"14:7: {C}.batchsize: unknown key; did you mean batchSize?"),
+    (
+        KAFKA,
+        "upsertStrategy: replace",
+        f"14:23: {C}.upsertStrategy: is not one of the allowed values: always, ifNewer",
+    ),
+    (
+        KAFKA,
+        "upsertMode: true\n      conflictKey: [id, 5]",
+        f"15:25: {C}.conflictKey[1]: wants text, got a number: put it in quotes",
+    ),
+    (
+        KAFKA,
+        "upsertMode: true\n      conflictKey: a b",
+        (
+            f"15:20: {C}.conflictKey: wants an identifier: letters, digits and _, "
+            "not beginning with a digit"
+        ),
+    ),
+    (
+        KAFKA,
+        "upsertMode: true\n      upsertStrategy: ifNewer",
+        f"15:23: {C}.upsertStrategy: upsertStrategy ifNewer requires upsertVersionColumn",
+    ),
+    (KAFKA, "rawMode: true", f"14:16: {C}.rawMode: not supported yet: "),
+    (KAFKA, "autoCreateTable: 'yes'", f"14:24: {C}.autoCreateTable: wants true or false, got text"),
+    (
+        ICEBERG,
+        "catalogURL: http://c",
+        f"14:7: {C}.catalogURL: unknown key; did you mean catalogURI?",
+    ),
+    (ICEBERG, "auth: {}", f"15:7: {C}.auth: unknown key; did you mean "),
+    (
+        ICEBERG,
+        "authenticationType: BEARER",
+        f"15:27: {C}.authenticationType: authenticationType BEARER needs bearerToken",
+    ),
+    (ICEBERG, "bearerToken: 5", f"15:20: {C}.bearerToken: wants text, got a number"),
+]
+
+
+@pytest.mark.parametrize(("spec", "line", "expected"), BAD_CONFIGS)
+def test_refused_configs(file: Path, spec: str, line: str, expected: str) -> None:
+    (found,) = said(file, f"{HEAD}{spec}      {line}\n")
+    assert found.startswith(expected), found
+    assert "hunter2" not in found
+
+
+def test_a_connection_string_that_cannot_be_read_is_a_finding(file: Path) -> None:
+    (found,) = said(file, HEAD + KAFKA.replace("postgres://u:hunter2@h/db", "'hunter2 ;;'"))
+    assert found.startswith(f"12:25: {C}.connectionString: "), found
+    assert "hunter2" not in found
+
+
 BAD_HEADS = [
     (
         "dataflow.dataflow.io/v1",

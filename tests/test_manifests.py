@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -114,6 +115,7 @@ def test_one_broken_file_hides_nothing(folder: Path) -> None:
     (folder / "good.yaml").write_text(flow())
     (folder / "huge.yaml").write_text("#" * 1_100_000)
     (folder / "list.yaml").write_text("- a\n")
+    (folder / "long.yaml").write_text("a: 1\n" * 20_001)
     (folder / "nothing.yaml").write_text("kind: DataFlow\n")
     (folder / "pipe.yaml").symlink_to("/dev/null")
     (folder / "text.yaml").write_text(f"{SECRET}\n")
@@ -126,6 +128,7 @@ def test_one_broken_file_hides_nothing(folder: Path) -> None:
         "control.yaml:1:4: document: not valid YAML: a character that it does not allow",
         "huge.yaml:1:1: file: is larger than 1024 KiB, which no manifest is",
         "list.yaml:1:1: document: wants a mapping with apiVersion, kind, metadata and spec",
+        "long.yaml:1:1: file: has more than 20000 entries, which no manifest has",
         "missing.yaml:1:1: file: no such file or folder",
         "nothing.yaml:1:1: apiVersion: is required",
         "nothing.yaml:1:1: metadata: is required",
@@ -211,6 +214,37 @@ def test_several_flows_into_one_table_are_fine(folder: Path) -> None:
     assert names(load_strict(".")) == ["default/a", "default/b"]
 
 
+def test_a_list_of_objects_is_not_lost_unseen(folder: Path) -> None:
+    (folder / "a.yaml").write_text("apiVersion: v1\nkind: List\nitems: []\n")
+    (finding,) = said(load("."))
+    assert finding.startswith("a.yaml:2:7: kind: a list of objects is not read: make each item a ")
+
+
+def test_a_flow_with_a_key_written_twice_does_not_run(folder: Path) -> None:
+    (folder / "a.yaml").write_text(flow() + "spec: {}\n")
+    loaded = load(".")
+    assert loaded.flows == ()
+    assert said(loaded) == ["a.yaml:12:1: spec: is written twice; first in line 5"]
+
+
+def test_a_folder_that_cannot_be_listed_hides_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "shut").mkdir()
+    (folder / "z.yaml").write_text(flow())
+    real = Path.iterdir
+
+    def refuse(self: Path) -> Iterator[Path]:
+        if self.name == "shut":
+            raise PermissionError(13, "Permission denied")
+        return real(self)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    loaded = load(".")
+    assert names(loaded) == ["default/a"]
+    assert list(loaded.broken) == ["shut/(unreadable).yaml"]
+
+
 def dsn(loaded: Flow) -> str:
     return loaded.secrets.get(SecretRef(name="pg", key="dsn"))
 
@@ -230,9 +264,25 @@ def test_secrets_of_the_folder(folder: Path) -> None:
 def test_a_secret_of_another_namespace_is_not_found(folder: Path) -> None:
     (folder / "a.yaml").write_text(POSTGRES.format(name="a", namespace="shop", key="dsn"))
     (folder / "s.yaml").write_text(SECRET_DOCUMENT.format(namespace="default"))
-    (loaded,) = load_strict(".").flows
+    found = load_strict(".")
+    (loaded,) = found.flows
+    (hint,) = map(str, found.hints)
+    assert hint == (
+        "a.yaml:13:7: spec.sink.config.connectionStringSecretRef: secret shop/pg stands in no "
+        "document beside the manifest; the flow will look for shop/pg/dsn below DATAFLOW_SECRETS"
+    )
     with pytest.raises(PermanentError, match="failed to get secret shop/pg"):
         dsn(loaded)
+
+
+def test_a_mounted_secret_needs_no_note(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "a.yaml").write_text(POSTGRES.format(name="a", namespace="shop", key="dsn"))
+    (folder / "mounted/shop/pg").mkdir(parents=True)
+    (folder / "mounted/shop/pg/dsn").write_text("postgres://u@h/db")
+    monkeypatch.setenv("DATAFLOW_SECRETS", str(folder / "mounted"))
+    found = load_strict("a.yaml")
+    assert found.hints == ()
+    assert dsn(found.flows[0]) == "postgres://u@h/db"
 
 
 def test_a_key_that_the_secret_does_not_have(folder: Path) -> None:

@@ -63,7 +63,7 @@ def read(document: Document) -> Reading:
         return Reading(document, tuple(findings))
     findings += _rules(document, envelope)
     notes = _hints(document, envelope, source, sink)
-    if findings:
+    if findings or not document.sound:
         return Reading(document, tuple(findings), notes)
     return Reading(document, (), notes, _flow(document, envelope, source, sink), envelope)
 
