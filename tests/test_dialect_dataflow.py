@@ -218,7 +218,7 @@ BAD_CONFIGS = [
     (
         ICEBERG,
         "catalogURL: http://c",
-        f"14:7: {C}.catalogURL: unknown key; did you mean catalogURI?",
+        f"15:7: {C}.catalogURL: unknown key; did you mean catalogURI?",
     ),
     (ICEBERG, "auth: {}", f"15:7: {C}.auth: unknown key; did you mean "),
     (
