@@ -5,7 +5,7 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-DATA ?= .data
+SERVERS ?= .data/servers
 
 help: ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -28,21 +28,20 @@ lint: setup ## Style, format, and who may import whom
 types: setup ## Strict types
 	$(BIN)/mypy .
 
-test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data uses the servers of servers-up
+test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
 	$(BIN)/pytest
 
 bench: setup ## Measurements, each beside its own bound
 	$(BIN)/python -m bench
 
-demo: servers-up ## Dagster on real servers, until Ctrl-C; data stays in .data
-	mkdir -p $(DATA)/dagster && cp dagster.yaml $(DATA)/dagster/
-	DAGSTER_HOME=$(abspath $(DATA))/dagster $(BIN)/dagster dev
+demo: setup ## Dagster on real servers with orders coming in, until Ctrl-C; data stays in .data/demo
+	$(BIN)/dataflow demo
 
-demo-clean: servers-down ## Stop the demo's servers and forget its data
-	rm -rf $(DATA)
+demo-clean: ## Forget the demo's data
+	rm -rf .data/demo
 
-servers-up: setup ## Kafka, PostgreSQL, SeaweedFS and Spark, left running; data stays in .data
-	$(BIN)/python -m devservers up $(DATA) --spark
+servers-up: setup ## Kafka, PostgreSQL, SeaweedFS and Spark, left running; data stays in .data/servers
+	$(BIN)/python -m devservers up $(SERVERS) --spark
 
 servers-down: setup ## Stop them
-	$(BIN)/python -m devservers down $(DATA)
+	$(BIN)/python -m devservers down $(SERVERS)

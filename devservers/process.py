@@ -6,6 +6,7 @@ Guarantees:
   owns the ports.
 - Everything it forked goes with it, on `stop` and on `kill`.
 - It does not outlive the process that started it, unless `detached`.
+- Never two on the same data.
 - `start` after `stop` or `kill` finds the same data on the same ports.
 """
 
@@ -22,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import IO, ClassVar, Self
 
 import psutil
 
@@ -197,7 +198,8 @@ class Server(ABC):
         return ports if usable else {}
 
     def _launch(self) -> None:
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, (self.folder / ".lock").open("w") as lock:
+            self._claim(lock)
             process = psutil.Popen(
                 [*self.command()],
                 cwd=self.folder,
@@ -205,6 +207,7 @@ class Server(ABC):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                pass_fds=[lock.fileno()],
                 # no Ctrl-C of the terminal, and one number for all it forks
                 start_new_session=True,
             )
@@ -214,6 +217,16 @@ class Server(ABC):
         else:
             guard = ["sh", "-c", GUARD, str(process.pid)]
             self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
+
+    def _claim(self, lock: IO[str]) -> None:
+        """Two on the same data would ruin it; the server inherits this lock and keeps it."""
+        deadline = time.monotonic() + self.stop_timeout  # one that ends just now may finish
+        while not system.locked(lock):
+            if time.monotonic() > deadline:
+                raise ServerError(
+                    f"{self.name}: another one runs on {self.folder}; stop it or take another folder"
+                )
+            time.sleep(0.1)
 
     def _await(self) -> None:
         deadline = time.monotonic() + self.start_timeout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import socket
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -47,6 +49,15 @@ def started(pid: int) -> int:
 def boot_id() -> str:
     """Another one after every boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def locked(file: IO[str]) -> bool:
+    """Take the lock on an open file unless somebody has it; held until the last copy is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def listening(process: psutil.Process) -> set[int]:

@@ -223,6 +223,17 @@ def test_a_second_start_finds_the_same_ports(tmp_path: Path) -> None:
         assert postgresql.dsn() == first
 
 
+def test_never_two_on_the_same_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = devservers.PostgreSQL(tmp_path)
+    monkeypatch.setattr(second, "stop_timeout", 0)
+    with (
+        devservers.PostgreSQL(tmp_path) as first,
+        pytest.raises(devservers.ServerError, match="another one runs on"),
+    ):
+        second.start()
+    assert not first.running
+
+
 def test_a_stranger_with_the_number_of_a_server_is_left_alone(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as stranger:
         server = devservers.PostgreSQL(tmp_path)
