@@ -224,7 +224,7 @@ class Server(ABC):
         while not system.locked(lock):
             if time.monotonic() > deadline:
                 raise ServerError(
-                    f"{self.name}: another one runs on {self.folder}; stop it or take another folder"
+                    f"{self.name}: another one runs on {self.folder}; stop it or choose another"
                 )
             time.sleep(0.1)
 
