@@ -69,8 +69,9 @@ def prepare(link: Link, schema: str) -> None:
     link.execute("BEGIN")
     try:
         link.execute(_LOCK, schema)
-        for name in missing(link, schema):
-            link.execute(f"CREATE TABLE {quote(schema)}.{quote(name)} {_TABLES[name]}")
+        # All of them: the session may remember a table as missing that another has just made.
+        for name, columns in _TABLES.items():
+            link.execute(f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{quote(name)} {columns}")
         link.execute("COMMIT")
     except Failure as failure:
         link.execute("ROLLBACK")
@@ -178,16 +179,16 @@ def read(link: Link, schema: str, target: Target) -> Stored | None:
     return Stored(head, intent, {row[0]: Partition.of(row[1:]) for row in rows})
 
 
-def taken_over(link: Link, schema: str, target: Target) -> PermanentError:
-    """Why our epoch holds no more: who has it now."""
-    query = "SELECT run, host FROM {h} WHERE flow = $1 AND branch = $2"
+def taken_over(link: Link, schema: str, target: Target, epoch: int) -> PermanentError:
+    """Why our epoch holds no more: who has it now, or that somebody removed the rows."""
+    query = "SELECT run, host, epoch FROM {h} WHERE flow = $1 AND branch = $2"
     heads = link.execute(query.format(**statements(schema)), target.flow, target.branch)
-    if not heads:
+    if not heads or heads[0][2] == epoch:
         return PermanentError(
-            f"the checkpoint of flow {target.flow} was removed from {schema}.dataflow_checkpoint "
-            "while it ran; start the flow again"
+            f"the checkpoint of flow {target.flow} was removed from schema {schema} while it "
+            "ran; start the flow again"
         )
-    run, host = heads[0]
+    run, host, _ = heads[0]
     return TakenOver(
         f"flow {target.flow} was taken over by run {run} on host {host}; this run stops, nothing "
         "of it is lost: what it committed stands in the checkpoint"

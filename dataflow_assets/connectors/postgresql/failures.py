@@ -17,6 +17,8 @@ _REFUSED_CLASSES = ("22", "23", "44", "54", "P0")
 _TRANSIENT_CLASSES = ("08", "40", "53", "55", "57", "58", "XX")
 _TRANSIENT_CODES = frozenset({"25P01", "25P02", "25P03", "25P04", "25006", "3B001"})
 _AGAIN_CODES = frozenset({"40001", "40P01"})
+# ADBC's codes for what never reached the server: a column that the table lost, an unknown type.
+_DRIVERS_OWN = ("INVALID_ARGUMENT", "ALREADY_EXISTS", "NOT_FOUND", "NOT_IMPLEMENTED", "INTERNAL")
 _ADVICE = {
     "42P01": "create the table, or set autoCreateTable: true",
     "42703": "a column is missing: was the table altered? the next run reads its columns anew",
@@ -41,9 +43,18 @@ class Kind(Enum):
 class Failure(Exception):
     """One error of either driver, in one shape. Never leaves this package."""
 
-    def __init__(self, message: str, sqlstate: str | None = None, **where: str | None) -> None:
+    def __init__(
+        self,
+        message: str,
+        sqlstate: str | None = None,
+        *,
+        connected: bool = False,
+        **where: str | None,
+    ) -> None:
         self.message = message.strip()[:LONGEST]
         self.sqlstate = sqlstate
+        self.connected = connected
+        """True where the driver itself refused: the connection is sound, trying again is vain."""
         self.where = {key: value for key, value in where.items() if value}
         super().__init__(self.reason)
 
@@ -57,7 +68,9 @@ class Failure(Exception):
     def kind(self) -> Kind:
         """Judged by SQLSTATE; without one the connection itself is in doubt."""
         code = self.sqlstate
-        if code is None or code in _TRANSIENT_CODES:
+        if code is None:
+            return Kind.PERMANENT if self.connected else Kind.TRANSIENT
+        if code in _TRANSIENT_CODES:
             return Kind.TRANSIENT
         if code in _AGAIN_CODES:
             return Kind.AGAIN
@@ -88,11 +101,12 @@ def from_psycopg(error: psycopg.Error) -> Failure:
 
 def from_adbc(error: Any) -> Failure:
     """An ADBC error as a failure: PostgreSQL's own fields travel in its details."""
-    details = {key: _text(value) for key, value in error.details or ()}
+    details = {_text(key): _text(value) for key, value in error.details or ()}
     message = details.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("\n")[0]
     return Failure(
         message,
-        error.sqlstate or details.get("PG_DIAG_SQLSTATE"),
+        connected=error.status_code.name in _DRIVERS_OWN,
+        sqlstate=error.sqlstate or details.get("PG_DIAG_SQLSTATE"),
         constraint=details.get("PG_DIAG_CONSTRAINT_NAME"),
         column=details.get("PG_DIAG_COLUMN_NAME") or _column(details.get("PG_DIAG_CONTEXT")),
     )

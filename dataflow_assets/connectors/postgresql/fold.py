@@ -203,9 +203,12 @@ class Batch:
         runs = self._runs()
         index = self.rules.schema.names.index(version)
         values = pc.if_else(pa.array(self.absent[self.mask, index]), None, values)
+        # Equal versions: the first is not outdone. No version: nothing says no to the last.
+        row = np.arange(len(runs))
+        tie = np.where(values.is_null().to_numpy(zero_copy_only=False), -row, row)
         order = pc.sort_indices(
-            pa.table({"run": runs, "version": values, "row": np.arange(len(runs))}),
-            [("run", "ascending"), ("version", "descending"), ("row", "ascending")],
+            pa.table({"run": runs, "version": values, "tie": tie}),
+            [("run", "ascending"), ("version", "descending"), ("tie", "ascending")],
         ).to_numpy()
         first = np.unique(runs[order], return_index=True)[1]
         wanted = np.zeros(len(runs), np.bool_)

@@ -204,10 +204,10 @@ class PostgresqlSession(SinkSession):
                 names = (self._run.id, f"{self._run.host} (pid {self._run.pid})")
                 ((self._epoch,),) = self._execute(_TAKE, *names)
                 self._execute(_FENCE, self._epoch)
+                self._reload()
             name = store.application(self._target, self._epoch)
             self._link.execute("SELECT set_config('application_name', $1, false)", name)
             self._table = tables.find(self._link, self._schema, self._name)
-            self._reload()
 
     def _record(self, starts: Mapping[str, Position | None], intent: str | None) -> None:
         with self._translated("beginning on"), self._transaction():
@@ -261,13 +261,13 @@ class PostgresqlSession(SinkSession):
     def _assert(self) -> None:
         """Locks the branch's row under our epoch and brings it up to date."""
         if not self._execute(_ASSERT, self._epoch, self._target.manifest, self.identity):
-            raise store.taken_over(self._link, self._schema, self._target)
+            raise store.taken_over(self._link, self._schema, self._target, self._epoch)
 
     def _reload(self) -> None:
         with self._translated("reading the checkpoint of"):
             found = store.read(self._link, self._schema, self._target)
             if found is None or found.head.epoch != self._epoch:
-                raise store.taken_over(self._link, self._schema, self._target)
+                raise store.taken_over(self._link, self._schema, self._target, self._epoch)
         self._keep(found)
 
     def _keep(self, stored: store.Stored) -> None:

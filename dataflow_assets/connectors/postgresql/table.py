@@ -55,7 +55,8 @@ WITH RECURSIVE chain AS (
     FROM pg_attribute a WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
   UNION ALL
     SELECT chain.attnum, t.typbasetype,
-           CASE WHEN chain.mod >= 0 THEN chain.mod ELSE t.typtypmod END, chain.required OR t.typnotnull
+           CASE WHEN chain.mod >= 0 THEN chain.mod ELSE t.typtypmod END,
+           chain.required OR t.typnotnull
     FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
 )
 SELECT a.attname, t.typname, t.typtype::text, format_type(a.atttypid, a.atttypmod),

@@ -19,6 +19,20 @@ if TYPE_CHECKING:
 
 _MANY = 1_000  # rows from which emptying a table is cheaper than deleting them
 
+# Kept with the session and emptied at each commit: a new table per commit would bloat the
+# catalogue under a flow that commits four times a second.
+_MAKE = """
+CREATE TEMPORARY TABLE IF NOT EXISTS {name} ON COMMIT DELETE ROWS AS
+SELECT {columns}, false AS {deleted} FROM {target} WITH NO DATA
+"""
+_INSERT = """
+INSERT INTO {target} AS t ({names}) SELECT {values} FROM {staged} AS s
+ON CONFLICT ({key}) DO {action}
+"""
+_UPDATE = "UPDATE {target} AS t SET {sets} FROM {staged} AS s WHERE {same} AND {newer}"
+_DELETE = "DELETE FROM {target} AS t USING {staged} AS s WHERE {same}"
+_FORGET_KNOWN = "DELETE FROM {staged} AS s USING {target} AS t WHERE {same}"
+
 
 class Staging:
     """Loads a step's rows into the temporary table and applies them to the target."""
@@ -27,23 +41,16 @@ class Staging:
         self._link = link
         self._schema = schema
         self._rules = Rules.of(sink, schema)
-        self._target = qualified(*sink.place())
-        self._name = (
-            "dataflow_"
-            + hashlib.sha256(
-                f"{oid_of(schema)} {schema.to_string(show_field_metadata=True)}".encode()
-            ).hexdigest()[:16]
-        )
-        self._staged = qualified(None, self._name)
-        self._rows = 0
-        # Kept with the session and emptied at each commit: a table per commit would bloat the
-        # catalogue of a flow that commits four times a second.
-        columns = ", ".join(map(quote, schema.names))
-        self._make = (
-            f"CREATE TEMPORARY TABLE IF NOT EXISTS {quote(self._name)} ON COMMIT DELETE ROWS AS "
-            f"SELECT {columns}, false AS {quote(DELETED)} FROM {self._target} WITH NO DATA"
-        )
-        link.execute(self._make)
+        self._name = _name(schema)
+        self._most = 0
+        self._words = {
+            "target": qualified(*sink.place()),
+            "staged": qualified(None, self._name),
+            "key": _list(self._rules.key),
+            "same": " AND ".join(f"t.{quote(n)} = s.{quote(n)}" for n in self._rules.key),
+        }
+        columns, name, deleted = _list(schema.names), quote(self._name), quote(DELETED)
+        link.execute(_MAKE.format(**self._words, name=name, columns=columns, deleted=deleted))
 
     def loads(self, step: Step) -> Callable[[pa.RecordBatch], None]:
         """What loads rows of this step; to be run inside a savepoint."""
@@ -54,7 +61,7 @@ class Staging:
 
         def load(rows: pa.RecordBatch) -> None:
             self._empty()
-            self._rows = max(self._rows, rows.num_rows)
+            self._most = max(self._most, rows.num_rows)
             self._link.load(None, self._name, wire.project(rows, fields, self._link.binary))
             for statement in statements:
                 self._link.execute(statement)
@@ -62,67 +69,51 @@ class Staging:
         return load
 
     def _empty(self) -> None:
-        if self._rows > _MANY:
-            self._link.execute(f"TRUNCATE {self._staged}")
-        elif self._rows:
-            self._link.execute(f"DELETE FROM {self._staged}")
+        if self._most:
+            verb = "TRUNCATE" if self._most > _MANY else "DELETE FROM"
+            self._link.execute(f"{verb} {self._words['staged']}")
 
     def _statements(self, step: Step) -> list[str]:
         if step.verb == "delete":
-            return [
-                f"DELETE FROM {self._target} AS t USING {self._staged} AS s WHERE {self._same()}"
-            ]
+            return [_DELETE.format(**self._words)]
         if step.verb == "mark":
-            soft = quote(self._rules.soft or "")
-            return [
-                f"UPDATE {self._target} AS t SET {soft} = now() FROM {self._staged} AS s "
-                f"WHERE {self._same()}"
-            ]
-        return self._upserts(step.columns, DELETED in step.rows.schema.names)
+            sets = f"{quote(self._rules.soft or '')} = now()"
+            return [_UPDATE.format(**self._words, sets=sets, newer="true")]
+        return self._upserts(step.columns, deleting=DELETED in step.rows.schema.names)
 
-    def _upserts(self, columns: Sequence[str], deleting: bool) -> list[str]:
+    def _upserts(self, columns: Sequence[str], *, deleting: bool) -> list[str]:
         values = {name: f"s.{quote(name)}" for name in columns}
         if self._rules.soft and deleting:
             kept = values.get(self._rules.soft, "NULL")
             values[self._rules.soft] = f"CASE WHEN s.{quote(DELETED)} THEN now() ELSE {kept} END"
-        insert = self._insert(values)
         if not self._lacks_required(columns):
-            return [insert]
+            return [self._insert(values)]
         # A row that lacks a required column can only update: PostgreSQL refuses the insert before
         # it looks for the conflict. What finds no row is inserted, and refused with its reason.
-        known = f"DELETE FROM {self._staged} AS s USING {self._target} AS t WHERE {self._same()}"
-        return [*self._update(values), known, insert]
+        forget = _FORGET_KNOWN.format(**self._words)
+        return [*self._update(values), forget, self._insert(values)]
 
     def _insert(self, values: dict[str, str]) -> str:
-        rules = self._rules
-        names = ", ".join(map(quote, values))
-        sets = [f"{quote(n)} = excluded.{quote(n)}" for n in values if n not in rules.key]
+        sets = self._sets({name: f"excluded.{quote(name)}" for name in values})
         newer = self._newer(values, "excluded")
-        action = f"UPDATE SET {', '.join(sets)}{newer and f' WHERE {newer}'}" if sets else "NOTHING"
-        return (
-            f"INSERT INTO {self._target} AS t ({names}) SELECT {', '.join(values.values())} "
-            f"FROM {self._staged} AS s ON CONFLICT ({', '.join(map(quote, rules.key))}) DO {action}"
-        )
+        action = f"UPDATE SET {sets} WHERE {newer}" if sets else "NOTHING"
+        given = {"names": _list(values), "values": ", ".join(values.values()), "action": action}
+        return _INSERT.format(**self._words, **given)
 
     def _update(self, values: dict[str, str]) -> list[str]:
-        sets = [f"{quote(n)} = {value}" for n, value in values.items() if n not in self._rules.key]
-        if not sets:
-            return []
-        newer = self._newer(values, "s")
-        return [
-            f"UPDATE {self._target} AS t SET {', '.join(sets)} FROM {self._staged} AS s "
-            f"WHERE {self._same()}{newer and f' AND ({newer})'}"
-        ]
+        sets, newer = self._sets(values), self._newer(values, "s")
+        return [_UPDATE.format(**self._words, sets=sets, newer=newer)] if sets else []
+
+    def _sets(self, values: dict[str, str]) -> str:
+        changed = {name: v for name, v in values.items() if name not in self._rules.key}
+        return ", ".join(f"{quote(name)} = {value}" for name, value in changed.items())
 
     def _newer(self, values: dict[str, str], row: str) -> str:
         if self._rules.version is None:
-            return ""
+            return "true"
         column = quote(self._rules.version)
         given = f" OR t.{column} < {row}.{column}" if self._rules.version in values else ""
-        return f"t.{column} IS NULL{given}"
-
-    def _same(self) -> str:
-        return " AND ".join(f"t.{quote(n)} = s.{quote(n)}" for n in self._rules.key)
+        return f"(t.{column} IS NULL{given})"
 
     def _lacks_required(self, columns: Sequence[str]) -> bool:
         required = {
@@ -131,3 +122,13 @@ class Staging:
             if not field.nullable and HAS_DEFAULT not in (field.metadata or {})
         }
         return not required <= set(columns)
+
+
+def _name(schema: pa.Schema) -> str:
+    """One temporary table per target and set of columns: a session serves several flows."""
+    text = f"{oid_of(schema)} {schema.to_string(show_field_metadata=True)}"
+    return "dataflow_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _list(names: Sequence[str] | dict[str, str]) -> str:
+    return ", ".join(map(quote, names))

@@ -114,7 +114,7 @@ class PostgresqlWriter(Writer):
         place = links.qualified(self._schema, self._name)
         found = link.execute(_LOCK.format(**self._names), *self._row(), place)
         if not found or found[0][0] != self._ticket.epoch:
-            raise store.taken_over(link, self._schema, self._ticket.target)
+            raise store.taken_over(link, self._schema, self._ticket.target, self._ticket.epoch)
         if found[0][1] != table.oid_of(self._ticket.schema):
             raise TransientError(
                 f"table {self._sink.address()} was dropped or replaced while the flow ran"
