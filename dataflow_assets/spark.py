@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dataflow_assets.errors import PermanentError, TransientError
@@ -132,7 +131,7 @@ class Spark:
             return
         try:
             session.stop()
-        except Exception:  # noqa: BLE001 - it is gone either way
+        except Exception:
             log.debug("the lost Spark session could not be ended", exc_info=True)
 
 
@@ -148,8 +147,9 @@ def _attach(remote: str, conf: Mapping[str, str]) -> SparkSession:
     if not _listens(remote):
         raise ConnectionError(f"nothing listens at {remote}")
     for module in _by_value.values():
-        cloudpickle.register_pickle_by_value(module)
-    session: SparkSession = SparkSession.builder.remote(remote).create()
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    builder: Any = SparkSession.builder  # a class property, which mypy takes for a function
+    session: SparkSession = builder.remote(remote).create()
     for policy in session.client.get_retry_policies():
         policy.max_retries = RPC_RETRIES
     for key, value in conf.items():
@@ -162,10 +162,13 @@ def _classic(settings: SparkSettings) -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ.update(_environment())
-    builder = SparkSession.builder.master("local[2,4]" if settings.where == "local" else settings.where)
+    master = "local[2,4]" if settings.where == "local" else settings.where
+    builder: Any = SparkSession.builder  # a class property, which mypy takes for a function
+    builder = builder.master(master)
     for key, value in {**_classic_conf(settings.where), **settings.conf}.items():
         builder = builder.config(key, value)
-    return builder.appName("dataflow").getOrCreate()
+    session: SparkSession = builder.appName("dataflow").getOrCreate()
+    return session
 
 
 def _classic_conf(where: str) -> dict[str, str]:
@@ -265,7 +268,8 @@ def package() -> Path:
     digest = hashlib.sha256()
     for path in files:
         digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
-    folder = Path(tempfile.gettempdir()) / f"dataflow-package-{os.getuid()}-{digest.hexdigest()[:16]}"
+    name = f"dataflow-package-{os.getuid()}-{digest.hexdigest()[:16]}"
+    folder = Path(tempfile.gettempdir()) / name
     archive = folder / "dataflow_assets.zip"
     if not archive.exists():
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -274,11 +278,11 @@ def package() -> Path:
 
 
 def _zip(files: list[Path], archive: Path) -> None:
-    with tempfile.NamedTemporaryFile(dir=archive.parent, delete=False) as scratch:
-        with zipfile.ZipFile(scratch, "w", zipfile.ZIP_STORED) as target:
-            for path in files:
-                target.write(path, path.relative_to(PACKAGE.parent))
-    shutil.move(scratch.name, archive)
+    scratch = archive.with_name(f".{os.getpid()}.zip")
+    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_STORED) as target:
+        for path in files:
+            target.write(path, path.relative_to(PACKAGE.parent))
+    scratch.replace(archive)
 
 
 def _listens(remote: str) -> bool:

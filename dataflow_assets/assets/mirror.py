@@ -93,17 +93,19 @@ class Tally:
 
     def take(self) -> tuple[Report, Figures] | None:
         """What was gathered since the last event; None when nothing was."""
-        report, self._waiting = self._waiting, None
-        if report is None:
-            return None
+        report = self._waiting
+        return (report, self.final(report)) if report else None
+
+    def final(self, report: Report) -> Figures:
+        """The same as of this report, which may repeat the last one: its rows are 0 then."""
         rate = self._delta.rows / self._seconds if self._seconds > 0 else 0.0
-        lag = report.lag
         figures = Figures(
-            round(lag.seconds, 3),
-            lag.records,
+            round(report.lag.seconds, 3),
+            report.lag.records,
             self._delta.rows,
             self._delta.rejected,
             round(rate, 1),
         )
-        self._told, self._delta, self._seconds = self._clock(), Totals(), 0.0
-        return report, figures
+        self._waiting, self._told = None, self._clock()
+        self._delta, self._seconds = Totals(), 0.0
+        return figures

@@ -1,0 +1,232 @@
+"""The graph of flows -> Dagster's definitions: one asset per branch, topics and shared tables."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from dataflow_assets.assets import mirror
+from dataflow_assets.assets.draining import Draining, FlowConfig
+from dataflow_assets.assets.graph import Graph, Key, Node
+from dataflow_assets.assets.metadata import (
+    CHECKPOINT,
+    check_specs,
+    code_reference,
+    description,
+    flow_metadata,
+    io_manager_key,
+    kinds,
+    place,
+    tags,
+)
+from dataflow_assets.assets.runs import Runs
+from dataflow_assets.contracts import Address
+from dataflow_assets.errors import Finding
+from dataflow_assets.flow import Flow, mangle
+
+MANIFEST_CHECK = "manifest"
+
+AnyAsset = dg.AssetsDefinition | dg.AssetSpec
+
+
+def assets(graph: Graph) -> list[AnyAsset]:
+    """Everything in the graph."""
+    flows = {node.flow.id: node.flow for node in graph.nodes}
+    topics = [_external(key, address) for key, address in graph.topics.items()]
+    tables = [_shared(key, address, graph) for key, address in graph.tables.items()]
+    return [*topics, *tables, *(_flow_asset(graph, flow) for flow in flows.values())]
+
+
+def op_name(flow: Flow) -> str:
+    """The step of a flow in logs and run configuration."""
+    return flow.slug
+
+
+def _external(key: Key, address: Address) -> dg.AssetSpec:
+    """A topic or table that no flow writes."""
+    return dg.AssetSpec(
+        key=list(key),
+        description=f"`{address.name}`, written by others.",
+        kinds=kinds(address),
+        metadata=place(address),
+        group_name=group(address),
+    )
+
+
+def _shared(key: Key, address: Address, graph: Graph) -> dg.AssetSpec:
+    """A table that several flows write: an asset for each of them, and the table above."""
+    writers = graph.writers(key)
+    flows = ", ".join(f"`{node.flow.id}`" for node in writers)
+    spec = dg.AssetSpec(
+        key=list(key),
+        deps=[list(node.key) for node in writers],
+        description=f"`{address.name}`, written by the flows {flows}.",
+        kinds=kinds(address),
+        metadata=place(address),
+        group_name=group(address),
+    )
+    return spec.with_io_manager_key(io_manager_key(address))
+
+
+def group(address: Address) -> str:
+    """Assets are grouped by system and connection."""
+    return mangle(f"{address.system}_{address.connection}")
+
+
+def _flow_asset(graph: Graph, flow: Flow) -> dg.AssetsDefinition:
+    nodes = graph.of(flow)
+
+    @dg.multi_asset(
+        name=op_name(flow),
+        outs={_out_name(node): _out(node, graph) for node in nodes},
+        deps=sorted({dg.AssetKey(list(node.source)) for node in nodes if node.source}),
+        check_specs=[spec for node in nodes for spec in check_specs(node)],
+        required_resource_keys={"spark"},
+        op_tags={"dataflow/flow": flow.id},
+    )
+    def run(context: dg.AssetExecutionContext, config: FlowConfig) -> Iterator[Any]:
+        yield from _body(nodes, context, config)
+
+    return run
+
+
+def _out_name(node: Node) -> str:
+    return "__".join(node.key)
+
+
+def _out(node: Node, graph: Graph) -> dg.AssetOut:
+    return dg.AssetOut(
+        key=list(node.key),
+        description=description(node, graph),
+        kinds={*kinds(node.branch.address), "spark"},
+        owners=_owners(node.flow),
+        metadata=flow_metadata(node),
+        tags=tags(node.flow),
+        group_name=group(node.branch.address),
+        io_manager_key=io_manager_key(node.branch.address),
+        code_version=node.flow.hash[:16] or None,
+        is_required=False,
+    )
+
+
+def _owners(flow: Flow) -> list[str]:
+    """Dagster takes addresses and `team:name`; a plain name is a team's."""
+    return [o if "@" in o or o.startswith("team:") else f"team:{o}" for o in flow.owners]
+
+
+def _body(
+    nodes: Sequence[Node], context: dg.AssetExecutionContext, config: FlowConfig
+) -> Iterator[Any]:
+    """One run of one flow: hands the lazy drain to the IO managers, then answers the checks."""
+    flow = nodes[0].flow
+    if reason := _not_now(flow, context):
+        context.log.info(reason)
+        yield from _unchecked(nodes, reason)
+        return
+    draining = Draining(nodes, context.resources.spark.session, context, config)
+    if draining.begin() or _wanted(nodes, context, draining):
+        for node in nodes:
+            yield dg.Output(draining, output_name=_out_name(node))
+    else:
+        context.log.info("flow %s: nothing new since the last checkpoint", flow.id)
+    yield from draining.checks()
+
+
+def _not_now(flow: Flow, context: dg.AssetExecutionContext) -> str:
+    """Why this run has nothing to do; empty when it has."""
+    if flow.suspended:
+        return f"flow {flow.id} is suspended in its manifest ({flow.file}:{flow.line})"
+    runs = Runs(context.instance, flow)
+    runs.claim(context.run_id)
+    other = runs.other(context.run_id)
+    if other is None:
+        return ""
+    return f"flow {flow.id} is being driven by another run already: /runs/{other.run_id}"
+
+
+def _wanted(nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: Draining) -> bool:
+    """Whether an event is due although nothing is new.
+
+    Assets of the same run wait for it, or the mirror (lost, wiped, or not written by a run that
+    died) does not show the sink's checkpoint: without an event, sensors would ask again forever.
+    """
+    own = {dg.AssetKey(node.key) for node in nodes}
+    if set(context.run.asset_selection or ()) - own:
+        return True
+    return any(
+        mirrored_version(context.instance, key) != mirror.data_version(checkpoint)
+        for key, checkpoint in draining.checkpoints().items()
+    )
+
+
+def mirrored_version(instance: dg.DagsterInstance, key: Key) -> str | None:
+    """Data version of the newest mirrored checkpoint."""
+    return mirror.version_of(mirrored(instance, key))
+
+
+def mirrored(instance: dg.DagsterInstance, key: Key) -> Any:
+    """The newest mirrored checkpoint; events that carry none are stepped over."""
+    for record in instance.fetch_materializations(dg.AssetKey(list(key)), limit=5).records:
+        event = record.asset_materialization
+        value = event.metadata.get(CHECKPOINT) if event else None
+        if value is not None and mirror.positions(value.value) is not None:
+            return value.value
+    return None
+
+
+def _unchecked(nodes: Sequence[Node], reason: str) -> Iterator[dg.AssetCheckResult]:
+    """Declared checks must be answered, even by a run that has nothing to say."""
+    for node in nodes:
+        for spec in check_specs(node):
+            yield dg.AssetCheckResult(
+                asset_key=spec.asset_key,
+                check_name=spec.name,
+                passed=True,
+                metadata={"not_checked": reason},
+            )
+
+
+def broken(findings: Iterable[Finding]) -> list[AnyAsset | dg.AssetChecksDefinition]:
+    """An asset with a failing check for each file that something is wrong with."""
+    found: list[AnyAsset | dg.AssetChecksDefinition] = []
+    for file, its in by_file(findings).items():
+        found += _broken(file, its)
+    return found
+
+
+def by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """Findings of each file."""
+    found: dict[str, list[Finding]] = {}
+    for finding in sorted(findings):
+        found.setdefault(finding.file, []).append(finding)
+    return found
+
+
+def broken_key(file: str) -> dg.AssetKey:
+    """The asset that stands for a broken file."""
+    return dg.AssetKey(["broken", mangle(file)])
+
+
+def _broken(file: str, findings: list[Finding]) -> list[AnyAsset | dg.AssetChecksDefinition]:
+    key = broken_key(file)
+    text = "\n".join(f"- {finding}" for finding in findings)
+    spec = dg.AssetSpec(
+        key,
+        description=f"`{file}` cannot be used. The other flows are not affected.\n\n{text}",
+        kinds={"yaml" if Path(file).suffix in {".yaml", ".yml"} else "python"},
+        metadata=code_reference(Path(file), findings[0].line),
+        group_name="broken",
+    )
+
+    @dg.asset_check(asset=key, name=MANIFEST_CHECK, description="The file can be used.")
+    def check() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=False, metadata=findings_metadata(findings))
+
+    return [spec, check]
+
+
+def findings_metadata(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Every finding, for the check's page."""
+    lines = "\n".join(f"- {finding}" for finding in findings)
+    return {"findings": dg.MetadataValue.md(lines)}

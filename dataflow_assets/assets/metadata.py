@@ -1,0 +1,183 @@
+"""What assets and events carry: names, columns, figures, checks. Names and addresses, no values."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+from dataflow_assets.assets import mirror
+from dataflow_assets.assets.graph import Graph, Node
+from dataflow_assets.contracts import KIND, Address, Checkpoint, Lag
+from dataflow_assets.flow import Flow
+
+DATA_VERSION = "dagster/data_version"
+CHECKPOINT = "checkpoint"
+LAG_CHECK, REJECTED_CHECK = "lag", "rejected"
+LAGGING_SECONDS = 300.0
+_ICONS = {"postgresql": "postgres"}  # systems whose icon goes by another name
+
+
+def io_manager_key(address: Address) -> str:
+    """Under which key the IO manager of a system is found."""
+    return address.system
+
+
+def kinds(address: Address) -> set[str]:
+    """What the asset's badge shows."""
+    return {_ICONS.get(address.system, address.system)}
+
+
+def uri(address: Address) -> str:
+    """Where it is: `kafka://cluster/topic`, `iceberg://catalog/namespace.table`."""
+    return f"{address.system}://{address.connection}/{qualified(address)}"
+
+
+def qualified(address: Address) -> str:
+    """The name inside its connection."""
+    return f"{address.namespace}.{address.name}" if address.namespace else address.name
+
+
+def place(address: Address) -> dict[str, Any]:
+    """How other tools find the table or topic."""
+    return {
+        "dagster/uri": uri(address),
+        "dagster/table_name": qualified(address),
+        "dagster/storage_kind": address.system,
+    }
+
+
+def flow_metadata(node: Node) -> dict[str, Any]:
+    """What is known about a flow's asset before any run."""
+    flow = node.flow
+    return {
+        **place(node.branch.address),
+        **code_reference(flow.file, flow.line),
+        "flow": flow.id,
+        "source": uri(flow.source_address),
+        **({"suspended": True} if flow.suspended else {}),
+    }
+
+
+def code_reference(file: Path, line: int) -> dict[str, Any]:
+    """Where the asset is declared."""
+    with warnings.catch_warnings():
+        # Beta, but the only way to say where an asset stands; not worth a line per asset and load.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        reference = dg.LocalFileCodeReference(
+            file_path=str(file.absolute()), line_number=line, label=file.name
+        )
+        value = dg.CodeReferencesMetadataValue(code_references=[reference])
+    return {"dagster/code_references": value}
+
+
+def tags(flow: Flow) -> dict[str, str]:
+    """Labels, as far as they make tags."""
+    found = {"dataflow/flow": flow.slug, **flow.labels}
+    return {key: value for key, value in found.items() if _is_tag(key, value)}
+
+
+def description(node: Node, graph: Graph) -> str:
+    """What the asset's page says first."""
+    flow, address = node.flow, node.branch.address
+    keyed = node.branch.sink.key_columns()
+    mode = f"upserted by `{', '.join(keyed)}`" if keyed else "appended"
+    source = flow.source_address
+    route = f"`{qualified(source)}` ({source.system}) -> `{qualified(address)}` ({address.system})"
+    lines = [f"{route}, {mode}. Flow `{flow.id}`."]
+    if flow.suspended:
+        lines.append("**Suspended** in its manifest: no run will read until that is removed.")
+    if node.source is None:
+        lines.append(
+            f"It also reads `{uri(flow.source_address)}`, which is made from this table: Dagster's "
+            f"graph has no cycles, so that edge is not drawn. The flow itself is not affected."
+        )
+    if node.shared:
+        others = ", ".join(f"`{n.flow.id}`" for n in graph.writers(node.table) if n is not node)
+        lines.append(f"The same table is also written by {others}.")
+    return "\n\n".join(lines)
+
+
+def event_metadata(checkpoint: Checkpoint, figures: mirror.Figures) -> dict[str, Any]:
+    """One checkpoint: the JSON value first, then the flat numbers."""
+    return {
+        CHECKPOINT: dg.MetadataValue.json(mirror.to_json(checkpoint)),
+        **{name: _number(value) for name, value in asdict(figures).items()},
+    }
+
+
+def column_schema(schema: pa.Schema) -> dg.TableSchema:
+    """The target's columns, as the table's page shows them."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                name=column.name,
+                type=_type(column),
+                constraints=dg.TableColumnConstraints(nullable=column.nullable),
+            )
+            for column in schema
+        ]
+    )
+
+
+def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
+    """The two questions asked about every flow."""
+    key = dg.AssetKey(node.key)
+    late = f"The oldest unread record waits for at most {LAGGING_SECONDS:.0f} seconds."
+    rejected = "Every record found a place in the table."
+    return [
+        dg.AssetCheckSpec(LAG_CHECK, asset=key, description=late),
+        dg.AssetCheckSpec(REJECTED_CHECK, asset=key, description=rejected),
+    ]
+
+
+def check_results(
+    node: Node, lag_seconds: float, checkpoint: Checkpoint
+) -> Iterator[dg.AssetCheckResult]:
+    """The answers: both only warn, for the rows that could be stored are stored."""
+    key, rejected = dg.AssetKey(node.key), checkpoint.totals.rejected
+    in_time, metadata = lag_check(lag_seconds)
+    yield dg.AssetCheckResult(
+        asset_key=key,
+        check_name=LAG_CHECK,
+        passed=in_time,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata=metadata,
+    )
+    yield dg.AssetCheckResult(
+        asset_key=key,
+        check_name=REJECTED_CHECK,
+        passed=rejected == 0,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"rejected_in_total": _number(rejected)},
+    )
+
+
+def lag_check(seconds: float) -> tuple[bool, dict[str, Any]]:
+    """Whether the oldest unread record has waited too long, and for how long."""
+    return seconds <= LAGGING_SECONDS, {"lag_seconds": _number(round(seconds, 3))}
+
+
+def lag_metadata(lag: Lag) -> dict[str, Any]:
+    """An observed lag, under the names that events of runs use too."""
+    return {"lag_seconds": _number(round(lag.seconds, 3)), "lag_records": _number(lag.records)}
+
+
+def _number(value: float) -> dg.MetadataValue[Any]:
+    return dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(value)
+
+
+def _type(column: pa.Field) -> str:
+    kind = (column.metadata or {}).get(KIND)
+    return kind.decode() if kind else str(column.type)
+
+
+def _is_tag(key: str, value: str) -> bool:
+    try:
+        dg.AssetSpec("probe", tags={key: value})
+    except dg.DagsterInvalidDefinitionError:
+        return False
+    return True

@@ -1,0 +1,57 @@
+"""The last line of defence: secret values taken out of a text before anybody sees it.
+
+Connectors do not put secrets into messages. An exception that nobody foresaw may, and a traceback
+shows what a client library thinks fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from pydantic import SecretStr
+
+from dataflow_assets.flow import Flow
+from dataflow_assets.spec import Spec
+
+MASK = "***"
+SHORTEST = 4  # a shorter value would blot out ordinary words and protects nothing
+_IN_URL = re.compile(r"://[^/\s:@]*:([^@\s]+)@|\bpassword\s*=\s*'?([^'\s]+)", re.IGNORECASE)
+
+
+def mask(text: str, flows: Iterable[Flow]) -> str:
+    """The text without any secret value of these flows, and without passwords inside URLs."""
+    known = {value for flow in flows for value in _values(flow)}
+    for value in sorted(known, key=len, reverse=True):
+        text = text.replace(value, MASK)
+    return _IN_URL.sub(_hide, text)
+
+
+def _values(flow: Flow) -> Iterator[str]:
+    """Secret values; the parts of addresses are shown everywhere and stay readable."""
+    shown = {flow.name, flow.namespace, *flow.source_address.parts}
+    shown.update(part for branch in flow.branches for part in branch.address.parts)
+    documents = (value for keys in flow.secrets.documents.values() for value in keys.values())
+    direct = (value for end in _ends(flow) for value in _declared(end))
+    for secret in (*documents, *direct):
+        value = secret.get_secret_value()
+        if len(value) >= SHORTEST and value not in shown:
+            yield value
+            yield from (part for found in _IN_URL.findall(value) for part in found if part)
+
+
+def _ends(flow: Flow) -> tuple[Spec, ...]:
+    return (flow.source, *(branch.sink for branch in flow.branches))
+
+
+def _declared(spec: Spec) -> Iterator[SecretStr]:
+    for name in type(spec).model_fields:
+        value = getattr(spec, name)
+        if isinstance(value, SecretStr):
+            yield value
+        elif isinstance(value, Spec):
+            yield from _declared(value)
+
+
+def _hide(match: re.Match[str]) -> str:
+    return match[0].replace(match[1] or match[2], MASK)

@@ -1,0 +1,124 @@
+"""The only place that assembles: manifests and users' Python files -> Dagster's definitions.
+
+Folders: DATAFLOW_FLOWS (several are separated by `:`), else `flows`. Loading reads files and
+nothing else: no network, no Spark, no secrets.
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from dataflow_assets import manifests
+from dataflow_assets.assets import assets, broken, graph, user
+from dataflow_assets.assets.graph import Graph
+from dataflow_assets.errors import Finding
+from jobs.flows import flow_job
+from jobs.retention import retention_job, retention_schedule
+from resources.io_managers import DefaultIOManager, io_managers
+from resources.spark import SparkResource
+from sensors import default_status
+from sensors.ingest import flow_sensor
+from sensors.lag import lag_sensor
+from sensors.reload import fingerprint, reload_sensor
+
+AUTOMATION_SECONDS = 4  # 30 by default; served every 5 s
+
+log = logging.getLogger("dataflow")
+
+
+def folders() -> list[Path]:
+    """Where manifests and users' Python files are."""
+    text = os.environ.get("DATAFLOW_FLOWS") or "flows"
+    return [Path(part) for part in text.split(os.pathsep) if part]
+
+
+def build(paths: Sequence[Path]) -> dg.Definitions:
+    """Everything in these folders; a file that cannot be used is an asset with a failing check."""
+    stamp = fingerprint(paths)
+    loaded = manifests.load([path for path in paths if path.exists()])
+    flows = graph.build(loaded.flows)
+    users, findings = _users(paths, flows)
+    findings = [*loaded.findings, *findings]
+    return dg.Definitions.merge(
+        _base(flows, findings, [reload_sensor(paths, stamp, findings)]), *users
+    )
+
+
+def _base(
+    flows: Graph, findings: Sequence[Finding], more: Iterable[dg.SensorDefinition]
+) -> dg.Definitions:
+    """Flows, what is broken, and what they all share."""
+    jobs = {node.flow.id: flow_job(node.flow, flows.of(node.flow)) for node in flows.nodes}
+    sensors = [
+        flow_sensor(nodes[0].flow, nodes, job)
+        for flow_id, job in jobs.items()
+        if (nodes := [node for node in flows.nodes if node.flow.id == flow_id])
+    ]
+    wrecks = broken(findings)
+    checks = [wreck for wreck in wrecks if isinstance(wreck, dg.AssetChecksDefinition)]
+    return dg.Definitions(
+        assets=[*assets(flows), *(wreck for wreck in wrecks if wreck not in checks)],
+        asset_checks=checks,
+        jobs=[*jobs.values(), retention_job],
+        schedules=[retention_schedule],
+        sensors=[*sensors, lag_sensor(flows), automation_sensor(), *more],
+        resources=_resources(flows),
+        executor=dg.in_process_executor,
+    )
+
+
+def _resources(flows: Graph) -> dict[str, Any]:
+    return {
+        "spark": SparkResource(where=os.environ.get("DATAFLOW_SPARK") or "connect"),
+        "io_manager": DefaultIOManager(),
+        **io_managers(flows),
+    }
+
+
+def automation_sensor() -> dg.AutomationConditionSensorDefinition:
+    """Refreshes the assets that users build on flows, by the conditions they carry."""
+    return dg.AutomationConditionSensorDefinition(
+        "automation",
+        target=dg.AssetSelection.all(),
+        minimum_interval_seconds=AUTOMATION_SECONDS,
+        default_status=default_status(),
+    )
+
+
+def _users(paths: Sequence[Path], flows: Graph) -> tuple[list[dg.Definitions], list[Finding]]:
+    """Users' files one by one, each held against what was accepted before it."""
+    accepted: list[dg.Definitions] = []
+    findings: list[Finding] = []
+    for path in user.files(paths):
+        file = user.load(path)
+        problem = file.finding or _misfit(file, [_base(flows, [], []), *accepted])
+        if problem:
+            findings.append(problem)
+        else:
+            accepted.append(file.definitions)
+    return accepted, findings
+
+
+def _misfit(file: user.UserFile, others: Sequence[dg.Definitions]) -> Finding | None:
+    """What Dagster would refuse the whole location for: cycles, twice the same key, no resource."""
+    try:
+        dg.Definitions.validate_loadable(dg.Definitions.merge(*others, file.definitions))
+    except Exception as error:  # noqa: BLE001 - Dagster's checks raise many kinds
+        return user.finding(file.path, error)
+    return None
+
+
+def _warn_without_home() -> None:
+    if not os.environ.get("DAGSTER_HOME"):
+        log.warning(
+            "DAGSTER_HOME is not set: history, switches and mirrored checkpoints are lost when "
+            "Dagster ends (the tables and their own checkpoints are not). Set it to a folder"
+        )
+
+
+_warn_without_home()
+defs = build(folders())

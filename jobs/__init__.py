@@ -1,0 +1,1 @@
+"""One job per flow, and maintenance."""

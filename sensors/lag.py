@@ -1,0 +1,86 @@
+"""How far each flow is behind, observed for all of them together, whether a run is on or not."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import dagster as dg
+
+from dataflow_assets.assets.build import mirrored
+from dataflow_assets.assets.graph import Graph, Node
+from dataflow_assets.assets.metadata import LAG_CHECK, lag_check, lag_metadata
+from dataflow_assets.assets.mirror import positions
+from dataflow_assets.contracts import Lag
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.masking import mask
+from sensors import default_status
+from sensors.sources import sources
+
+INTERVAL_SECONDS = 29
+AT_ONCE = 8
+
+Event = dg.AssetObservation | dg.AssetCheckEvaluation
+
+
+def lag_sensor(graph: Graph) -> dg.SensorDefinition:
+    """The sensor for all flows of a location."""
+
+    @dg.sensor(
+        name="lag",
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=default_status(),
+        description="Observes how far each flow is behind its source.",
+    )
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        before = dict(line.split("=") for line in (context.cursor or "").split() if "=" in line)
+        events, after, notes = _look(graph.nodes, context.instance, before)
+        cursor = " ".join(f"{name}={value}" for name, value in sorted(after.items()))
+        reason = "; ".join(notes) or "every lag is what it was"
+        skip = None if events else dg.SkipReason(reason)
+        return dg.SensorResult(asset_events=events, cursor=cursor, skip_reason=skip)
+
+    return tick
+
+
+def _look(
+    nodes: Sequence[Node], instance: dg.DagsterInstance, before: dict[str, str]
+) -> tuple[list[Event], dict[str, str], list[str]]:
+    """Events for the lags that changed, what to remember, and what could not be asked."""
+    events: list[Event] = []
+    after: dict[str, str] = {}
+    notes: list[str] = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        lags = list(pool.map(lambda node: _lag(node, instance), nodes))
+    for node, lag in zip(nodes, lags, strict=True):
+        name = "/".join(node.key)
+        if isinstance(lag, str):
+            notes.append(f"{node.flow.id}: {lag}")
+        elif lag is not None:
+            after[name] = f"{lag.records}:{lag.seconds > 0}"
+            moving = lag.records > 0 or before.get(name) != after[name]
+            events += _events(node, lag) if moving else ()
+    return events, after, notes
+
+
+def _lag(node: Node, instance: dg.DagsterInstance) -> Lag | str | None:
+    """None while there is no mirrored checkpoint; a text when the source could not be asked."""
+    known = positions(mirrored(instance, node.key))
+    if known is None:
+        return None
+    try:
+        return sources.lag(node.flow, known)
+    except DataflowError as error:
+        sources.drop(node.flow)
+        return mask(str(error), [node.flow])
+
+
+def _events(node: Node, lag: Lag) -> Iterator[Event]:
+    key = dg.AssetKey(list(node.key))
+    yield dg.AssetObservation(key, metadata=lag_metadata(lag))
+    passed, metadata = lag_check(lag.seconds)
+    yield dg.AssetCheckEvaluation(
+        asset_key=key,
+        check_name=LAG_CHECK,
+        passed=passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata=metadata,
+    )

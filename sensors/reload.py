@@ -1,0 +1,122 @@
+"""Files dropped, edited or removed while Dagster runs show up without a restart.
+
+Dagster reads a code location again only when it is asked to. This sensor's tick runs inside the
+code server: when the folder is not what was loaded, it asks the web server to reload, which starts
+a new code server and ends this one once its runs are done.
+"""
+
+import json
+import os
+import threading
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import dagster as dg
+import psutil
+
+from dataflow_assets.assets.build import MANIFEST_CHECK, broken_key, by_file, findings_metadata
+from dataflow_assets.errors import Finding
+
+INTERVAL_SECONDS = 4
+SUFFIXES = (".yaml", ".yml", ".py")
+MUTATION = """mutation Reload($name: String!) {
+  reloadRepositoryLocation(repositoryLocationName: $name) { __typename }
+}"""
+GRACE_SECONDS = 0.5  # the tick returns before its server is replaced
+
+
+def fingerprint(folders: Iterable[Path]) -> str:
+    """Changes when a file in the folders does; costs one look at the folder."""
+    found = sorted(_stamps(folders))
+    return str(hash(tuple(found)))
+
+
+def _stamps(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
+    for folder in folders:
+        paths = [folder] if folder.is_file() else folder.rglob("*")
+        for path in paths:
+            if path.suffix in SUFFIXES and path.is_file():
+                stat = path.stat()
+                yield str(path), stat.st_mtime_ns, stat.st_size
+
+
+def reload_sensor(
+    folders: Sequence[Path], loaded: str, findings: Sequence[Finding]
+) -> dg.SensorDefinition:
+    """`loaded` is the fingerprint of what this code server read."""
+
+    @dg.sensor(
+        name="files",
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Has the location loaded again when a file of its folders changed.",
+    )
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        if fingerprint(folders) != loaded:
+            return dg.SensorResult(skip_reason=dg.SkipReason(_ask(_location_name(context))))
+        events = [] if context.cursor == loaded else list(_failing(findings))
+        skip = None if events else dg.SkipReason("the files are as they were loaded")
+        return dg.SensorResult(asset_events=events, cursor=loaded, skip_reason=skip)
+
+    return tick
+
+
+def _failing(findings: Sequence[Finding]) -> Iterator[dg.AssetCheckEvaluation]:
+    """Once per load: what cannot be used fails its check without anybody running it."""
+    for file, its in by_file(findings).items():
+        yield dg.AssetCheckEvaluation(
+            asset_key=broken_key(file),
+            check_name=MANIFEST_CHECK,
+            passed=False,
+            metadata=findings_metadata(its),
+        )
+
+
+def _location_name(context: dg.SensorEvaluationContext) -> str:
+    origin = context.code_location_origin
+    return origin.location_name if origin else "dataflow-assets"
+
+
+def _ask(name: str) -> str:
+    """Asks in the background; what became of it shows at the next tick."""
+    url = web_server()
+    if url is None:
+        return (
+            "files changed, but no web server of this Dagster was found to ask: reload the "
+            "location in the UI, or set DATAFLOW_WEBSERVER to its address"
+        )
+    threading.Thread(target=_reload, args=(url, name), daemon=True).start()
+    return f"files changed: {url} was asked to load {name} again"
+
+
+def _reload(url: str, name: str) -> None:
+    time.sleep(GRACE_SECONDS)
+    body = json.dumps({"query": MUTATION, "variables": {"name": name}}).encode()
+    request = urllib.request.Request(  # noqa: S310 - an address of our own machine or setting
+        f"{url}/graphql", body, {"Content-Type": "application/json"}
+    )
+    urllib.request.urlopen(request, timeout=120).close()  # noqa: S310
+
+
+def web_server() -> str | None:
+    """DATAFLOW_WEBSERVER, else the web server that `dagster dev` started beside this process."""
+    given = os.environ.get("DATAFLOW_WEBSERVER")
+    if given:
+        return given.rstrip("/")
+    for ancestor in psutil.Process().parents():
+        for child in ancestor.children():
+            if port := _web_port(child):
+                return f"http://127.0.0.1:{port}"
+    return None
+
+
+def _web_port(process: psutil.Process) -> int | None:
+    try:
+        if not any("dagster_webserver" in p or "dagster-webserver" in p for p in process.cmdline()):
+            return None
+        listening = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    except psutil.Error:
+        return None
+    return int(listening[0].laddr.port) if listening else None

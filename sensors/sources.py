@@ -1,0 +1,48 @@
+"""Sessions of sources, kept open between ticks: connecting costs more than asking."""
+
+import threading
+
+from dataflow_assets.contracts import Lag, Positions, SourceSession
+from dataflow_assets.flow import Flow
+
+
+class Sources:
+    """One session per flow, used by one tick at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[str, tuple[str, threading.Lock, SourceSession]] = {}
+
+    def ends(self, flow: Flow) -> Positions:
+        """Where each partition ends right now."""
+        using, session = self._session(flow)
+        with using:
+            return session.ends()
+
+    def lag(self, flow: Flow, after: Positions) -> Lag:
+        """How far `after` is behind the ends."""
+        using, session = self._session(flow)
+        with using:
+            return session.lag(after)
+
+    def drop(self, flow: Flow) -> None:
+        """Forgets the session, after an error or when the flow is gone."""
+        with self._lock:
+            found = self._open.pop(flow.id, None)
+        if found is not None:
+            found[2].close()
+
+    def _session(self, flow: Flow) -> tuple[threading.Lock, SourceSession]:
+        with self._lock:
+            known = self._open.get(flow.id)
+        if known is not None and known[0] == flow.hash:
+            return known[1], known[2]
+        self.drop(flow)
+        session = flow.resolved().source.open(flow.id)
+        using = threading.Lock()
+        with self._lock:
+            self._open[flow.id] = (flow.hash, using, session)
+        return using, session
+
+
+sources = Sources()
