@@ -1,5 +1,6 @@
 """The DataFlow kind, field by field: what is used, what is noted, what is refused, and where."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -389,8 +390,6 @@ HINTS: dict[str, Any] = {
 
 
 def test_every_hint_is_noted_at_its_key(file: Path) -> None:
-    import json
-
     lines = [f"  {name}: {json.dumps(value)}" for name, value in HINTS.items()]
     found = loaded(file, MINIMUM + "\n".join(lines) + "\n")
     assert found.findings == ()
@@ -460,8 +459,6 @@ PATHS = [line.strip().split(":")[0] for line in MINIMUM.splitlines()]
 def test_junk_anywhere_is_a_finding_or_fine_but_never_an_exception(
     file: Path, line: int, junk: object
 ) -> None:
-    import json
-
     lines = MINIMUM.splitlines()
     indent = len(lines[line]) - len(lines[line].lstrip())
     following = [later for later in lines[line + 1 :] if len(later) - len(later.lstrip()) <= indent]

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from dataflow_assets.documents import parse
+from dataflow_assets.dialects.documents import parse
+from dataflow_assets.dialects.wording import IDENTIFIER, validate
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Refused, Spec
-from dataflow_assets.wording import IDENTIFIER, validate
 
 SECRET = "hunter2-s3cret"
 BOOLEANS = "(yes, no, on, off, true and false are)"

@@ -16,11 +16,12 @@ from typing import Any
 from dataflow_assets import catalogue
 from dataflow_assets.contracts import Connector, Limit, Sink, Source
 from dataflow_assets.dialects import dataflow_model as model
-from dataflow_assets.documents import Document, Path
+from dataflow_assets.dialects.documents import Document, Path
+from dataflow_assets.dialects.keys import meant, suggest
+from dataflow_assets.dialects.wording import ruled, validate
 from dataflow_assets.errors import DataflowError, Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.spec import Spec, hints
-from dataflow_assets.wording import meant, ruled, suggest, validate
 
 KINDS = ("DataFlow", "DataFlowCron")
 _ANNOTATIONS = (model.SOURCE_CONNECTION, model.SINK_CONNECTION, model.OWNERS)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
-from dataflow_assets.documents import Document, Path
+from dataflow_assets.dialects.documents import Document, Path
+from dataflow_assets.dialects.wording import kind
 from dataflow_assets.errors import Finding
-from dataflow_assets.wording import kind
 
 
 @dataclass(frozen=True)

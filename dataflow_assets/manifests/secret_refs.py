@@ -8,7 +8,7 @@ from pathlib import Path as File
 
 from pydantic import SecretStr
 
-from dataflow_assets.documents import Document, Path
+from dataflow_assets.dialects.documents import Document, Path
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.secrets import SecretRef

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dataflow_assets.contracts import Address
-from dataflow_assets.documents import Document, Path
+from dataflow_assets.dialects.documents import Document, Path
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, asset_key
 

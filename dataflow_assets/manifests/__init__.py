@@ -14,15 +14,15 @@ from itertools import groupby
 from pathlib import Path
 
 from dataflow_assets.dialects import dataflow, kubernetes
-from dataflow_assets.documents import Document, parse
+from dataflow_assets.dialects.documents import Document, parse
+from dataflow_assets.dialects.keys import meant
 from dataflow_assets.errors import Finding, ManifestError
 from dataflow_assets.flow import Flow
-from dataflow_assets.neighbours import clashes
-from dataflow_assets.secret_refs import absent, missing_keys
+from dataflow_assets.manifests.folders import beside, expand
+from dataflow_assets.manifests.neighbours import clashes
+from dataflow_assets.manifests.secret_refs import absent, missing_keys
 from dataflow_assets.secrets import Secrets
-from dataflow_assets.wording import meant
 
-SUFFIXES = (".yaml", ".yml")
 MOST_BYTES = 1024 * 1024  # as much as Kubernetes takes
 MOST_ENTRIES = 20_000  # some other YAML in the folder must not cost every tick half a minute
 
@@ -64,15 +64,16 @@ def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
 
     Secrets stand in the same folders; a single file finds those in the files beside it.
     """
-    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    files, findings = _files([Path(path) for path in several])
+    several = [Path(p) for p in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    files, findings = expand(several)
     read = [_file(path) for path in files]
-    secrets = [secret for file in read for secret in file.secrets]
-    beside = [secret for path in _beside(several, files) for secret in _file(path).secrets]
+    near = [_file(path) for path in beside(several, files)]
+    own = [secret for file in read for secret in file.secrets]
+    others = [secret for file in near for secret in file.secrets]
     findings += [finding for file in read for finding in file.findings]
     hints = [hint for file in read for hint in file.hints]
     readings = [reading for file in read for reading in file.readings]
-    return _assemble(readings, [*secrets, *beside], findings, hints, len(secrets))
+    return _assemble(readings, [*own, *others], findings, hints, len(own))
 
 
 def load_strict(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
@@ -119,57 +120,6 @@ def _repeated(secrets: list[kubernetes.SecretDocument]) -> Iterator[Finding]:
             where = f"{other.document.file}:{other.document.places[()].line}"
             message = f"Secret {'/'.join(secret.id)} stands twice; first in {where}"
             yield secret.document.finding(("metadata", "name"), message)
-
-
-def _files(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
-    """The files to read, each once, and a finding for every path that leads nowhere."""
-    files: dict[Path, Path] = {}
-    findings: list[Finding] = []
-    for path in paths:
-        if path.is_dir():
-            found = sorted(_walk(path))
-        elif path.exists():
-            found = [path]
-        else:
-            found = []
-            findings.append(Finding(str(path), 1, 1, "file", "no such file or folder"))
-        for file in found:
-            files.setdefault(file.resolve(), file)
-    return list(files.values()), findings
-
-
-def _walk(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """Manifests below a folder. Hidden names are skipped: mounted ConfigMaps keep copies there."""
-    real = folder.resolve()
-    if real in seen:
-        return
-    for entry in _entries(folder):
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            yield from _walk(entry, seen | {real})
-        elif entry.suffix in SUFFIXES:
-            yield entry
-
-
-def _entries(folder: Path) -> list[Path]:
-    """What is in a folder; one that cannot be listed stands for itself and becomes a finding."""
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return [folder / f"(unreadable){SUFFIXES[0]}"]
-
-
-def _beside(paths: list[AnyPath], files: list[Path]) -> list[Path]:
-    """The neighbours of files that were named one by one, where their Secrets may stand."""
-    own = {file.resolve() for file in files}
-    folders = {path.parent for path in map(Path, paths) if path.is_file()}
-    near = [entry for folder in sorted(folders) for entry in _entries(folder)]
-    return [
-        entry
-        for entry in near
-        if entry.suffix in SUFFIXES and entry.is_file() and entry.resolve() not in own
-    ]
 
 
 def _file(path: Path) -> _FileReading:

@@ -10,13 +10,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from dataflow_assets.documents import Document, Path
+from dataflow_assets.dialects.documents import Document, Path
+from dataflow_assets.dialects.keys import models_at, names, suggest, unknown
 from dataflow_assets.errors import Finding
 from dataflow_assets.spec import Spec
 
@@ -95,24 +95,6 @@ def kind(value: Any) -> str:
     return "a number"
 
 
-def suggest(word: str, allowed: Iterable[str]) -> str | None:
-    """The allowed name that was probably meant."""
-    names = {_plain(name): name for name in allowed}
-    close = get_close_matches(_plain(word), names, n=1, cutoff=0.6)
-    return names[close[0]] if close else None
-
-
-def meant(word: str, allowed: Iterable[str]) -> str:
-    """`did you mean x?`, or else what is allowed."""
-    choices = list(allowed)
-    found = suggest(word, choices)
-    return f"did you mean {found}?" if found else f"allowed: {', '.join(choices) or '(nothing)'}"
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").replace("-", "").casefold()
-
-
 def _findings(
     errors: list[ErrorDetails], model: type[Spec], document: Document, base: Path
 ) -> list[Finding]:
@@ -152,7 +134,7 @@ def _finding(
     details = group[0].details
     code = details["type"]
     if code == "extra_forbidden":
-        return document.finding(path, _unknown(path, model, base), key=True)
+        return document.finding(path, unknown(path, model, base), key=True)
     if code == "missing":
         empty = ", but has no value" if path in document.empty else ""
         return document.finding(path, f"is required{empty}", key=True)
@@ -161,7 +143,7 @@ def _finding(
         return document.finding(path, _wrong_kind(dict.fromkeys(map(str, wants)), path, document))
     if code in {"value_error", "assertion_error"}:
         message = str(details.get("ctx", {}).get("error", "is not allowed"))
-        return ruled(message, path, _models(path, model, base), document)
+        return ruled(message, path, models_at(path, model, base), document)
     return document.finding(path, _says(details, document.get(*path)))
 
 
@@ -170,7 +152,7 @@ def ruled(message: str, path: Path, models: Iterable[type[Spec]], document: Docu
     for text in sorted(_texts(document.get(*path)), key=len, reverse=True):
         message = message.replace(text, "(value)")
     first = message.split(" ", 1)[0].strip("`:,")
-    known = {name for spec in models for name in _names(spec)}
+    known = {name for spec in models for name in names(spec)}
     return document.finding((*path, first) if first in known else path, message)
 
 
@@ -220,45 +202,3 @@ def _pattern(pattern: str) -> str:
     if pattern == IDENTIFIER:
         return "wants an identifier: letters, digits and _, not beginning with a digit"
     return f"has a form that is not allowed; it must match {pattern}"
-
-
-def _unknown(path: Path, model: type[Spec], base: Path) -> str:
-    key = str(path[-1])
-    models = _models(path[:-1], model, base)
-    names = [name for spec in sorted(models, key=str) for name in _names(spec)]
-    deeper = [name for spec in models for name in _inner(spec) if name.endswith(f".{key}")]
-    if deeper and _plain(key) not in map(_plain, names):
-        return f"unknown key; did you mean {deeper[0]}?"
-    return f"unknown key; {meant(key, names)}"
-
-
-def _models(path: Path, model: type[Spec], base: Path) -> set[type[Spec]]:
-    """The models that a block of the document may be."""
-    models = {model}
-    for part in path[len(base) :]:
-        models = models if isinstance(part, int) else set(_below(models, part))
-    return models
-
-
-def _names(model: type[Spec]) -> list[str]:
-    return [str(info.alias or name) for name, info in model.model_fields.items()]
-
-
-def _inner(model: type[Spec]) -> Iterator[str]:
-    """Keys one block further down: the place where a key may have been meant to stand."""
-    for name in _names(model):
-        yield from (f"{name}.{inner}" for spec in _below({model}, name) for inner in _names(spec))
-
-
-def _below(models: Iterable[type[Spec]], key: str) -> Iterator[type[Spec]]:
-    for model in models:
-        for name, info in model.model_fields.items():
-            if key == (info.alias or name):
-                yield from _specs(info.annotation)
-
-
-def _specs(annotation: Any) -> Iterator[type[Spec]]:
-    if isinstance(annotation, type) and issubclass(annotation, Spec):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _specs(argument)

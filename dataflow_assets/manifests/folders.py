@@ -1,0 +1,61 @@
+"""Which files to read: manifests below a folder, and the neighbours of a single file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dataflow_assets.errors import Finding
+
+SUFFIXES = (".yaml", ".yml")
+
+
+def expand(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
+    """The files to read, each once, and a finding for every path that leads nowhere."""
+    files: dict[Path, Path] = {}
+    findings: list[Finding] = []
+    for path in paths:
+        if path.is_dir():
+            found = sorted(_walk(path))
+        elif path.exists():
+            found = [path]
+        else:
+            found = []
+            findings.append(Finding(str(path), 1, 1, "file", "no such file or folder"))
+        for file in found:
+            files.setdefault(file.resolve(), file)
+    return list(files.values()), findings
+
+
+def _walk(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """Manifests below a folder. Hidden names are skipped: mounted ConfigMaps keep copies there."""
+    real = folder.resolve()
+    if real in seen:
+        return
+    for entry in _entries(folder):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _walk(entry, seen | {real})
+        elif entry.suffix in SUFFIXES:
+            yield entry
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a folder; one that cannot be listed stands for itself and becomes a finding."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return [folder / f"(unreadable){SUFFIXES[0]}"]
+
+
+def beside(paths: list[Path], files: list[Path]) -> list[Path]:
+    """The neighbours of files that were named one by one, where their Secrets may stand."""
+    own = {file.resolve() for file in files}
+    folders = {path.parent for path in paths if path.is_file()}
+    near = [entry for folder in sorted(folders) for entry in _entries(folder)]
+    return [
+        entry
+        for entry in near
+        if entry.suffix in SUFFIXES and entry.is_file() and entry.resolve() not in own
+    ]
