@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
-from types import SimpleNamespace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 
@@ -28,6 +28,7 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
+from dataflow_assets.failpoints import Failpoint
 from devservers import SeaweedFS
 from tests.iceberg_driver import (
     SAMPLE,
@@ -221,25 +222,25 @@ def test_rejected_records_go_to_a_table_of_their_own(
 
 
 def test_rejected_records_of_a_crash_are_not_written_again(
-    make: MakeSink, catalog: Catalog, namespace: str, monkeypatch: pytest.MonkeyPatch
+    make: MakeSink, catalog: Catalog, namespace: str
 ) -> None:
     sink = make()
     session = opened(sink)
     span = session.begin(Span((OffsetSlice("p0", 0, 10),)))
     refused = [Rejection(3, "decode", "not JSON", b"{")]
     receipt = write(sink, session, span.slices[0], rows(0, 3), refused)
-    monkeypatch.setattr(type(session), "_data_files", SimpleNamespace)
-    with pytest.raises(TypeError):
+    failpoints.arm(Failpoint("iceberg.rejected-committed", "raise", 1, 0, ""))
+    with pytest.raises(TransientError, match="failpoint"):
         session.finish(span, [receipt], SOURCE)
-    monkeypatch.undo()
+    failpoints.arm(None)
     after_crash = opened(sink)
     longer = after_crash.begin(Span((OffsetSlice("p0", 0, 20),)))
-    refused.append(Rejection(15, "decode", "not JSON", b"["))
+    refused += [Rejection(offset, "decode", "not JSON", b"[") for offset in (2, 15)]
     receipt = write(sink, after_crash, longer.slices[0], rows(0, 3), refused)
     after_crash.finish(longer, [receipt], SOURCE)
     found = table_rows(catalog, namespace, "orders_rejected")
-    assert sorted(row["offset"] for row in found) == [3, 15]
-    assert after_crash.checkpoint.totals.rejected == 2
+    assert sorted(row["offset"] for row in found) == [2, 3, 15]
+    assert after_crash.checkpoint.totals.rejected == 3
 
 
 def test_deletes_and_values_that_do_not_fit_are_rejected(
@@ -309,6 +310,13 @@ def test_types_come_from_the_sample_and_the_manifest(
     session.finish(span, [receipt], SOURCE)
     assert table_rows(catalog, namespace) == [row]
     table = catalog.load_table((namespace, "orders"))
+    [path] = table.inspect.files().column("file_path").to_pylist()
+    with table.io.new_input(path).open() as file:
+        leaves = pq.ParquetFile(file).schema_arrow.field("lines").type.value_type
+    assert {f.metadata[b"PARQUET:field_id"] for f in leaves} == {
+        str(table.schema().find_field(f"lines.element.{name}").field_id).encode()
+        for name in ("sku", "n")
+    }
     assert table.scan(row_filter="count > 5 and price >= 1.10").to_arrow().num_rows == 1
 
 

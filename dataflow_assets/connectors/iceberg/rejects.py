@@ -1,11 +1,13 @@
 """Rejected records: an Iceberg table of their own beside the target.
 
-Append-only, so at least once: the id is the same on every replay. What one crash lets stand is
-noted in a property of that table and not written again.
+Append-only, so at least once: the id is the same on every replay. What the last commit has put
+there is noted in a property of that table, so that a crash before the rows' own commit does not
+write it again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Sequence
@@ -19,7 +21,7 @@ from dataflow_assets.connectors.iceberg.commits import Change, Committer
 from dataflow_assets.connectors.iceberg.files import FileWriter, data_file, place
 from dataflow_assets.connectors.iceberg.ledger import Ledger, property_key
 from dataflow_assets.connectors.iceberg.types import table_schema
-from dataflow_assets.contracts import Positions, Rejection, Target, utc_now
+from dataflow_assets.contracts import Rejection, Target, utc_now
 from dataflow_assets.failpoints import reach
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ COLUMNS = pa.schema(
         pa.field("rejected_at", pa.timestamp("us", "UTC"), nullable=False),
     ]
 )
-MARK = '{"rejected":'
+REJECTED = "rejected"
+MOST_NOTED = 500  # rejections noted by a token of 16 digits; a crash may repeat more than that
 
 
 def identifier(sink: IcebergSink) -> tuple[str, ...]:
@@ -62,21 +65,24 @@ class RejectWriter:
     def __init__(self, sink: IcebergSink, ticket: WriteTicket, partition: str, name: str) -> None:
         self._sink, self._ticket = sink, ticket
         self._partition, self._name = partition, name
-        self._stored = ticket.rejected.get(partition, -1)
         self._files: FileWriter | None = None
+        self._tokens: list[str] = []
 
     def write(self, rejected: Sequence[Rejection]) -> None:
         """Takes what is not in the table already."""
-        new = [r for r in rejected if r.offset >= self._stored]
+        rows = {token(row["id"]): row for row in map(self._row, rejected)}
+        new = {key: row for key, row in rows.items() if key not in self._ticket.rejected}
         if new:
             files = self._open()
-            files.write(_batch([self._row(r) for r in new], files.schema))
+            files.write(pa.RecordBatch.from_pylist(list(new.values()), files.schema))
+            self._tokens = [*self._tokens, *new][: MOST_NOTED + 1]
 
     def close(self) -> tuple[str, ...]:
-        """The files as documents that `split` tells apart."""
+        """The files as one document that `split` tells apart."""
         if self._files is None:
             return ()
-        return tuple(f"{MARK}{document}}}" for document in self._files.close())
+        documents = [json.loads(text) for text in self._files.close()]
+        return (json.dumps({REJECTED: documents, "tokens": self._tokens}),)
 
     def abort(self) -> None:
         """Drops the files."""
@@ -90,7 +96,7 @@ class RejectWriter:
             self._files = FileWriter(place(table), self._name, COLUMNS.names, size)
         return self._files
 
-    def _row(self, rejection: Rejection) -> dict[str, object]:
+    def _row(self, rejection: Rejection) -> dict[str, Any]:
         target = self._ticket.target
         return {
             "id": rejection.id(target, self._partition),
@@ -108,15 +114,15 @@ class RejectWriter:
         }
 
 
-def _batch(rows: list[dict[str, object]], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema)
+def token(rejection_id: str) -> str:
+    """A short stand-in for the id."""
+    return hashlib.sha256(rejection_id.encode()).hexdigest()[:16]
 
 
 def split(staged: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The documents of data files and of files of rejected records."""
-    data = [text for text in staged if not text.startswith(MARK)]
-    rejected = [text for text in staged if text.startswith(MARK)]
-    return data, [json.dumps(json.loads(text)["rejected"]) for text in rejected]
+    """The documents of data files, and those of rejected records."""
+    rejected = [text for text in staged if text.startswith(f'{{"{REJECTED}"')]
+    return [text for text in staged if text not in rejected], rejected
 
 
 class RejectedTable:
@@ -127,17 +133,12 @@ class RejectedTable:
         self._key = property_key(target, "rejected")
         self._note: dict[str, Any] | None = None
 
-    def stored(self, ledger: Ledger) -> dict[str, int]:
-        """Offsets below which rejections are stored already although the rows are not.
-
-        Only where the note speaks of the very positions, source and manifest of this ledger: a
-        rewound or changed flow rejects anew.
-        """
+    def stored(self, ledger: Ledger) -> frozenset[str]:
+        """Tokens of the rejections that are stored although the rows beside them are not."""
         if self._note is None:
             self._note = self._load_note()
-        if self._note.get("after") != _origin(ledger):
-            return {}
-        return {p: at for p, at in self._note["upto"].items() if isinstance(at, int)}
+        same = self._note.get("after") == _origin(ledger)
+        return frozenset(self._note["tokens"] if same else ())
 
     def _load_note(self) -> dict[str, Any]:
         table = self._catalog.table(identifier(self._sink))
@@ -145,15 +146,18 @@ class RejectedTable:
         note: dict[str, Any] = json.loads(text or "{}")
         return note
 
-    def publish(self, documents: Sequence[str], ledger: Ledger, upto: Positions) -> None:
-        """One commit with the files and the note of what they cover."""
-        if not documents:
+    def publish(self, staged: Sequence[str], ledger: Ledger) -> None:
+        """One commit with the files and the note of what is in them."""
+        if not staged:
             return
+        found = [json.loads(text) for text in staged]
+        known = [t for document in found for t in document["tokens"]] + [*self.stored(ledger)]
+        note = {"after": _origin(ledger), "tokens": known if len(known) <= MOST_NOTED else []}
         table = rejected_table(self._catalog, self._sink)
-        note = {"after": _origin(ledger), "upto": dict(upto)}
+        spec_id = table.metadata.default_spec_id
+        files = [data_file(json.dumps(d), spec_id) for one in found for d in one[REJECTED]]
         commit_id = uuid.uuid4().hex
         text = json.dumps(note | {"commit": commit_id})
-        files = [data_file(document, table.metadata.default_spec_id) for document in documents]
         Committer(self._catalog, table).commit(Change(self._key, lambda _: text, commit_id, files))
         self._note = note
         reach("iceberg.rejected-committed")

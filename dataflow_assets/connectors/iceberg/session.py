@@ -279,7 +279,7 @@ class IcebergSession(SinkSession):
         data, rejected = split(staged)
         upto = dict(source.fold(merged(self._ledger.positions, slices)))
         with errors(self._sink, "store rejected records of"):
-            self._rejected.publish(rejected, self._ledger, upto)
+            self._rejected.publish(rejected, self._ledger)
         files = self._data_files(data)
         step = self._consumed(upto, totals, source.identity)
         try:

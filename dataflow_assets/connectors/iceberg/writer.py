@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,8 +44,8 @@ class WriteTicket(Ticket):
     place: Place = field(default_factory=lambda: Place("", "", {}, {}))
     positions: Positions = field(default_factory=dict)
     """Where the checkpoint stands: what lies below is in the table already."""
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    """Up to where the rejected records are in their table already."""
+    rejected: frozenset[str] = frozenset()
+    """Tokens of rejected records that are in their table already."""
 
 
 class IcebergWriter(Writer):

@@ -1,0 +1,213 @@
+"""The Iceberg sink's declaration: keys, rules between them, column types. No server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from dataflow_assets.catalogue import sinks
+from dataflow_assets.connectors.iceberg import IcebergSink
+from dataflow_assets.connectors.iceberg.columns import parse_field
+from dataflow_assets.connectors.iceberg.ledger import Ledger, parse, property_key
+from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
+from dataflow_assets.contracts import KIND, OffsetSlice, PartSlice, Target, Totals
+from dataflow_assets.secrets import SecretRef, Secrets, resolve
+
+LEAST = {"catalogURI": "http://catalog:8181/", "namespace": "shop", "table": "orders"}
+REF = {"name": "lake", "key": "value"}
+
+
+def sink(**changes: Any) -> IcebergSink:
+    return IcebergSink.model_validate(LEAST | changes)
+
+
+def test_the_catalogue_finds_it() -> None:
+    assert sinks()["iceberg"] is IcebergSink
+
+
+def test_address_is_known_without_network_or_secrets() -> None:
+    assert sink(warehouse="s3://lake").address().parts == (
+        "iceberg",
+        "catalog-8181-s3-lake",
+        "shop",
+        "orders",
+    )
+    by_ref = IcebergSink.model_validate(
+        {"catalogURISecretRef": REF, "namespace": "shop", "tableSecretRef": REF}
+    )
+    assert by_ref.address().parts == ("iceberg", "lake", "shop", "lake")
+
+
+def test_user_and_password_in_the_address_stay_out_of_the_key() -> None:
+    assert sink(catalogURI="http://u:planted@host/x").address().connection == "host"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"catalogURI": ""}, "catalogURI is required"),
+        ({"catalogURI": "catalog:8181"}, "scheme and a host"),
+        ({"namespace": ""}, "namespace is required"),
+        ({"table": ""}, "table is required"),
+        ({"oauth2ClientID": "me"}, "oauth2ClientID and oauth2ClientSecret belong together"),
+        ({"oauth2ClientSecretSecretRef": REF}, "belong together"),
+        ({"accessKeySecretRef": REF}, "accessKey and secretAccessKey belong together"),
+        ({"authenticationType": "bearer"}, "needs bearerToken"),
+        ({"authenticationType": "BASIC"}, "needs basicAuth"),
+        ({"authenticationType": "BASIC", "basicAuth": {"username": "u"}}, "needs basicAuth"),
+        ({"authenticationType": "digest"}, "AUTO"),
+        (
+            {"bearerToken": "t", "oauth2ClientID": "me", "oauth2ClientSecret": "s"},
+            "exclude each other",
+        ),
+        ({"rawMode": True}, "not supported yet"),
+        ({"flattenMetadataColumns": True}, "not supported yet"),
+        ({"columns": {"id": "bigint"}}, "unknown type 'bigint'"),
+        ({"catalogURL": "http://x"}, "Extra inputs"),
+    ],
+)
+def test_rules(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        sink(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {"auth": {"type": "noop"}}),
+        ({"bearerToken": "t"}, {"token": "t"}),
+        ({"bearerToken": "t", "authenticationType": "none"}, {"auth": {"type": "noop"}}),
+        ({"oauth2ClientID": "me", "oauth2ClientSecret": "s"}, {"credential": "me:s"}),
+        (
+            {"basicAuth": {"username": "u", "password": "p"}},
+            {"auth": {"type": "basic", "basic": {"username": "u", "password": "p"}}},
+        ),
+    ],
+)
+def test_authentication(changes: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = sink(**changes).catalog_properties()
+    names = ("token", "credential", "auth")
+    assert {name: found[name] for name in names if name in found} == expected
+
+
+def test_the_token_server_is_the_catalogs_own_by_default() -> None:
+    oauth = {"oauth2ClientID": "me", "oauth2ClientSecret": "s"}
+    found = sink(**oauth).catalog_properties()
+    assert found["oauth2-server-uri"] == "http://catalog:8181/v1/oauth/tokens"
+    assert found["scope"] == "catalog"
+    other = sink(**oauth, oauth2ServerURI="http://idp/token", oauth2Scope="x").catalog_properties()
+    assert (other["oauth2-server-uri"], other["scope"]) == ("http://idp/token", "x")
+
+
+def test_secret_refs_fill_their_fields() -> None:
+    values = {"id": "me", "secret": "planted", "uri": "http://c:1", "table": "t", "pw": "p"}
+    secrets = Secrets(
+        "default", {("default", "lake"): {k: SecretStr(v) for k, v in values.items()}}
+    )
+    declared = IcebergSink.model_validate(
+        {
+            "catalogURISecretRef": REF | {"key": "uri"},
+            "namespace": "shop",
+            "tableSecretRef": REF | {"key": "table"},
+            "oauth2ClientIDSecretRef": REF | {"key": "id"},
+            "oauth2ClientSecretSecretRef": REF | {"key": "secret"},
+            "accessKeySecretRef": REF | {"key": "id"},
+            "secretAccessKeySecretRef": REF | {"key": "secret"},
+            "basicAuth": {"username": "u", "passwordSecretRef": REF | {"key": "pw"}},
+        }
+    )
+    found = resolve(declared, secrets)
+    assert found.identifier == ("shop", "t")
+    properties = found.catalog_properties()
+    assert properties["credential"] == "me:planted"
+    assert (properties["s3.access-key-id"], properties["s3.secret-access-key"]) == ("me", "planted")
+    assert "planted" not in repr(found)
+    assert isinstance(declared.table_secret_ref, SecretRef)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("long", pa.int64()),
+        ("decimal(10, 2)", pa.decimal128(10, 2)),
+        ("timestamptz", pa.timestamp("us", "UTC")),
+        ("list<string>", pa.list_(pa.field("element", pa.string()))),
+        ("map<string, long>", pa.map_(pa.string(), pa.int64())),
+        ("fixed[16]", pa.binary(16)),
+        (
+            "struct<a: long, `b c`: list<struct<x: double>>>",
+            pa.struct(
+                [
+                    ("a", pa.int64()),
+                    ("b c", pa.list_(pa.field("element", pa.struct([("x", pa.float64())])))),
+                ]
+            ),
+        ),
+    ],
+)
+def test_column_types(text: str, kind: pa.DataType) -> None:
+    assert parse_field("c", text) == pa.field("c", kind)
+    assert parse_field("c", f"{text} not null") == pa.field("c", kind, nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "unknown type ''"),
+        ("list<long", "its end"),
+        ("decimal(x,2)", "a number"),
+        ("struct<a long>", "'long' where ':'"),
+        ("long long", "goes on behind its end"),
+        ("long;", "cannot read"),
+    ],
+)
+def test_column_types_that_cannot_be_read(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_field("c", text)
+
+
+def test_json_text_is_remembered_wherever_it_stands() -> None:
+    sample = pa.schema(
+        [
+            ("a", pa.json_()),
+            ("empty", pa.struct([])),
+            ("list", pa.list_(pa.json_())),
+            ("deep", pa.struct([("b", pa.list_(pa.list_(pa.struct([])))), ("c", pa.null())])),
+        ]
+    )
+    schema = row_schema(table_schema(sample))
+    for name in ("a", "empty", "list"):
+        assert (schema.field(name).type, schema.field(name).metadata) == (
+            pa.string(),
+            {KIND: b"json"},
+        )
+    deep = schema.field("deep").type
+    assert deep.field("b").metadata == {KIND: b"json"}
+    assert deep.field("c").metadata is None
+
+
+def test_the_ledger_is_what_was_put_in() -> None:
+    ledger = Ledger(
+        flow="default/a",
+        branch="iceberg:t",
+        epoch=3,
+        run="r",
+        host="h",
+        pid=7,
+        positions={"p": 5, "part": "done"},
+        totals=Totals(1, 2, 3),
+        intent=(PartSlice("a", None, "z", "0-9"), OffsetSlice("p", 5, 9)),
+    ).stamped("c1")
+    assert parse(ledger.text()) == ledger
+    assert parse(None) is None
+    assert parse(ledger.text()[:-1] + ',"later":1}') == ledger
+
+
+def test_property_keys_tell_flows_and_branches_apart() -> None:
+    targets = [Target(f, b, "", "") for f in ("n/a-b", "n/a_b") for b in ("x", "y")]
+    keys = {property_key(target) for target in targets}
+    assert len(keys) == 4
+    assert all(key.startswith("dataflow.checkpoint.n-a-b.") for key in keys)
