@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -179,11 +180,16 @@ class _Attempt:
             (branch, stack.enter_context(closing(self._open(branch))))
             for branch in self._flow.branches
         ]
-        self._spark = spark
+        self._new_session = spark
         self._committed = time.monotonic()
         self._lag: Lag | None = None
         self._lag_taken = 0.0
         self._run_totals = Totals()
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        """Made when it is first needed: a run that finds nothing new needs none."""
+        return self._new_session()
 
     def _open(self, branch: Branch) -> SinkSession:
         return branch.sink.open(self._flow.target(branch), self._order.run)
@@ -240,7 +246,7 @@ class _Attempt:
         for _, session in self._sinks:
             span = session.begin(span)
         failpoints.reach("drain.begun")
-        receipts = fused.run(self._spark(), self._source, span, self._pass(span))
+        receipts = fused.run(self._spark, self._source, span, self._pass(span))
         failpoints.reach("drain.passed")
         seconds = time.monotonic() - self._committed
         for branch, session in self._sinks:
@@ -259,7 +265,7 @@ class _Attempt:
     def _create(self, session: SinkSession) -> None:
         """Makes the missing table from the types of the first records."""
         span = self._source.plan(self._positions(), SAMPLE)
-        session.create(fused.sample(self._spark(), self._source, span, self._flow.source))
+        session.create(fused.sample(self._spark, self._source, span, self._flow.source))
 
     def _positions(self) -> Positions:
         """The lowest position of all branches: each skips what its own checkpoint covers."""

@@ -1,0 +1,112 @@
+"""Flows of the end-to-end suite: a manifest on disk, and what stands in its target."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from pyiceberg.catalog import Catalog
+
+import devservers
+from tests.conftest import Topics
+from tests.e2e.flows import (
+    KAFKA_TO_ICEBERG,
+    KAFKA_TO_POSTGRESQL,
+    Command,
+    iceberg_values,
+    produce,
+    record,
+    write,
+)
+
+
+@dataclass
+class RealFlow:
+    """One manifest on real servers."""
+
+    manifest: Path
+    topic: str
+    kafka: devservers.Kafka
+    ids: Callable[[], list[int]]
+    produced: int = 0
+
+    def produce(self, count: int) -> None:
+        numbers = range(self.produced, self.produced + count)
+        produce(self.kafka, self.topic, map(record, numbers))
+        self.produced += count
+
+    def expect_everything_once(self) -> None:
+        assert self.ids() == list(range(self.produced))
+
+
+@pytest.fixture
+def command(spark_server: devservers.SparkConnect) -> Command:
+    return Command(spark_server.remote)
+
+
+@pytest.fixture
+def to_postgresql(
+    tmp_path: Path,
+    kafka: devservers.Kafka,
+    topic: Topics,
+    postgresql: devservers.PostgreSQL,
+    schema: str,
+) -> RealFlow:
+    dsn, table, name = postgresql.dsn(), f"{schema}.target", topic(2)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"create table {table} (id bigint not null, name text, nested jsonb)")
+
+    def ids() -> list[int]:
+        with psycopg.connect(dsn) as connection:
+            return [int(row[0]) for row in connection.execute(f"select id from {table} order by 1")]
+
+    manifest = write(
+        tmp_path,
+        KAFKA_TO_POSTGRESQL,
+        name=_fresh(),
+        bootstrap=kafka.bootstrap,
+        topic=name,
+        limit=700,
+        dsn=dsn,
+        table=table,
+        extra="",
+    )
+    return RealFlow(manifest, name, kafka, ids)
+
+
+@pytest.fixture
+def to_iceberg(
+    tmp_path: Path,
+    kafka: devservers.Kafka,
+    topic: Topics,
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+) -> RealFlow:
+    name = topic(2)
+
+    def ids() -> list[int]:
+        table = catalog.load_table((namespace, "target"))
+        found: list[int] = table.scan(selected_fields=("id",)).to_arrow().column("id").to_pylist()
+        return sorted(found)
+
+    manifest = write(
+        tmp_path,
+        KAFKA_TO_ICEBERG,
+        name=_fresh(),
+        bootstrap=kafka.bootstrap,
+        topic=name,
+        limit=700,
+        namespace=namespace,
+        table="target",
+        **iceberg_values(seaweedfs),
+    )
+    return RealFlow(manifest, name, kafka, ids)
+
+
+def _fresh() -> str:
+    return f"flow-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,120 @@
+"""Manifests, records and runs of the end-to-end suite."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+import devservers
+
+ROOT = Path(__file__).parents[2]
+
+KAFKA_TO_POSTGRESQL = """
+apiVersion: dataflow.dataflow.io/v1
+kind: DataFlow
+metadata:
+  name: {name}
+spec:
+  maxRecordsPerBatch: {limit}
+  source:
+    type: kafka
+    config:
+      brokers: ["{bootstrap}"]
+      topic: {topic}
+      consumerGroup: {name}
+  sink:
+    type: postgresql
+    config:
+      connectionString: {dsn}
+      table: {table}
+      {extra}
+"""
+
+KAFKA_TO_ICEBERG = """
+apiVersion: dataflow.dataflow.io/v1
+kind: DataFlow
+metadata:
+  name: {name}
+spec:
+  maxRecordsPerBatch: {limit}
+  source:
+    type: kafka
+    config:
+      brokers: ["{bootstrap}"]
+      topic: {topic}
+      consumerGroup: {name}
+  sink:
+    type: iceberg
+    config:
+      catalogURI: {uri}
+      warehouse: {warehouse}
+      namespace: {namespace}
+      table: {table}
+      oauth2ClientID: {access_key}
+      oauth2ClientSecret: {secret_key}
+      s3Endpoint: {s3_endpoint}
+      s3Region: us-east-1
+      accessKey: {access_key}
+      secretAccessKey: {secret_key}
+      autoCreateTable: true
+"""
+
+
+def record(number: int) -> bytes:
+    return json.dumps({"id": number, "name": f"name-{number}", "nested": {"n": number}}).encode()
+
+
+def produce(
+    kafka: devservers.Kafka, topic: str, bodies: Iterable[bytes], partitions: int = 2
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 20})
+    for index, body in enumerate(bodies):
+        producer.produce(topic, body, partition=index % partitions)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+@dataclass(frozen=True)
+class Command:
+    """The `dataflow` command in a process of its own, on the session's Spark server."""
+
+    spark: str
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "dataflow_assets.cli", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "DATAFLOW_SPARK": self.spark, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments, **environment)
+        out, err = process.communicate(timeout=180)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+def write(folder: Path, template: str, **values: Any) -> Path:
+    path = folder / "flow.yaml"
+    path.write_text(template.format(**values))
+    return path
+
+
+def iceberg_values(seaweedfs: devservers.SeaweedFS) -> Mapping[str, str]:
+    return {
+        "uri": seaweedfs.uri,
+        "warehouse": seaweedfs.warehouse,
+        "access_key": seaweedfs.access_key,
+        "secret_key": seaweedfs.secret_key,
+        "s3_endpoint": seaweedfs.s3_endpoint,
+    }

@@ -1,0 +1,60 @@
+"""kill -9 at every named step and at random moments: nothing lost, nothing doubled."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+import uuid
+
+import pytest
+
+from tests.contract.real_drivers import Iceberg, Postgresql
+from tests.e2e.conftest import RealFlow
+from tests.e2e.flows import Command
+
+pytestmark = [pytest.mark.crash, pytest.mark.e2e]
+
+STEPS = [
+    (fixture, step)
+    for fixture, driver in (("to_postgresql", Postgresql), ("to_iceberg", Iceberg))
+    for step in driver.failpoints
+]
+
+
+@pytest.mark.parametrize(("target", "step"), STEPS)
+def test_killed_at_a_step(
+    target: str, step: str, request: pytest.FixtureRequest, command: Command
+) -> None:
+    flow: RealFlow = request.getfixturevalue(target)
+    flow.produce(3_000)
+    failpoint = {
+        "DATAFLOW_FAILPOINT": f"{step}:kill:2",
+        "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex,
+    }
+    killed = command.run("run", str(flow.manifest), **failpoint)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    again = command.run("run", str(flow.manifest), "--json")
+    assert again.returncode == 0, again.stderr
+    flow.expect_everything_once()
+    assert json.loads(again.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("target", ["to_postgresql", "to_iceberg"])
+def test_killed_at_random_moments(
+    target: str, request: pytest.FixtureRequest, command: Command
+) -> None:
+    flow: RealFlow = request.getfixturevalue(target)
+    seed = random.randrange(1 << 30)
+    request.node.add_report_section("call", "seed", str(seed))
+    chance = random.Random(seed)
+    for _ in range(3):
+        flow.produce(4_000)
+        process = command.start("run", str(flow.manifest))
+        time.sleep(chance.uniform(1.0, 5.0))
+        process.kill()
+        process.communicate()
+    last = command.run("run", str(flow.manifest))
+    assert last.returncode == 0, last.stderr
+    flow.expect_everything_once()
