@@ -28,7 +28,7 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
-from dataflow_assets.failpoints import Failpoint
+from dataflow_assets.failpoints import Failpoint, arm
 from devservers import SeaweedFS
 from tests.iceberg_driver import (
     SAMPLE,
@@ -229,10 +229,10 @@ def test_rejected_records_of_a_crash_are_not_written_again(
     span = session.begin(Span((OffsetSlice("p0", 0, 10),)))
     refused = [Rejection(3, "decode", "not JSON", b"{")]
     receipt = write(sink, session, span.slices[0], rows(0, 3), refused)
-    failpoints.arm(Failpoint("iceberg.rejected-committed", "raise", 1, 0, ""))
+    arm(Failpoint("iceberg.rejected-committed", "raise", 1, 0, "", "t"))
     with pytest.raises(TransientError, match="failpoint"):
         session.finish(span, [receipt], SOURCE)
-    failpoints.arm(None)
+    arm(None)
     after_crash = opened(sink)
     longer = after_crash.begin(Span((OffsetSlice("p0", 0, 20),)))
     refused += [Rejection(offset, "decode", "not JSON", b"[") for offset in (2, 15)]
