@@ -108,6 +108,8 @@ class Span:
     """What one micro-batch covers. Slices are in the order of the source's partitions."""
 
     slices: tuple[Slice, ...]
+    full: bool = False
+    """A limit ended it: more is waiting already."""
 
     @property
     def empty(self) -> bool:

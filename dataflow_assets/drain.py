@@ -23,7 +23,6 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Lag,
     Limit,
-    OffsetSlice,
     Position,
     Positions,
     Receipt,
@@ -227,17 +226,10 @@ class _Attempt:
         """A full span is due at once, any other when the last commit is long enough ago."""
         if span.empty:
             return False
-        if not self._progress.continuous or self._full(span):
+        if not self._progress.continuous or span.full:
             return True
         bounds = (branch.sink.flush_seconds() for branch, _ in self._sinks)
         return time.monotonic() - self._committed >= max(CADENCE_SECONDS, *bounds)
-
-    def _full(self, span: Span) -> bool:
-        most = self._flow.policies.limit.records
-        return any(
-            isinstance(piece, OffsetSlice) and piece.upto - piece.after >= most
-            for piece in span.slices
-        )
 
     def _micro_batch(self, span: Span) -> Iterator[Report]:
         for _, session in self._sinks:

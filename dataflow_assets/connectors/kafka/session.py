@@ -94,12 +94,12 @@ class KafkaSession(SourceSession):
         bounds = ends if until is None else _earlier(ends, begins, until)
         ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in bounds.items()}
         most = self._sizes.most(ahead, limit)
-        return Span(
-            tuple(
-                OffsetSlice(str(p), begins[p], max(begins[p], min(bound, first + most[p])))
-                for p, (first, bound) in sorted(ahead.items())
-            )
-        )
+        slices = [
+            OffsetSlice(str(p), begins[p], max(begins[p], min(bound, first + most[p])))
+            for p, (first, bound) in sorted(ahead.items())
+        ]
+        full = any(most[p] < bound - first for p, (first, bound) in ahead.items())
+        return Span(tuple(slices), full)
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:

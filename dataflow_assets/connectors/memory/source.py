@@ -89,12 +89,13 @@ class _OffsetSession(_StoreSession):
 
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         ends = self.ends()
-        slices = []
+        slices, full = [], False
         for partition in sorted(ends, key=int):
             start = int(after.get(partition, 0))
-            end = min(int(ends[partition]), int((until or ends)[partition]), start + limit.records)
-            slices.append(OffsetSlice(partition, start, max(start, end)))
-        return Span(tuple(slices))
+            end = max(start, min(int(ends[partition]), int((until or ends)[partition])))
+            full = full or end - start > limit.records
+            slices.append(OffsetSlice(partition, start, min(end, start + limit.records)))
+        return Span(tuple(slices), full)
 
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
         slices = len(span.slices)
