@@ -1,0 +1,121 @@
+"""`python -m bench`: measures flows beside their bounds on servers of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import backlog, messages, places, report, tiny
+from bench.measures import Measure, Ready, measures, run
+from bench.meters import Spent
+from bench.places import Places
+from dataflow_assets.spark import Spark, SparkSettings
+
+KINDS = ("flows", "tiny", "memory")
+
+
+def main() -> None:
+    """Measure what is asked for, print it, write it down; exit code 1 when a target is missed."""
+    arguments = _arguments()
+    logging.basicConfig(level=logging.ERROR)
+    with _places(arguments.servers) as found:
+        spark = Spark(SparkSettings(where=found.spark.remote))
+        result = {"machine": report.machine(), **_measured(arguments, found, spark)}
+        spark.close()
+    arguments.result.write_text(json.dumps(result, indent=1) + "\n")
+    report.show(result)
+    sys.exit(0 if _passed(result) else 1)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--servers", type=Path, help="folder of running servers to use")
+    parser.add_argument("--messages", type=int, help="4000000; of the backlog 20000000")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help=f"{', '.join(KINDS)}, or a measure of flows"
+    )
+    parser.add_argument("--result", type=Path, default=Path("bench-result.json"))
+    return parser.parse_args()
+
+
+@contextmanager
+def _places(servers: Path | None) -> Iterator[Places]:
+    with tempfile.TemporaryDirectory(prefix="dataflow-bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # the database may run as another user
+        if servers is not None:
+            yield places.running(servers, folder)
+            return
+        _say("starting servers")
+        with places.own(folder) as found:
+            yield found
+
+
+def _measured(arguments: argparse.Namespace, found: Places, spark: Spark) -> dict[str, Any]:
+    """Without a wish: flows and the tiny micro-batch; the backlog takes minutes more."""
+    only = set(arguments.only or ("flows", "tiny"))
+    result: dict[str, Any] = {}
+    if only - {"tiny", "memory"}:
+        count = arguments.messages or 4_000_000
+        _round(_prepared(found, spark, count // 8), "warm-up", only)
+        result["flows"] = _rounds(_prepared(found, spark, count), arguments.rounds, only)
+    if "tiny" in only:
+        _say("tiny micro-batches")
+        result["tiny"] = tiny.run(found, spark)
+    if "memory" in only:
+        _say("backlog")
+        result["memory"] = backlog.run(found, spark, arguments.messages or 20_000_000)
+    return result
+
+
+def _prepared(found: Places, spark: Spark, count: int) -> Ready:
+    """Topics and rows: all messages, and a quarter of them for upserts."""
+    counts = {"all": count, "keys": count // 4}
+    rows = {name: messages.write_rows(found.folder, each) for name, each in counts.items()}
+    ready = Ready(found, spark, counts, rows)
+    for name, each in counts.items():
+        seconds = messages.filled(found.bootstrap, ready.topic(name), each)
+        _say(f"{each} messages in {seconds:.0f} s")
+    return ready
+
+
+def _rounds(ready: Ready, rounds: int, only: set[str]) -> dict[str, Any]:
+    found = [_round(ready, f"round {number + 1}", only) for number in range(rounds)]
+    spent = {name: [each[name] for each in found] for name in found[0]}
+    counts = {m.name: ready.counts[m.topic] for m in measures(ready)}
+    return report.figures(spent, counts)
+
+
+def _round(ready: Ready, label: str, only: set[str]) -> dict[str, Spent]:
+    spent: dict[str, Spent] = {}
+    for measure in measures(ready):
+        if "flows" in only or measure.name in only:
+            found = spent[measure.name] = run(ready, measure)
+            _say(f"{label}: {_line(measure, ready.counts[measure.topic], found)}")
+    return spent
+
+
+def _line(measure: Measure, count: int, spent: Spent) -> str:
+    cpu = sum(spent.cpu.values()) / count * 1e6
+    return f"{measure.name} {count / spent.seconds / 1e3:.0f} krows/s, {cpu:.2f} cpu-s/M"
+
+
+def _passed(result: dict[str, Any]) -> bool:
+    checked = [*result.get("flows", {}).values(), result.get("memory", {})]
+    return all(figure.get("passed", True) for figure in checked)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

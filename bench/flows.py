@@ -1,0 +1,94 @@
+"""The flows that are measured, through the product's own loop."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+from pydantic import SecretStr
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from bench.places import Places
+from dataflow_assets.connectors.iceberg import IcebergSink
+from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.postgresql import PostgresqlSink
+from dataflow_assets.contracts import Sink, Totals
+from dataflow_assets.drain import Order, Patience, Start, drain
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.spark import Spark
+
+NAMESPACE = "bench"
+BEGIN = Start(at="earliest", confirmed=True)  # whatever an earlier measurement has left
+
+
+def source(places: Places, topic: str) -> KafkaSource:
+    """The topic from its beginning."""
+    return KafkaSource(
+        brokers=(places.bootstrap,),
+        topic=topic,
+        consumer_group="bench",
+        starting_offsets="earliest",
+    )
+
+
+def flow(places: Places, topic: str, name: str, sink: Sink) -> Flow:
+    """One source, one sink, everything else as it is by default."""
+    return Flow("bench", name, source(places, topic), (Branch(sink),), hash="bench")
+
+
+def append(places: Places, table: str) -> PostgresqlSink:
+    """Appends to a PostgreSQL table."""
+    return PostgresqlSink(connection_string=SecretStr(places.dsn), table=table)
+
+
+def upsert(places: Places, table: str) -> PostgresqlSink:
+    """Upserts into a PostgreSQL table."""
+    return PostgresqlSink(
+        connection_string=SecretStr(places.dsn),
+        table=table,
+        upsert_mode=True,
+        conflict_key=("id",),
+    )
+
+
+def iceberg(places: Places, table: str) -> IcebergSink:
+    """Appends to an Iceberg table that the flow makes itself."""
+    server = places.seaweedfs
+    declared = {
+        "catalogURI": server.uri,
+        "warehouse": server.warehouse,
+        "namespace": NAMESPACE,
+        "table": table,
+        "oauth2ClientID": server.access_key,
+        "oauth2ClientSecret": server.secret_key,
+        "s3Endpoint": server.s3_endpoint,
+        "s3Region": server.region,
+        "accessKey": server.access_key,
+        "secretAccessKey": server.secret_key,
+        "autoCreateTable": True,
+    }
+    return IcebergSink.model_validate(declared)
+
+
+def run(what: Flow, spark: Spark) -> Totals:
+    """Drains the flow; what it reported."""
+    order = Order(start=BEGIN, patience=Patience(5))
+    return sum((report.delta for report in drain(what, spark.session, order)), Totals())
+
+
+def forget_iceberg(places: Places, table: str) -> None:
+    """Drops the table, if it is there; its checkpoint goes with it."""
+    try:
+        _catalog(places).drop_table((NAMESPACE, table))
+    except NoSuchTableError:
+        return
+
+
+def check_iceberg(places: Places, table: str, count: int) -> None:
+    """Every message is there, and once."""
+    found = _catalog(places).load_table((NAMESPACE, table)).scan(selected_fields=("id",)).to_arrow()
+    distinct = pc.count_distinct(found.column("id")).as_py()
+    assert (found.num_rows, distinct) == (count, count), f"{table}: {found.num_rows}, {distinct}"
+
+
+def _catalog(places: Places) -> Catalog:
+    return load_catalog("lake", **places.seaweedfs.catalog_properties())

@@ -1,0 +1,131 @@
+"""One round: every bound, and every flow right beside its own bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from bench import bounds, flows, tables
+from bench.meters import Meter, Spent
+from bench.places import Places
+from dataflow_assets.contracts import Sink
+from dataflow_assets.spark import Spark
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What has been prepared: the session, topics with so many messages, their rows as CSV."""
+
+    places: Places
+    spark: Spark
+    counts: dict[str, int]
+    """By name, `all` and `keys`: how many messages the topic of that name holds."""
+    rows: dict[str, list[Path]]
+
+    def topic(self, name: str) -> str:
+        """The topic's own name."""
+        return f"bench-{name}-{self.counts[name]}"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something timed, `step`, between what makes room for it and what proves its result."""
+
+    name: str
+    step: Callable[[], object]
+    topic: str = "all"
+    before: Callable[[], object] = field(default=lambda: None)
+    after: Callable[[], object] = field(default=lambda: None)
+
+
+def measures(ready: Ready) -> list[Measure]:
+    """In the order of a round."""
+    return [
+        Measure("consume", lambda: _consume(ready)),
+        Measure("spark-count", lambda: _spark_count(ready)),
+        *_appends(ready, "adbc"),
+        *_appends(ready, "text"),
+        _iceberg(ready),
+        *_upserts(ready),
+    ]
+
+
+def run(ready: Ready, measure: Measure) -> Spent:
+    """Once."""
+    measure.before()
+    with Meter(ready.places) as meter:
+        measure.step()
+    measure.after()
+    return meter.spent
+
+
+def _consume(ready: Ready) -> None:
+    bounds.consume(ready.places, ready.topic("all"), ready.counts["all"])
+
+
+def _spark_count(ready: Ready) -> None:
+    session = ready.spark.session()
+    assert bounds.spark_count(ready.places, session, ready.topic("all")) == ready.counts["all"]
+
+
+def _appends(ready: Ready, kind: tables.Kind) -> Iterator[Measure]:
+    places, count, files = ready.places, ready.counts["all"], ready.rows["all"]
+    raw, table = f"bench_raw_{kind}", f"bench_{kind}"
+    yield Measure(
+        f"copy-{kind}",
+        lambda: bounds.copy_all(places, raw, files),
+        before=lambda: tables.fresh(places, raw, kind),
+        after=lambda: _checked(places, raw, count),
+    )
+    yield Measure(
+        f"flow-{kind}",
+        lambda: _drain(ready, "all", kind, flows.append(places, table)),
+        before=lambda: tables.fresh(places, table, kind),
+        after=lambda: _checked(places, table, count),
+    )
+
+
+def _upserts(ready: Ready) -> Iterator[Measure]:
+    """New keys and then the same again: two pairs on the same two tables."""
+    places, count, files = ready.places, ready.counts["keys"], ready.rows["keys"]
+    raw, table = "bench_raw_upsert", "bench_upsert"
+    sink = flows.upsert(places, table)
+    makes = {"new": tables.fresh, "again": lambda places, *_: tables.settle(places)}
+    for part, make in makes.items():
+        yield Measure(
+            f"plain-{part}",
+            lambda: bounds.upsert_all(places, raw, files),
+            "keys",
+            partial(make, places, raw, "upsert"),
+            lambda: tables.check(places, raw, count),
+        )
+        yield Measure(
+            f"flow-{part}",
+            partial(_drain, ready, "keys", "upsert", sink),
+            "keys",
+            partial(make, places, table, "upsert"),
+            lambda: tables.check(places, table, count),
+        )
+
+
+def _iceberg(ready: Ready) -> Measure:
+    places, count = ready.places, ready.counts["all"]
+    return Measure(
+        "flow-iceberg",
+        lambda: _drain(ready, "all", "iceberg", flows.iceberg(places, "rows")),
+        before=lambda: flows.forget_iceberg(places, "rows"),
+        after=lambda: flows.check_iceberg(places, "rows", count),
+    )
+
+
+def _drain(ready: Ready, topic: str, name: str, sink: Sink) -> None:
+    flow = flows.flow(ready.places, ready.topic(topic), name, sink)
+    totals = flows.run(flow, ready.spark)
+    assert (totals.rows, totals.rejected) == (ready.counts[topic], 0), str(totals)
+
+
+def _checked(places: Places, table: str, count: int) -> None:
+    tables.check(places, table, count)
+    tables.drop(places, table)

@@ -1,0 +1,74 @@
+"""The servers that are measured: our own in a temporary folder, or running ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+import devservers
+
+Processes = list[psutil.Process]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where everything runs, and a folder for what is prepared."""
+
+    folder: Path
+    kafka: devservers.Kafka
+    postgresql: devservers.PostgreSQL
+    seaweedfs: devservers.SeaweedFS
+    spark: devservers.SparkConnect
+
+    @property
+    def dsn(self) -> str:
+        """Of the database."""
+        return self.postgresql.dsn()
+
+    @property
+    def bootstrap(self) -> str:
+        """Of the broker."""
+        return self.kafka.bootstrap
+
+    def groups(self) -> Mapping[str, Processes]:
+        """The processes by what they are; the workers of Spark are children of its JVM."""
+        jvm = psutil.Process(self.spark.pid)
+        return {
+            "broker": _family(self.kafka),
+            "jvm": [jvm],
+            "workers": jvm.children(recursive=True),
+            "driver": [psutil.Process(os.getpid())],
+            "postgresql": _family(self.postgresql),
+            "seaweedfs": _family(self.seaweedfs),
+        }
+
+
+@contextmanager
+def own(folder: Path) -> Iterator[Places]:
+    """Servers of our own, gone afterwards, however we end."""
+    with ExitStack() as stack:
+        yield Places(
+            folder,
+            stack.enter_context(devservers.Kafka(folder / "kafka")),
+            stack.enter_context(devservers.PostgreSQL(folder / "postgresql")),
+            stack.enter_context(devservers.SeaweedFS(folder / "seaweedfs")),
+            stack.enter_context(devservers.SparkConnect(folder / "spark")),
+        )
+
+
+def running(servers: Path, folder: Path) -> Places:
+    """The servers that `python -m devservers up` has started."""
+    found = devservers.read(servers)
+    if not (found.kafka and found.postgresql and found.seaweedfs and found.spark):
+        raise SystemExit(f"{servers}: not all servers run; start them with make servers-up")
+    return Places(folder, found.kafka, found.postgresql, found.seaweedfs, found.spark)
+
+
+def _family(server: devservers.process.Server) -> Processes:
+    process = psutil.Process(server.pid)
+    return [process, *process.children(recursive=True)]

@@ -1,0 +1,141 @@
+"""What was measured, as a table and as JSON."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from bench.meters import Spent
+
+GROUPS = ("broker", "jvm", "workers", "driver", "postgresql", "seaweedfs")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a measure is compared with, and the least ratio."""
+
+    bound: str
+    least: float
+
+
+TARGETS = {
+    "flow-adbc": Target("copy-adbc", 0.34),
+    "flow-text": Target("copy-text", 0.30),
+    "flow-iceberg": Target("flow-adbc", 1.0),
+    "flow-new": Target("plain-new", 0.8),
+    "flow-again": Target("plain-again", 0.8),
+}
+Rounds = Mapping[str, list[Spent]]
+
+
+def figures(rounds: Rounds, counts: Mapping[str, int]) -> dict[str, Any]:
+    """Each measure's medians, its rounds, and its ratio to the bound of the same round."""
+    return {name: _figure(name, rounds, counts[name]) for name in rounds}
+
+
+def _figure(name: str, rounds: Rounds, count: int) -> dict[str, Any]:
+    spent, million = rounds[name], count / 1e6
+    rates = [count / each.seconds for each in spent]
+    cpu = {g: median(each.cpu.get(g, 0.0) / million for each in spent) for g in GROUPS}
+    found = {
+        "rows": count,
+        "rows_per_second": median(rates),
+        "rounds": rates,
+        "cpu_seconds_per_million": cpu,
+        "cpu_seconds_per_million_all": median(sum(each.cpu.values()) / million for each in spent),
+        "cpu_rounds": [sum(each.cpu.values()) / million for each in spent],
+        "peak_bytes": max(each.peak for each in spent),
+    }
+    return found | _against(name, rounds)
+
+
+def _against(name: str, rounds: Rounds) -> dict[str, Any]:
+    target = TARGETS.get(name)
+    if target is None or target.bound not in rounds:
+        return {}
+    pairs = zip(rounds[target.bound], rounds[name], strict=False)
+    ratios = [bound.seconds / flow.seconds for bound, flow in pairs]
+    least, found = target.least, median(ratios)
+    return {
+        "bound": target.bound,
+        "ratio": found,
+        "ratios": ratios,
+        "least": least,
+        "passed": found >= least,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Where and when, and of which state of the code."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    head = subprocess.run(command, capture_output=True, text=True, check=False)
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": head.stdout.strip(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "python": platform.python_version(),
+        "load": os.getloadavg(),
+    }
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """On the terminal."""
+    console = Console(width=None if os.isatty(1) else 160)
+    console.print(_line(result["machine"]))
+    if result.get("flows"):
+        console.print(_table(result["flows"]))
+    for sentence in _sentences(result):
+        console.print(sentence)
+
+
+def _line(where: Mapping[str, Any]) -> str:
+    load = "/".join(f"{each:.1f}" for each in where["load"])
+    size = f"{where['cores']} cores, {where['memory_gib']} GiB"
+    return f"{where['date']}, commit {where['commit']}, {size}, load of the machine {load}"
+
+
+def _table(found: Mapping[str, Any]) -> Table:
+    table = Table(title="medians; CPU seconds per million rows; memory of driver, JVM and workers")
+    heads = ("measure", "krows/s", "each round", "ratio", "each round", "cpu", *GROUPS, "MiB")
+    for head in heads:
+        table.add_column(head, justify="left" if head == "measure" else "right", overflow="fold")
+    for name, figure in found.items():
+        table.add_row(name, *_cells(figure))
+    return table
+
+
+def _cells(figure: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{figure['rows_per_second'] / 1e3:.0f}"
+    yield " ".join(f"{rate / 1e3:.0f}" for rate in figure["rounds"])
+    verdict = "" if figure.get("passed", True) else f" < {figure['least']}"
+    yield f"{figure['ratio']:.2f}{verdict}" if "ratio" in figure else ""
+    yield " ".join(f"{ratio:.2f}" for ratio in figure.get("ratios", []))
+    yield f"{figure['cpu_seconds_per_million_all']:.2f}"
+    yield from (f"{figure['cpu_seconds_per_million'][group]:.2f}" for group in GROUPS)
+    yield f"{figure['peak_bytes'] >> 20}"
+
+
+def _sentences(result: Mapping[str, Any]) -> Iterator[str]:
+    if tiny := result.get("tiny"):
+        steps = ", ".join(f"{name} {each * 1e3:.0f}" for name, each in tiny["steps"].items())
+        yield (
+            f"tiny micro-batch: median {tiny['median'] * 1e3:.0f} ms, p95 {tiny['p95'] * 1e3:.0f}, "
+            f"least {tiny['least'] * 1e3:.0f} (medians of its steps: {steps})"
+        )
+    if memory := result.get("memory"):
+        groups = ", ".join(f"{k} {v >> 20}" for k, v in memory["peak_by_group"].items())
+        yield (
+            f"{memory['messages']} waiting messages: peak {memory['peak_bytes'] >> 20} MiB "
+            f"({groups}), allowed {memory['most_bytes'] >> 20}; {memory['seconds']:.0f} s"
+        )
