@@ -93,7 +93,8 @@ class Draining:
             with self._guarded():
                 self._finish()
         except BaseException:
-            self._tell(everything=True)  # what was reported is committed, whatever came then
+            for branch in self._tallies:
+                self._tell(branch)  # what was reported is committed, whatever came then
             raise
         node = next(node for node in self._nodes.values() if dg.AssetKey(node.key) == key)
         return self._final(node)
@@ -118,23 +119,24 @@ class Draining:
 
     def _reason(self) -> str | None:
         """Why to end between two micro-batches; being asked is also the time to tell what waits."""
-        self._tell()
+        for branch, tally in self._tallies.items():
+            if tally.due and tally.idle:
+                self._tell(branch)
         return self._interrupts.reason() or self._looks()
 
     def _take(self, report: Report) -> None:
-        self._last[report.branch.id] = report
-        if report.reason:
-            self._context.log.info("flow %s ends: %s", report.flow, report.reason)
+        branch = report.branch.id
+        self._last[branch] = report
         if not report.last or report.delta.rows or report.delta.rejected:
-            self._tell()
-            self._tallies[report.branch.id].add(report)
+            if self._tallies[branch].due:
+                self._tell(branch)
+            self._tallies[branch].add(report)
 
-    def _tell(self, *, everything: bool = False) -> None:
-        """An event for each branch of which something new waits, when its last one is old."""
-        for branch, tally in self._tallies.items():
-            taken = tally.take() if everything or tally.due else None
-            if taken:
-                self._log(self._nodes[branch], *taken)
+    def _tell(self, branch: str) -> None:
+        """An event for what of this branch waits, if anything does."""
+        taken = self._tallies[branch].take()
+        if taken:
+            self._log(self._nodes[branch], *taken)
 
     def _log(self, node: Node, report: Report, figures: mirror.Figures) -> None:
         self._context.log_event(

@@ -17,6 +17,7 @@ from dataflow_assets.drain import Report
 
 VERSION = 1
 EVERY_SECONDS = 10.0
+IDLE_SECONDS = 1.0
 
 
 def to_json(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -75,14 +76,14 @@ class Tally:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told = clock()
+        self._told = self._added = clock()
         self._waiting: Report | None = None
         self._delta = Totals()
         self._seconds = 0.0
 
     def add(self, report: Report) -> None:
         """Takes one more report."""
-        self._waiting = report
+        self._waiting, self._added = report, self._clock()
         self._delta += report.delta
         self._seconds += report.seconds
 
@@ -90,6 +91,11 @@ class Tally:
     def due(self) -> bool:
         """Whether something new waits, and the last event is old enough."""
         return self._waiting is not None and self._clock() - self._told >= EVERY_SECONDS
+
+    @property
+    def idle(self) -> bool:
+        """Whether that waits for nothing: a run that ends at once shows it in its own last event."""
+        return self._clock() - self._added >= IDLE_SECONDS
 
     def take(self) -> tuple[Report, Figures] | None:
         """What was gathered since the last event; None when nothing was."""

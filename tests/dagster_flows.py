@@ -1,0 +1,63 @@
+"""Flows over in-memory connectors, and the Dagster runs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import SparkSession
+
+from dataflow_assets.assets import graph
+from dataflow_assets.assets.build import assets
+from dataflow_assets.connectors.memory import (
+    MemoryOffsetSource,
+    MemorySliceSink,
+    Store,
+)
+from dataflow_assets.flow import Branch, Flow
+from jobs.flows import flow_job
+from resources.io_managers import io_managers
+from sensors.ingest import flow_sensor
+
+
+def memory_flow(
+    store: Store, name: str = "orders", *, topic: str = "orders", table: str = "orders", **more: Any
+) -> Flow:
+    """topic -> table, both in memory."""
+    source = MemoryOffsetSource(store=_name(store), topic=topic)
+    sink = MemorySliceSink(store=_name(store), table=table)
+    branches = more.pop("branches", (Branch(sink),))
+    return Flow("default", name, source, branches, hash=more.pop("hash", "h" * 64), **more)
+
+
+@dataclass
+class SharedSpark:
+    """The test session's Spark in the place of SparkResource."""
+
+    spark: SparkSession
+
+    def session(self) -> SparkSession:
+        return self.spark
+
+
+def location(flows: Sequence[Flow], spark: SparkSession) -> dg.Definitions:
+    """The flows as a code location whose runs share one Spark session."""
+    built = graph.build(flows)
+    jobs = [flow_job(flow, built.of(flow)) for flow in flows]
+    pairs = zip(flows, jobs, strict=True)
+    return dg.Definitions(
+        assets=assets(built),
+        jobs=jobs,
+        sensors=[flow_sensor(flow, built.of(flow), job) for flow, job in pairs],
+        resources={
+            "spark": dg.ResourceDefinition.hardcoded_resource(SharedSpark(spark)),
+            **io_managers(built),
+        },
+        executor=dg.in_process_executor,
+    )
+
+
+def _name(store: Store) -> str:
+    return store.path.stem.removeprefix("dataflow-memory-")
