@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
@@ -131,8 +133,12 @@ def test_takeover_fences_the_older_session(
     span = older.begin(span_of(0, 10))
     receipts = stage(sink, older, span)
     newer = opened(sink)
+    paths = [json.loads(text)["path"] for receipt in receipts for text in receipt.staged]
+    io = catalog.load_table((namespace, "orders")).io
+    assert all(io.new_input(path).exists() for path in paths)
     with pytest.raises(TakenOver, match="was taken over by run"):
         older.finish(span, receipts, SOURCE)
+    assert not any(io.new_input(path).exists() for path in paths)
     with pytest.raises(TakenOver):
         older.begin(span)
     pump(sink, newer, 0, 10)
@@ -229,7 +235,7 @@ def test_rejected_records_of_a_crash_are_not_written_again(
     span = session.begin(Span((OffsetSlice("p0", 0, 10),)))
     refused = [Rejection(3, "decode", "not JSON", b"{")]
     receipt = write(sink, session, span.slices[0], rows(0, 3), refused)
-    arm(Failpoint("iceberg.rejected-committed", "raise", 1, 0, "", "t"))
+    arm(Failpoint("iceberg.rejected-committed", "raise", 1, 0, "", uuid.uuid4().hex))
     with pytest.raises(TransientError, match="failpoint"):
         session.finish(span, [receipt], SOURCE)
     arm(None)

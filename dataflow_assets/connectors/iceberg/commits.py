@@ -27,7 +27,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 from requests import RequestException
 
-from dataflow_assets.connectors.iceberg.snapshots import Attempt, appending, asserting, emptying
+from dataflow_assets.connectors.iceberg.snapshots import (
+    Attempt,
+    added_since,
+    appending,
+    asserting,
+    emptying,
+)
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 
@@ -69,6 +75,8 @@ class Committer:
         self.catalog = catalog
         self.table = table
         self._attempts: list[Attempt] = []
+        self._lost = False
+        """True once an answer never came: what it was about may stand in the table or not."""
 
     def reload(self) -> None:
         """Looks at the table again."""
@@ -84,7 +92,7 @@ class Committer:
         for tries, wait in enumerate(_waits()):
             error = self._attempt(change)
             if error is None:
-                self._sweep(self._attempts[:-1])
+                self._sweep()
                 return
             lost = sum(attempt.unknown for attempt in self._attempts)
             if tries == CONFLICTS or lost > LOST_ANSWERS:
@@ -103,7 +111,7 @@ class Committer:
         except ice.CommitFailedException as error:
             return error
         except _LOST as error:
-            attempt.unknown = True
+            attempt.unknown = self._lost = True
             return error
         reach("iceberg.after-commit")
         known = self.table
@@ -140,22 +148,28 @@ class Committer:
         summaries = [snapshot.summary for snapshot in self.table.metadata.snapshots]
         return any(s is not None and s[COMMIT_ID] == change.commit_id for s in summaries)
 
-    def refused(self, attempts: Sequence[Attempt] | None = None) -> bool:
-        """True when none of the last commit's attempts can ever stand in the table.
+    def _sweep(self) -> None:
+        """Deletes the manifests of attempts that were refused before the last one was not."""
+        refused = [path for attempt in self._attempts[:-1] for path in attempt.written]
+        if refused and not self._lost:
+            shown = {snapshot.manifest_list for snapshot in self.table.metadata.snapshots}
+            self._delete([] if shown.intersection(refused) else refused)
 
-        All were answered with a conflict, and the table shows none of their snapshots.
+    def discard(self, files: Sequence[DataFile]) -> None:
+        """Deletes data files that no commit has, and none ever can.
+
+        Every attempt to add them was answered with a conflict (after an unknown outcome nothing
+        is deleted any more), and no manifest that is newer than them lists them.
         """
-        shown = {snapshot.snapshot_id for snapshot in self.table.metadata.snapshots}
-        tried = self._attempts if attempts is None else attempts
-        return not any(a.unknown or a.snapshot_id in shown for a in tried)
+        if self._lost or not self._attempts:
+            return
+        with suppress(OSError):
+            since = min(attempt.based_on for attempt in self._attempts)
+            listed = added_since(self.table, since)
+            self._delete([file.file_path for file in files if file.file_path not in listed])
 
-    def _sweep(self, attempts: Sequence[Attempt]) -> None:
-        """Deletes the manifests of refused attempts."""
-        if self.refused(attempts):
-            self.delete([path for attempt in attempts for path in attempt.written])
-
-    def delete(self, paths: Sequence[str]) -> None:
-        """Deletes files that nothing lists; one left behind costs space only."""
+    def _delete(self, paths: Sequence[str]) -> None:
+        """One left behind costs space only."""
         for path in paths:
             with suppress(OSError):
                 self.table.io.delete(path)

@@ -287,7 +287,8 @@ class IcebergSession(SinkSession):
                 step, Change(self._key, lambda _: None, files=files, move_head=bool(files))
             )
         except TakenOver:
-            self._discard(files)
+            if self._committer is not None:
+                self._committer.discard(files)
             raise
 
     def _consumed(self, upto: Positions, totals: Totals, source: str) -> Step:
@@ -314,11 +315,6 @@ class IcebergSession(SinkSession):
             return []
         spec_id = self._table.metadata.default_spec_id
         return [data_file(text, spec_id) for text in documents]
-
-    def _discard(self, files: Sequence[DataFile]) -> None:
-        """Deletes files that the new owner's table can never list."""
-        if self._committer is not None and self._committer.refused():
-            self._committer.delete([file.file_path for file in files])
 
     def truncate(self) -> None:
         """One commit that takes out every file."""

@@ -44,7 +44,8 @@ class Attempt:
 
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
-    snapshot_id: int | None = None
+    based_on: int
+    """Sequence number of the table that was seen."""
     written: list[str] = field(default_factory=list)
     unknown: bool = False
 
@@ -59,7 +60,7 @@ def asserting(table: Table, *updates: TableUpdate) -> Attempt:
     """Updates that fail unless the table still has the head that was seen."""
     same = AssertTableUUID(uuid=table.metadata.table_uuid)
     unmoved = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head(table)})
-    return Attempt(updates, (same, unmoved))
+    return Attempt(updates, (same, unmoved), table.metadata.next_sequence_number() - 1)
 
 
 def appending(
@@ -149,6 +150,13 @@ def _kept(table: Table) -> list[ManifestFile]:
     return [m for m in known if m.has_added_files() or m.has_existing_files()]
 
 
+def added_since(table: Table, sequence_number: int) -> set[str]:
+    """The data files that manifests written after that number list."""
+    newer = [m for m in _kept(table) if m.sequence_number > sequence_number]
+    entries = (entry for manifest in newer for entry in manifest.fetch_manifest_entry(table.io))
+    return {entry.data_file.file_path for entry in entries}
+
+
 def _snapshot(
     table: Table,
     snapshot_id: int,
@@ -179,7 +187,7 @@ def _snapshot(
         {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
     )
     attempt = asserting(table, AddSnapshotUpdate(snapshot=snapshot), moved, *updates)
-    attempt.snapshot_id, attempt.written = snapshot_id, written
+    attempt.written = written
     return attempt
 
 
