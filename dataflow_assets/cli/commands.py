@@ -20,11 +20,11 @@ from dataflow_assets import manifests
 from dataflow_assets.check import as_json, as_lines
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out
-from dataflow_assets.cli.masking import mask
 from dataflow_assets.cli.sentences import sentence, trace
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import Loaded
+from dataflow_assets.masking import mask
 
 if TYPE_CHECKING:
     from dataflow_assets.cli.progress import Display

@@ -71,12 +71,12 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Signals come here until the block ends."""
+        """Signals come here until the block ends, or for good once one has come."""
         before = {number: signal.signal(number, self.ask) for number in STOPPED}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in before.items() if not self.code else ():
                 signal.signal(number, handler)
 
 

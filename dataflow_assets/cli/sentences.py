@@ -5,9 +5,9 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable
 
-from dataflow_assets.cli.masking import mask
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
+from dataflow_assets.masking import mask
 
 LONGEST = 500
 
