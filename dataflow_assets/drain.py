@@ -7,6 +7,7 @@ new epoch, so that what was left behind by the failed attempt can commit nothing
 from __future__ import annotations
 
 import logging
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -65,6 +66,12 @@ class Patience:
     first_wait: float = 0.5
     longest_wait: float = 15.0
 
+    @classmethod
+    def from_environment(cls) -> Patience:
+        """`DATAFLOW_PATIENCE` in seconds, else two minutes."""
+        text = os.environ.get("DATAFLOW_PATIENCE")
+        return cls(float(text)) if text else cls()
+
 
 @dataclass(frozen=True)
 class Order:
@@ -73,7 +80,7 @@ class Order:
     run: Run = field(default_factory=Run)
     seconds: float | None = None
     start: Start = Start()
-    patience: Patience = Patience()
+    patience: Patience = field(default_factory=Patience.from_environment)
     stop: Callable[[], str | None] = lambda: None
     """Asked between micro-batches; a reason ends the run."""
 

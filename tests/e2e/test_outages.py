@@ -1,0 +1,159 @@
+"""Servers down, drivers racing, secrets planted: what a pager goes off for."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+import devservers
+from tests.e2e.conftest import RealFlow
+from tests.e2e.flows import KAFKA_TO_POSTGRESQL, Command, write
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Iterator[devservers.Kafka]:
+    with devservers.Kafka(tmp_path / "kafka") as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgresql(tmp_path: Path) -> Iterator[devservers.PostgreSQL]:
+    with devservers.PostgreSQL(tmp_path / "postgresql") as server:
+        yield server
+
+
+@pytest.fixture
+def fragile(
+    tmp_path: Path, own_kafka: devservers.Kafka, own_postgresql: devservers.PostgreSQL
+) -> RealFlow:
+    """A flow on servers of its own, which the test may kill."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap})
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    dsn = own_postgresql.dsn()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create table target (id bigint not null, name text, nested jsonb)")
+
+    def ids() -> list[int]:
+        with psycopg.connect(dsn) as connection:
+            return [int(row[0]) for row in connection.execute("select id from target order by 1")]
+
+    values = {"name": name, "bootstrap": own_kafka.bootstrap, "topic": name, "dsn": dsn}
+    manifest = write(
+        tmp_path, KAFKA_TO_POSTGRESQL, limit=500, table="public.target", extra="", **values
+    )
+    return RealFlow(manifest, name, own_kafka, ids)
+
+
+def test_both_servers_die_in_the_middle_and_come_back(
+    fragile: RealFlow,
+    own_kafka: devservers.Kafka,
+    own_postgresql: devservers.PostgreSQL,
+    command: Command,
+) -> None:
+    fragile.produce(20_000)
+    process = command.start("run", str(fragile.manifest))
+    _wait_for_rows(fragile, 500)
+    own_postgresql.kill()
+    time.sleep(2)
+    own_postgresql.start()
+    own_kafka.kill()
+    time.sleep(2)
+    own_kafka.start()
+    _, err = process.communicate(timeout=150)
+    assert process.returncode == 0, err
+    fragile.expect_everything_once()
+
+
+def test_a_database_that_stays_down_ends_the_run_with_one_sentence(
+    fragile: RealFlow, own_postgresql: devservers.PostgreSQL, command: Command
+) -> None:
+    fragile.produce(1_000)
+    own_postgresql.stop()
+    ended = command.run("run", str(fragile.manifest), DATAFLOW_PATIENCE="4")
+    assert ended.returncode == 1
+    assert "gave up after" in ended.stderr + ended.stdout
+    assert "Traceback" not in ended.stderr + ended.stdout
+    own_postgresql.start()
+    assert command.run("run", str(fragile.manifest)).returncode == 0
+    fragile.expect_everything_once()
+
+
+def test_two_drivers_race_and_one_is_fenced(to_postgresql: RealFlow, command: Command) -> None:
+    to_postgresql.produce(5_000)
+    first = command.start("run", str(to_postgresql.manifest), "--for", "60")
+    _wait_for_rows(to_postgresql, 5_000)
+    second = command.run("run", str(to_postgresql.manifest))
+    to_postgresql.produce(2_000)
+    out, err = first.communicate(timeout=90)
+    assert second.returncode == 0, second.stderr
+    assert first.returncode == 1
+    assert "taken over by run" in out + err
+    assert command.run("run", str(to_postgresql.manifest)).returncode == 0
+    to_postgresql.expect_everything_once()
+
+
+def test_an_interrupt_finishes_the_micro_batch(to_postgresql: RealFlow, command: Command) -> None:
+    to_postgresql.produce(5_000)
+    process = command.start("run", str(to_postgresql.manifest), "--for", "60")
+    _wait_for_rows(to_postgresql, 1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert command.run("run", str(to_postgresql.manifest)).returncode == 0
+    to_postgresql.expect_everything_once()
+
+
+@pytest.mark.crash
+def test_the_connect_server_dies_and_the_run_goes_on(
+    tmp_path: Path, to_postgresql: RealFlow
+) -> None:
+    with devservers.SparkConnect(tmp_path / "spark") as server:
+        to_postgresql.produce(15_000)
+        process = Command(server.remote).start("run", str(to_postgresql.manifest))
+        _wait_for_rows(to_postgresql, 500)
+        server.kill()
+        server.start()
+        _, err = process.communicate(timeout=150)
+        assert process.returncode == 0, err
+        to_postgresql.expect_everything_once()
+
+
+@pytest.mark.crash
+def test_python_workers_die_and_the_run_goes_on(
+    to_postgresql: RealFlow, command: Command, spark_server: devservers.SparkConnect
+) -> None:
+    to_postgresql.produce(15_000)
+    process = command.start("run", str(to_postgresql.manifest))
+    _wait_for_rows(to_postgresql, 500)
+    killed = threading.Thread(target=_kill_workers, args=(spark_server.pid,))
+    killed.start()
+    killed.join()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    to_postgresql.expect_everything_once()
+
+
+def _kill_workers(server: int | None) -> None:
+    import psutil
+
+    for child in psutil.Process(server).children(recursive=True):
+        if "pyspark.worker" in " ".join(child.cmdline()):
+            child.kill()
+
+
+def _wait_for_rows(flow: RealFlow, least: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(flow.ids()) < least:
+        assert time.monotonic() < deadline, f"no {least} rows within a minute"
+        time.sleep(0.1)
