@@ -6,7 +6,7 @@ import pytest
 
 import devservers
 from dataflow_assets.contracts import OP, OffsetSlice, Rejection, Span
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from tests.postgresql_driver import SOURCE, TARGET, Place, chunk, start, store, write
 
 
@@ -225,3 +225,30 @@ def test_a_column_dropped_under_the_flow_is_an_error_with_advice(place: Place) -
         store(place.sink(), [{"id": 2, "a": 2}], session=session)
     session.close()
     assert place.rows() == [(1,)]
+
+
+@pytest.mark.parametrize("extra", ["", ", n numeric"], ids=["binary", "text"])
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+def test_names_need_no_care(place: Place, extra: str, upsert: bool) -> None:
+    place.run(f'CREATE TABLE "Or""d er%s" ("Id" bigint PRIMARY KEY, "a ""b""; %s" text{extra})')
+    place.table = 'Or"d er%s'
+    store(place.sink(upsertMode=upsert), [{"Id": 1, 'a "b"; %s': "x"}]).close()
+    assert place.rows('"Id", "a ""b""; %s"', '"Or""d er%s"') == [(1, "x")]
+
+
+@pytest.mark.parametrize("extra", ["", ", n numeric"], ids=["binary", "text"])
+def test_a_session_ended_in_the_middle_of_a_copy_is_transient(place: Place, extra: str) -> None:
+    place.run(f"CREATE TABLE orders (id bigint{extra})")
+    place.run(
+        "CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF new.id = 20000 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; "
+        "RETURN new; END $$"
+    )
+    place.run("CREATE TRIGGER die BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION die()")
+    session = start(place.sink())
+    records = [{"id": number} for number in range(60_000)]
+    with pytest.raises(TransientError):
+        store(place.sink(), records, session=session)
+    place.run("DROP TRIGGER die ON orders")
+    store(place.sink(), records, session=session).close()
+    assert place.rows("count(*)") == [(60_000,)]

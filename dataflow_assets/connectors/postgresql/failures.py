@@ -18,7 +18,7 @@ _TRANSIENT_CLASSES = ("08", "40", "53", "55", "57", "58", "XX")
 _TRANSIENT_CODES = frozenset({"25P01", "25P02", "25P03", "25P04", "25006", "3B001"})
 _AGAIN_CODES = frozenset({"40001", "40P01"})
 # ADBC's codes for what never reached the server: a column that the table lost, an unknown type.
-_DRIVERS_OWN = ("INVALID_ARGUMENT", "ALREADY_EXISTS", "NOT_FOUND", "NOT_IMPLEMENTED", "INTERNAL")
+_DRIVERS_OWN = ("INVALID_ARGUMENT", "ALREADY_EXISTS", "NOT_FOUND", "NOT_IMPLEMENTED")
 _ADVICE = {
     "42P01": "create the table, or set autoCreateTable: true",
     "42703": "a column is missing: was the table altered? the next run reads its columns anew",

@@ -58,6 +58,13 @@ class Link(ABC):
     def close(self) -> None:
         """Ends the session; safe twice."""
 
+    def _configure(self) -> None:
+        try:
+            self.execute(_CONFIGURE)
+        except Failure:
+            self.close()
+            raise
+
 
 class TextLink(Link):
     """psycopg and text COPY."""
@@ -72,7 +79,7 @@ class TextLink(Link):
         except psycopg.Error as error:
             raise _unreachable(str(error), connection) from None
         self._cursor = psycopg.RawCursor(self._connection)
-        self.execute(_CONFIGURE)
+        self._configure()
 
     @override
     def execute(self, query: str, *parameters: object) -> list[Row]:
@@ -114,7 +121,7 @@ class AdbcLink(Link):
         except adbc.Error as error:
             raise _unreachable(str(error), connection) from None
         self._cursor = self._connection.cursor()
-        self.execute(_CONFIGURE)
+        self._configure()
 
     @override
     def execute(self, query: str, *parameters: object) -> list[Row]:

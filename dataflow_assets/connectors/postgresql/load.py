@@ -126,23 +126,29 @@ class Upsert(Loader):
 
     def _apply(self, rows: pa.RecordBatch) -> None:
         groups = fold.groups(rows, self._rules)
-        again: set[int] = set()
+        refused: dict[int, str] = {}
         for step in fold.steps(rows, groups, self._rules):
-            for row, _ in self._trial.run(step.rows, self._staging.loads(step)):
-                again.add(row.column(fold.GROUP)[0].as_py())
-        if again:
-            self._one_by_one(rows.filter(pa.array(np.isin(groups, list(again)))))
+            for row, failure in self._trial.run(step.rows, self._staging.loads(step)):
+                refused[row.column(fold.GROUP)[0].as_py()] = failure.reason
+        if refused:
+            self._settle(rows, groups, refused)
 
-    def _one_by_one(self, rows: pa.RecordBatch) -> None:
+    def _settle(self, rows: pa.RecordBatch, groups: fold.Ints, refused: dict[int, str]) -> None:
         """A refused row may stand for several of its key: each of them gets its own verdict."""
-        for index in range(rows.num_rows):
+        single = np.bincount(groups) == 1
+        for index in np.flatnonzero(np.isin(groups, list(refused))).tolist():
             row = rows.slice(index, 1)
-            groups = np.zeros(1, np.int64)
-            for step in fold.steps(row, groups, self._rules):
-                refused = self._trial.run(step.rows, self._staging.loads(step))
-                if refused:
-                    self._reject(row, refused[0][1].reason)
-                    break
+            if single[groups[index]]:
+                self._reject(row, refused[groups[index]])
+            else:
+                self._alone(row)
+
+    def _alone(self, row: pa.RecordBatch) -> None:
+        for step in fold.steps(row, np.zeros(1, np.int64), self._rules):
+            refused = self._trial.run(step.rows, self._staging.loads(step))
+            if refused:
+                self._reject(row, refused[0][1].reason)
+                return
 
     def _usable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         codes, absent = matrix(rows, len(self._schema))

@@ -1,7 +1,7 @@
 """Tries rows inside a savepoint and finds the ones that the table refuses, by halving.
 
-Nothing of a failed attempt stays. Past a thousand refusals rows go one by one: halving would cost
-more than it saves.
+Nothing of a failed attempt stays. Past a thousand refusals short runs go row by row: where many are
+refused, halving costs more than it saves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.failures import Failure, Kind
 from dataflow_assets.connectors.postgresql.link import Link
 
-HALVED = 1_000
+HALVED = 1_000  # refusals of a slice up to which every run is halved to its end
+SHORT = 128  # rows
 ATTEMPTS = 6  # of a statement that lost to a deadlock, before the whole slice is tried again
 
 Refused = list[tuple[pa.RecordBatch, Failure]]
@@ -43,7 +44,8 @@ class Trial:
         return found
 
     def _parts(self, rows: pa.RecordBatch, failure: Failure) -> list[pa.RecordBatch]:
-        if failure.kind is Kind.REFUSED and self.refused >= HALVED:
+        many = self.refused >= HALVED and rows.num_rows <= SHORT
+        if many and failure.kind is Kind.REFUSED:
             return [rows.slice(index, 1) for index in range(rows.num_rows)]
         half = rows.num_rows // 2
         return [rows.slice(0, half), rows.slice(half)]
