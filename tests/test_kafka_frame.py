@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import PySparkException
 
 import devservers
-from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka import KafkaSource, reader
 from dataflow_assets.connectors.kafka.session import KafkaSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Span
 
@@ -113,7 +114,7 @@ def test_the_wanted_columns_come_and_no_others(
         datetime(1970, 1, 1, 0, 16, 40, 500_000, UTC),
         datetime(1970, 1, 1, 0, 33, 20, 0, UTC),
     ]
-    assert [dict(h or []) for h in rows["headers"].to_pylist()] == [{"b": None, "a": b"2"}, {}]
+    assert [dict(h) for h in rows["headers"].to_pylist()] == [{"b": None, "a": b"2"}, {}]
     assert session.frame(spark, span, frozenset({"key"})).columns == ["_at", "body", "key"]
 
 
@@ -188,6 +189,22 @@ def test_below_the_log_start_nothing_is_read_when_told_to_continue(
     span = session.plan({"0": 2}, Limit())
     assert [(s.after, s.upto) for s in span.slices] == [(2, 9)]
     assert positions(session.frame(spark, span, frozenset())) == [[6, 7, 8]]
+
+
+def test_an_end_beyond_the_log_fails_soon(
+    topic: Any,
+    opened: Open,
+    spark: SparkSession,
+    producer: Producer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = topic()
+    send(producer, name, 3)
+    monkeypatch.setitem(reader._TIMES, "kafkaConsumer.pollTimeoutMs", "1000")
+    begun = time.monotonic()
+    with pytest.raises(PySparkException, match="lost"):
+        opened(name).frame(spark, Span((OffsetSlice("0", 0, 9),)), frozenset()).toArrow()
+    assert time.monotonic() - begun < 30
 
 
 def test_the_group_is_stable_for_a_flow_and_its_topic(topic: Any, opened: Open) -> None:

@@ -84,8 +84,9 @@ def test_a_span_has_every_partition_with_fixed_bounds(topic: Any, opened: Open, 
     span = session.plan({"0": 1}, Limit(records=3))
     send(name, [b"x"] * 5, 0)
     assert span == Span(
-        (OffsetSlice("0", 1, 4), OffsetSlice("1", 0, 0), OffsetSlice("2", 0, 2)),
+        (OffsetSlice("0", 1, 4), OffsetSlice("1", 0, 0), OffsetSlice("2", 0, 2)), full=True
     )
+    assert not session.plan({"0": 9}, Limit(records=3)).full
     assert session.ends() == {"0": 10, "1": 0, "2": 2}
 
 

@@ -98,6 +98,7 @@ class Broker:
         self.bootstrap = bootstrap
         self.name = topic
         self._complaints = Complaints()
+        self._refusals: set[str] = set()
         servers = {"bootstrap.servers": bootstrap, "error_cb": self._complaints.hear}
         self._admin = AdminClient(CLIENT | servers)
 
@@ -149,7 +150,7 @@ class Broker:
         return self._patiently(f"reading the offsets of group {group}", ask, PATIENCE)
 
     def commit(self, group: str, offsets: Mapping[int, int], mark: str) -> Future[Any]:
-        """Begins to store offsets for the group; what goes wrong is logged, not raised."""
+        """Begins to store offsets for the group; what goes wrong is logged once, not raised."""
         positions = [
             TopicPartition(self.name, partition, offset, mark)
             for partition, offset in offsets.items()
@@ -158,7 +159,10 @@ class Broker:
         asked: Future[Any] = self._admin.alter_consumer_group_offsets(
             request, request_timeout=TIMEOUT
         )[group]
-        asked.add_done_callback(lambda done: _log_refusal(done, self.name, group))
+        said, name = self._refusals, self.name
+        asked.add_done_callback(
+            lambda done: _log_refusal(done, f"{name}: offsets of {group}", said)
+        )
         return asked
 
     def _partitions(self, topic: Topic) -> list[TopicPartition]:
@@ -205,9 +209,10 @@ def _code(error: Exception) -> int | None:
     return error.args[0].code() if isinstance(error, KafkaException) else None
 
 
-def _log_refusal(done: Future[Any], topic: str, group: str) -> None:
+def _log_refusal(done: Future[Any], what: str, said: set[str]) -> None:
     error = done.exception()
     refused = [] if error else [each.error for each in done.result().topic_partitions if each.error]
-    if error or refused:
-        reason = error or refused[0]
-        log.warning("topic %s: offsets of group %s were not stored: %s", topic, group, reason)
+    reason = str(error or refused[0]) if error or refused else ""
+    if reason and reason not in said:
+        log.warning("topic %s were not stored: %s", what, reason)
+        said.add(reason)

