@@ -1,11 +1,34 @@
-"""IO managers: who writes what an asset returns, and hands tables to the assets downstream."""
+"""IO managers: who writes what an asset returns, and hands tables to the assets downstream.
 
-from typing import Any
+One per table system. A flow's lazy drain is consumed; a Spark DataFrame of a user's asset is
+written, by the `mode` of the asset's metadata: `overwrite` (the default), `append` or `upsert` (by
+the columns of `key`). A table upstream arrives as a lazy DataFrame.
+
+Tables are found by asset key, `[system, connection, schema or namespace, table]`: a connection is
+one that a flow of this location writes to, so that nothing is declared twice.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import dagster as dg
 
 from dataflow_assets.assets import Draining, io_manager_key
 from dataflow_assets.assets.graph import Graph
+from dataflow_assets.contracts import Sink
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.flow import Branch, Flow, mangle
+from dataflow_assets.masking import mask
+from dataflow_assets.secrets import resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Mode = Literal["append", "overwrite", "upsert"]
+MODES: tuple[Mode, ...] = ("append", "overwrite", "upsert")
+Context = dg.InputContext | dg.OutputContext
 
 
 class FlowIOManager(dg.IOManager):
@@ -21,18 +44,152 @@ class FlowIOManager(dg.IOManager):
     def load_input(self, context: dg.InputContext) -> Any:
         """The table upstream."""
         raise dg.Failure(
-            f"{context.asset_key.to_user_string()} cannot be read back as a table yet; read it "
-            f"with a client of its system, and name it in `deps` instead of as an argument",
+            f"{_name(context)} cannot be read as a table yet: read it with a client of its system, "
+            f"and name it in `deps` instead of as an argument",
             allow_retries=False,
         )
 
     def write(self, context: dg.OutputContext, obj: object) -> None:
         """Writes what a user's asset returned."""
         raise dg.Failure(
-            f"{context.asset_key.to_user_string()}: {type(obj).__name__} cannot be written to "
-            f"this system",
+            f"{_name(context)}: a {type(obj).__name__} cannot be written to this system yet",
             allow_retries=False,
         )
+
+
+class TableIOManager(FlowIOManager):
+    """Spark DataFrames to tables and back, on the connections of the location's flows."""
+
+    system: ClassVar[str]
+
+    def __init__(self, connections: Mapping[str, tuple[Flow, Branch]]) -> None:
+        self._connections = connections
+
+    @abstractmethod
+    def sink_of(self, sink: Any, namespace: str | None, table: str) -> Any:
+        """The same connection, another table."""
+
+    @abstractmethod
+    def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
+        """Writes the rows; how many."""
+
+    @abstractmethod
+    def read_frame(
+        self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
+    ) -> "DataFrame":
+        """The table as a lazy frame."""
+
+    def write(self, context: dg.OutputContext, obj: object) -> None:
+        """Writes a Spark DataFrame; anything else is refused."""
+        if not hasattr(obj, "mapInArrow"):
+            raise dg.Failure(
+                f"{_name(context)} returns a {type(obj).__name__}; this IO manager takes a Spark "
+                f"DataFrame (for example spark.createDataFrame(...))",
+                allow_retries=False,
+            )
+        frame: Any = obj
+        with self._told(context):
+            mode, key = _mode(context)
+            sink, name = self._sink(context)
+            rows = self.write_frame(frame, sink, mode, key)
+            context.add_output_metadata({**_place(self.system, name), "rows": rows, "mode": mode})
+
+    def load_input(self, context: dg.InputContext) -> "DataFrame":
+        """A lazy DataFrame of the table upstream; `columns` of the input's metadata choose some."""
+        with self._told(context):
+            sink, _ = self._sink(context)
+            columns = (context.definition_metadata or {}).get("columns")
+            return self.read_frame(context.resources.spark.session(), sink, columns)
+
+    def _sink(self, context: Context) -> tuple[Sink, str]:
+        """The table's declaration with its secrets in place, and its full name."""
+        parts = context.asset_key.path
+        if not 3 <= len(parts) <= 5 or parts[0] != self.system:
+            raise PermanentError(
+                f"asset key {_name(context)}: a table of {self.system} is known as "
+                f'["{self.system}", connection, schema or namespace, table]'
+            )
+        flow, branch = self._connection(parts[1])
+        namespace, table = _names(context, parts)
+        sink = self.sink_of(resolve(branch.sink, flow.secrets), namespace, table)
+        return sink, f"{namespace}.{table}" if namespace else table
+
+    def _connection(self, name: str) -> tuple[Flow, Branch]:
+        if name in self._connections:
+            return self._connections[name]
+        known = ", ".join(sorted(self._connections)) or "(none)"
+        raise PermanentError(
+            f"no flow of this location writes to a {self.system} connection called {name}, so its "
+            f"address is not known; known ones: {known}"
+        )
+
+    @contextmanager
+    def _told(self, context: Context) -> Iterator[None]:
+        """Our errors in one sentence; nothing that a client says shows a secret."""
+        try:
+            yield
+        except DataflowError as error:
+            flows = [flow for flow, _ in self._connections.values()]
+            text = mask(f"{_name(context)}: {error}", flows)
+            again = isinstance(error, TransientError)
+            raise dg.Failure(text, allow_retries=again) from None
+
+
+class PostgresqlIOManager(TableIOManager):
+    """Tables of PostgreSQL. A write is one transaction; `overwrite` keeps the table itself."""
+
+    system = "postgresql"
+
+    def __init__(self, connections: Mapping[str, tuple[Flow, Branch]]) -> None:
+        super().__init__(connections)
+        self._snapshots: list[Any] = []
+
+    def sink_of(self, sink: Any, namespace: str | None, table: str) -> Any:
+        """The table in its schema."""
+        from dataflow_assets.connectors.postgresql.frame_place import Place
+
+        return Place(sink.dsn(), namespace or "public", table)
+
+    def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
+        """COPY in tasks, one transaction at the end."""
+        from dataflow_assets.connectors.postgresql.frame_write import write
+
+        return write(frame, sink, mode, key)
+
+    def read_frame(
+        self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
+    ) -> "DataFrame":
+        """Read in tasks, in one snapshot that is held as long as this IO manager lives."""
+        from dataflow_assets.connectors.postgresql.frame_read import Snapshot
+
+        snapshot = Snapshot(sink)
+        self._snapshots.append(snapshot)
+        return snapshot.frame(spark, columns)
+
+
+class IcebergIOManager(TableIOManager):
+    """Tables of an Iceberg catalog. A write is one commit."""
+
+    system = "iceberg"
+
+    def sink_of(self, sink: Any, namespace: str | None, table: str) -> Any:
+        """The table in its namespace."""
+        update = {"namespace": namespace or sink.namespace, "table": table}
+        return sink.model_copy(update=update)
+
+    def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
+        """Files in tasks, one commit at the end."""
+        from dataflow_assets.connectors.iceberg.frame_write import write
+
+        return write(frame, sink, mode, key)
+
+    def read_frame(
+        self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
+    ) -> "DataFrame":
+        """The current snapshot, read in tasks."""
+        from dataflow_assets.connectors.iceberg.frame_read import read
+
+        return read(spark, sink, columns)
 
 
 class DefaultIOManager(dg.ConfigurableIOManagerFactory[dg.IOManager]):
@@ -50,9 +207,9 @@ class _Refusing(dg.IOManager):
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         if type(obj).__module__.startswith("pyspark."):
             raise dg.Failure(
-                f"{context.asset_key.to_user_string()} returns a Spark {type(obj).__name__}, "
-                f"which is a plan and no data: it cannot be stored as a file. Say where its rows "
-                f'go: @dg.asset(io_manager_key="iceberg") or "postgresql"',
+                f"{_name(context)} returns a Spark {type(obj).__name__}, which is a plan and no "
+                f"data: it cannot be stored as a file. Say where its rows go: "
+                f'@dg.asset(io_manager_key="iceberg") or "postgresql"',
                 allow_retries=False,
             )
         self._files.handle_output(context, obj)
@@ -61,7 +218,55 @@ class _Refusing(dg.IOManager):
         return self._files.load_input(context)
 
 
-def io_managers(graph: Graph) -> dict[str, dg.IOManager]:
+def io_managers(graph: Graph) -> dict[str, Any]:
     """An IO manager for each system that something is written to, by its key."""
     systems = {io_manager_key(node.branch.address) for node in graph.nodes}
-    return {system: FlowIOManager() for system in sorted({*systems, "iceberg", "postgresql"})}
+    flows: dict[str, Any] = {system: FlowIOManager() for system in sorted(systems)}
+    tables = {kind.system: _tables(kind, graph) for kind in (PostgresqlIOManager, IcebergIOManager)}
+    return flows | tables
+
+
+def _tables(kind: type[TableIOManager], graph: Graph) -> dg.IOManagerDefinition:
+    @dg.io_manager(required_resource_keys={"spark"}, description=kind.__doc__)
+    def make(context: dg.InitResourceContext) -> dg.IOManager:  # noqa: ARG001
+        return kind(_connections(graph, kind.system))
+
+    return make
+
+
+def _connections(graph: Graph, system: str) -> dict[str, tuple[Flow, Branch]]:
+    """Connections by the name that asset keys show; the first flow's declaration counts."""
+    found: dict[str, tuple[Flow, Branch]] = {}
+    for node in graph.nodes:
+        address = node.branch.address
+        if address.system == system:
+            found.setdefault(mangle(address.connection), (node.flow, node.branch))
+    return found
+
+
+def _mode(context: dg.OutputContext) -> tuple[Mode, list[str]]:
+    """From the output's metadata, else the asset's."""
+    metadata = {**(context.definition_metadata or {}), **(context.output_metadata or {})}
+    given = {name: getattr(value, "value", value) for name, value in metadata.items()}
+    mode, key = given.get("mode", "overwrite"), given.get("key", ())
+    if mode not in MODES:
+        raise PermanentError(f"metadata mode {mode!r}: allowed are {', '.join(MODES)}")
+    return mode, [key] if isinstance(key, str) else list(key)
+
+
+def _names(context: Context, parts: Sequence[str]) -> tuple[str | None, str]:
+    """Namespace and table: keys are mangled, metadata names are exact."""
+    upstream = context.upstream_output if isinstance(context, dg.InputContext) else context
+    metadata = (upstream.definition_metadata if upstream else None) or {}
+    exact = metadata.get("dagster/table_name")
+    text = str(getattr(exact, "value", exact)) if exact else ".".join(parts[2:])
+    namespace, _, table = text.rpartition(".")
+    return namespace or None, table
+
+
+def _place(system: str, name: str) -> dict[str, Any]:
+    return {"dagster/table_name": name, "dagster/storage_kind": system}
+
+
+def _name(context: Context) -> str:
+    return context.asset_key.to_user_string()

@@ -7,8 +7,7 @@ import os
 import signal
 import threading
 import time
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,7 @@ from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.memory import source as memory_source
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from tests.dagster_flows import location, memory_flow
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    store = Store(f"dagster-{uuid.uuid4().hex[:8]}")
-    store.create()
-    yield store
-    store.remove()
-
-
-@pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
+from tests.shell.flows import location, memory_flow
 
 
 class Shop:

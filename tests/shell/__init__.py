@@ -1,0 +1,1 @@
+"""The Dagster shell: assets, IO managers, sensors, jobs, definitions."""
