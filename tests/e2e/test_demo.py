@@ -1,0 +1,114 @@
+"""The demo as a user starts it: two tables fill, a third is built on one, Ctrl-C ends it all."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+
+from devservers import system
+from devservers.demo import KAFKA, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK, WEB
+
+ROOT = Path(__file__).parent.parent.parent
+PORTS = {WEB, *KAFKA.values(), *POSTGRESQL.values(), *SEAWEEDFS.values(), *SPARK.values()}
+DATAFLOW = [sys.executable, "-m", "dataflow_assets.cli"]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+
+class Demo:
+    """A running demo in a folder of its own, on ports of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.offset = next(filter(_is_free, (random.randrange(1, 9_000) for _ in range(100))))
+        self.log = folder.with_suffix(".log")
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [*DATAFLOW, "demo", "--folder", str(folder)],
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                env={**os.environ, OFFSET: str(self.offset)},
+            )
+
+    def says(self, text: str) -> bool:
+        """Whether it has printed this."""
+        assert self.process.poll() is None, self.log.read_text()
+        return text in self.log.read_text()
+
+    def checkpoints(self) -> dict[str, dict[str, Any]]:
+        """What `dataflow status` knows by flow."""
+        command = [*DATAFLOW, "status", str(self.folder / "flows"), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        flows = json.loads(done.stdout)["flows"]
+        return {flow["flow"]: branch["checkpoint"] for flow in flows for branch in flow["branches"]}
+
+    def flowing(self) -> bool:
+        """Whether both tables have rows, and both flows have set records aside."""
+        found = self.checkpoints()
+        return len(found) == 2 and all(c and c["rows"] and c["rejected"] for c in found.values())
+
+    def query(self, sql: str) -> list[Any]:
+        """The first column of what PostgreSQL answers; nothing while there is no such table."""
+        dsn = f"postgresql://shop@127.0.0.1:{POSTGRESQL['postgresql'] + self.offset}/shop"
+        try:
+            with psycopg.connect(dsn) as connection:
+                return [row[0] for row in connection.execute(sql.encode())]
+        except psycopg.errors.UndefinedTable:
+            return []
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that belongs to it, whoever its parent is by now."""
+        return [each for each in psutil.process_iter() if self._owns(each)]
+
+    def _owns(self, process: psutil.Process) -> bool:
+        try:
+            words = [*process.cmdline(), process.environ().get("DAGSTER_HOME", "")]
+        except psutil.Error:
+            return False
+        return any(str(self.folder) in word for word in words)
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    demo = Demo(tmp_path / "demo")
+    yield demo
+    demo.process.kill()
+    demo.process.wait(10)
+    system.send(signal.SIGKILL, demo.processes())
+
+
+def test_the_demo(demo: Demo) -> None:
+    _until(lambda: demo.says("Ctrl-C stops all of it"), 120)
+    _until(demo.flowing, 120)
+    statuses = demo.query("SELECT DISTINCT status FROM public.orders")
+    assert {"placed", "paid", "shipped"} <= set(statuses)
+    counted = demo.query("SELECT count(*) - count(DISTINCT id) FROM public.orders")
+    assert counted == [0]
+    _until(lambda: bool(demo.query("SELECT revenue FROM shop.daily_revenue")), 150)
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(60) == 0, demo.log.read_text()
+    assert [process.cmdline() for process in demo.processes()] == []
+
+
+def _is_free(offset: int) -> bool:
+    return all(system.is_free(port + offset) for port in PORTS)
+
+
+def _until(there: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.5)
