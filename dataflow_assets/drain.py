@@ -124,6 +124,8 @@ def drain(flow: Flow, spark: Callable[[], SparkSession], order: Order) -> Iterat
                     progress.made()
                     yield report
         except TransientError as error:
+            if order.stop():
+                raise  # whoever asked to stop should not have to wait for the outage to end
             progress.wait_or_raise(flow, error)
             order = replace(order, start=Start()) if progress.started else order
         else:

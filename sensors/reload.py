@@ -25,6 +25,7 @@ MUTATION = """mutation Reload($name: String!) {
   reloadRepositoryLocation(repositoryLocationName: $name) { __typename }
 }"""
 GRACE_SECONDS = 0.5  # the tick returns before its server is replaced
+PATIENCE_SECONDS = 60.0
 
 
 def fingerprint(folders: Iterable[Path]) -> str:
@@ -46,6 +47,7 @@ def reload_sensor(
     folders: Sequence[Path], loaded: str, findings: Sequence[Finding]
 ) -> dg.SensorDefinition:
     """`loaded` is the fingerprint of what this code server read."""
+    asking = _Asking()
 
     @dg.sensor(
         name="files",
@@ -54,8 +56,9 @@ def reload_sensor(
         description="Has the location loaded again when a file of its folders changed.",
     )
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        if fingerprint(folders) != loaded:
-            return dg.SensorResult(skip_reason=dg.SkipReason(_ask(_location_name(context))))
+        now = fingerprint(folders)
+        if now != loaded:
+            return dg.SensorResult(skip_reason=dg.SkipReason(asking.reload(now, _name(context))))
         events = [] if context.cursor == loaded else list(_failing(findings))
         skip = None if events else dg.SkipReason("the files are as they were loaded")
         return dg.SensorResult(asset_events=events, cursor=loaded, skip_reason=skip)
@@ -74,21 +77,34 @@ def _failing(findings: Sequence[Finding]) -> Iterator[dg.AssetCheckEvaluation]:
         )
 
 
-def _location_name(context: dg.SensorEvaluationContext) -> str:
+def _name(context: dg.SensorEvaluationContext) -> str:
     origin = context.code_location_origin
     return origin.location_name if origin else "dataflow-assets"
 
 
-def _ask(name: str) -> str:
-    """Asks in the background; what became of it shows at the next tick."""
-    url = web_server()
-    if url is None:
-        return (
-            "files changed, but no web server of this Dagster was found to ask: reload the "
-            "location in the UI, or set DATAFLOW_WEBSERVER to its address"
-        )
-    threading.Thread(target=_reload, args=(url, name), daemon=True).start()
-    return f"files changed: {url} was asked to load {name} again"
+class _Asking:
+    """Asks in the background, once for each state of the files and again when nothing came of it.
+
+    What became of it shows at the next tick, which a new code server answers.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[str, float] = {}
+
+    def reload(self, now: str, name: str) -> str:
+        """What the tick says."""
+        waited = time.monotonic() - self._asked.get(now, -PATIENCE_SECONDS)
+        if waited < PATIENCE_SECONDS:
+            return f"files changed: waiting for {name} to be loaded again"
+        url = web_server()
+        if url is None:
+            return (
+                "files changed, but no web server of this Dagster was found to ask: reload the "
+                "location in the UI, or set DATAFLOW_WEBSERVER to its address"
+            )
+        self._asked = {now: time.monotonic()}
+        threading.Thread(target=_reload, args=(url, name), daemon=True).start()
+        return f"files changed: {url} was asked to load {name} again"
 
 
 def _reload(url: str, name: str) -> None:
