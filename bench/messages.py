@@ -70,7 +70,8 @@ def create(bootstrap: str, topic: str) -> None:
 
 def drop(bootstrap: str, topic: str) -> None:
     """Deletes the topic."""
-    _admin(bootstrap).delete_topics([topic])[topic].result(30)
+    admin = _admin(bootstrap)  # it must live until it has answered
+    admin.delete_topics([topic])[topic].result(30)
 
 
 class Filler:

@@ -21,6 +21,9 @@ _FETCH = {
     "kafka.max.partition.fetch.bytes": "16777216",
     "kafka.max.poll.records": "20000",
     "kafka.receive.buffer.bytes": "4194304",
+    # After each poll Spark asks for the log's bounds, on the very connection whose next fetch then
+    # waits at the end of the log: Kafka's 500 ms were two thirds of a small micro-batch.
+    "kafka.fetch.max.wait.ms": "5",
 }
 # The defaults wait for minutes; a lost broker must become an error while somebody looks. Spark
 # tries a task four times, so an election may take four times as long.

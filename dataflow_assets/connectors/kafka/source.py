@@ -108,7 +108,7 @@ class KafkaSource(KafkaConnection, Source):
     avro_schema_file: Annotated[str | None, Later(_AVRO)] = None
     """Path of the Avro schema."""
     consumer_max_wait: Duration | None = None
-    """How long the broker may hold a fetch back until `fetchMinBytes` are there."""
+    """How long the broker may hold a fetch back until `fetchMinBytes` are there; 5ms by default."""
     fetch_min_bytes: int | None = Field(default=None, ge=0, le=_INT32)
     """Least bytes of a fetch."""
     fetch_max_bytes: int | None = Field(default=None, gt=0, le=_INT32)
