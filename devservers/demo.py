@@ -119,6 +119,7 @@ def run(folder: Path, say: Say | None = None) -> int:
     ended = threading.Event()
     with _stopped_by_signals(ended), _alone(folder), ExitStack() as stack:
         demo = _Demo(folder.absolute(), int(os.environ.get(OFFSET, "0")), say)
+        demo.check_ports()
         stack.callback(lambda: say("stopped; `make demo` goes on from here"))
         try:
             if demo.start(stack, ended):
@@ -164,6 +165,18 @@ class _Demo:
         stack.callback(_stop, [self.dagster], self._say)
         self.dagster.start()
         return not ended.is_set()
+
+    def check_ports(self) -> None:
+        """Raises ServerError when one of the ports is taken."""
+        wanted = {"dagster": self.dagster.port}
+        for server in (self.kafka, self.postgresql, self.seaweedfs, self.spark):
+            wanted |= {f"{server.name} {name}": port for name, port in server.ports.items()}
+        taken = [f"{port} ({name})" for name, port in wanted.items() if not system.is_free(port)]
+        if taken:
+            raise ServerError(
+                f"the demo needs ports that somebody listens on: {', '.join(taken)}; end that "
+                f"program, or move all of the demo's ports, for example by {OFFSET}=1000"
+            )
 
     def _variables(self) -> dict[str, str]:
         flows = os.pathsep.join(map(str, (self._manifests(), ROOT / "flows")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from dataflow_assets.cli import main
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.manifests import load
 from dataflow_assets.masking import mask
+from devservers.demo import OFFSET, WEB
 from tests.conftest import Topics
 
 ROOT = Path(__file__).parent.parent
@@ -335,6 +337,18 @@ def test_a_second_signal_abandons(
     assert process.returncode == 130
     assert "abandoned" in said
     reached.unlink()
+
+
+def test_the_demo_says_which_port_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setenv(OFFSET, str(port - WEB))
+        assert main(["demo", "--folder", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert f"{port} (dagster)" in said
+    assert len(said.splitlines()) == 1
 
 
 def test_secrets_are_masked(tmp_path: Path) -> None:

@@ -101,10 +101,11 @@ def servers(asked: Namespace) -> int:
     """Starts or stops the servers of one folder."""
     import devservers
 
-    if asked.action == "down":
-        devservers.down(asked.folder, progress=out)
-        return 0
-    devservers.up(asked.folder, spark=not asked.no_spark, progress=out)
+    with _told():
+        if asked.action == "down":
+            devservers.down(asked.folder, progress=out)
+            return 0
+        devservers.up(asked.folder, spark=not asked.no_spark, progress=out)
     out(f"addresses stand in {asked.folder / devservers.FILE}")
     return 0
 
@@ -113,7 +114,20 @@ def demo(asked: Namespace) -> int:
     """The demo, until Ctrl-C."""
     from devservers.demo import run as run_demo
 
-    return run_demo(asked.folder)
+    with _told():
+        return run_demo(asked.folder)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors of the servers are sentences for people, as our own are."""
+    from devservers import ServerError
+    from devservers.jars import JarError
+
+    try:
+        yield
+    except (ServerError, JarError) as error:
+        raise PermanentError(str(error)) from error
 
 
 def _order(asked: Namespace) -> Order:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,7 +65,7 @@ def as_rows(answers: Sequence[Answer]) -> list[list[str]]:
 
 
 def as_lines(answers: Sequence[Answer]) -> Iterator[str]:
-    """The table in plain text, columns aligned."""
+    """The table in plain text, columns aligned; nothing without rows."""
     rows = [[title for title, _ in COLUMNS], *as_rows(answers)]
     if len(rows) == 1:
         return
@@ -75,17 +76,34 @@ def as_lines(answers: Sequence[Answer]) -> Iterator[str]:
         yield "  ".join(aligned).rstrip()
 
 
+def as_blocks(answers: Sequence[Answer]) -> Iterator[str]:
+    """A few short lines for each branch, for a terminal that is too narrow for the table."""
+    for flow, into, *cells in as_rows(answers):
+        position, end, behind, seconds, rows, rejected, committed, epoch, run = cells
+        yield f"{flow} -> {into}"
+        yield f"  behind by {behind} records, {seconds} s; {rows} rows, {rejected} rejected"
+        yield f"  checkpoint {position}; source end {end}"
+        yield f"  last commit {committed}; epoch {epoch}, run {run}"
+
+
 def show(answers: Sequence[Answer]) -> None:
-    """The table on stdout, then one line on stderr for each flow that could not be asked."""
-    if sys.stdout.isatty():
+    """What is known on stdout, then one line on stderr for each flow that could not be asked."""
+    lines = list(as_lines(answers))
+    if not sys.stdout.isatty():
+        _print(lines)
+    elif max(map(len, lines), default=0) <= shutil.get_terminal_size().columns:
         _show_table(answers)
     else:
-        for line in as_lines(answers):
-            out(line)
+        _print(as_blocks(answers))
     for answer in answers:
         if answer.error:
             named = answer.flow.id in answer.error
             err(answer.error if named else f"{answer.flow.id}: {answer.error}")
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        out(line)
 
 
 def _show_table(answers: Sequence[Answer]) -> None:
