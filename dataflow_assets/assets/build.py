@@ -138,8 +138,8 @@ def _not_now(flow: Flow, context: dg.AssetExecutionContext) -> str:
     if flow.suspended:
         return f"flow {flow.id} is suspended in its manifest ({flow.file}:{flow.line})"
     runs = Runs(context.instance, flow)
-    runs.claim(context.run_id)
-    other = runs.other(context.run_id)
+    runs.claim(context.run.run_id)
+    other = runs.other(context.run.run_id)
     if other is None:
         return ""
     return f"flow {flow.id} is being driven by another run already: /runs/{other.run_id}"

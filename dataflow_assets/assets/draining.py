@@ -67,7 +67,7 @@ class Draining:
         self._tallies = {node.branch.id: mirror.Tally() for node in nodes}
         self._last: dict[str, Report] = {}
         self._interrupts = stopping.Interrupts()
-        order = config.order(Run(id=context.run_id[:12]), self._reason)
+        order = config.order(Run(id=context.run.run_id[:12]), self._reason)
         self._looks = stopping.every(
             SWITCH_SECONDS,
             stopping.first(
@@ -177,7 +177,7 @@ def failing(flow: Flow, context: dg.AssetExecutionContext) -> Iterator[None]:
         if not isinstance(error, DataflowError):
             # not log.exception: that would show the traceback unmasked
             context.log.error(mask(traceback.format_exc(), [flow]))  # noqa: TRY400
-        Runs(context.instance, flow).fail(context.run_id, text, permanent=permanent)
+        Runs(context.instance, flow).fail(context.run.run_id, text, permanent=permanent)
         # From None: the chain may show what a client library thinks fit, secrets included.
         raise dg.Failure(description=text, allow_retries=not permanent) from None
 
