@@ -6,7 +6,6 @@ with TransientError that carries the brokers and the client's own words.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -24,9 +22,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from dataflow_assets.connectors.kafka.group import Committed, Group
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
-log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 Place = OffsetSpec
 EARLIEST: Place = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -70,14 +68,6 @@ class Topic:
     partitions: int
 
 
-@dataclass(frozen=True)
-class Committed:
-    """What a consumer group has stored for one partition."""
-
-    offset: int
-    metadata: str
-
-
 class Complaints:
     """Keeps the client's last complaint: its exceptions only say that the time is up."""
 
@@ -98,9 +88,10 @@ class Broker:
         self.bootstrap = bootstrap
         self.name = topic
         self._complaints = Complaints()
-        self._refusals: set[str] = set()
         servers = {"bootstrap.servers": bootstrap, "error_cb": self._complaints.hear}
-        self._admin = AdminClient(CLIENT | servers)
+        self._settings = CLIENT | servers
+        self._admin = AdminClient(self._settings)
+        self._groups: dict[str, Group] = {}
 
     def topic(self, patience: float = PATIENCE) -> Topic:
         """The topic as it is now."""
@@ -136,34 +127,26 @@ class Broker:
 
     def committed(self, group: str, topic: Topic) -> dict[int, Committed]:
         """What the group has committed, by partition."""
-        request = [ConsumerGroupTopicPartitions(group, self._partitions(topic))]
 
         def ask() -> dict[int, Committed]:
-            asked = self._admin.list_consumer_group_offsets(request, request_timeout=TIMEOUT)
-            found = _wait(asked[group]).topic_partitions
-            return {
-                each.partition: Committed(each.offset, each.metadata or "")
-                for each in found
-                if each.offset >= 0
-            }
+            return self._group(group).committed(range(topic.partitions), TIMEOUT)
 
         return self._patiently(f"reading the offsets of group {group}", ask, PATIENCE)
 
-    def commit(self, group: str, offsets: Mapping[int, int], mark: str) -> Future[Any]:
+    def commit(self, group: str, offsets: Mapping[int, int], mark: str) -> None:
         """Begins to store offsets for the group; what goes wrong is logged once, not raised."""
-        positions = [
-            TopicPartition(self.name, partition, offset, mark)
-            for partition, offset in offsets.items()
-        ]
-        request = [ConsumerGroupTopicPartitions(group, positions)]
-        asked: Future[Any] = self._admin.alter_consumer_group_offsets(
-            request, request_timeout=TIMEOUT
-        )[group]
-        said, name = self._refusals, self.name
-        asked.add_done_callback(
-            lambda done: _log_refusal(done, f"{name}: offsets of {group}", said)
-        )
-        return asked
+        self._group(group).commit(offsets, mark)
+
+    def close(self) -> None:
+        """Waits for the group's answers and frees the connections; safe twice."""
+        for group in self._groups.values():
+            group.close()
+        self._groups.clear()
+
+    def _group(self, group: str) -> Group:
+        if group not in self._groups:
+            self._groups[group] = Group(self._settings, group, self.name)
+        return self._groups[group]
 
     def _partitions(self, topic: Topic) -> list[TopicPartition]:
         return [TopicPartition(self.name, number) for number in range(topic.partitions)]
@@ -207,12 +190,3 @@ def _offsets(asked: Mapping[TopicPartition, Future[Any]]) -> list[tuple[int, int
 
 def _code(error: Exception) -> int | None:
     return error.args[0].code() if isinstance(error, KafkaException) else None
-
-
-def _log_refusal(done: Future[Any], what: str, said: set[str]) -> None:
-    error = done.exception()
-    refused = [] if error else [each.error for each in done.result().topic_partitions if each.error]
-    reason = str(error or refused[0]) if error or refused else ""
-    if reason and reason not in said:
-        log.warning("topic %s were not stored: %s", what, reason)
-        said.add(reason)

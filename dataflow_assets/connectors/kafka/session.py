@@ -9,10 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
-from concurrent.futures import wait as wait_for
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
@@ -33,7 +31,6 @@ log = logging.getLogger(__name__)
 MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committed
 METADATA_SECONDS = 2.0  # how old the topic's id and its number of partitions may be
 PEEK_SECONDS = 1.0
-COMMIT_SECONDS = 2.0  # how long `close` waits for offsets on their way
 
 Offsets = dict[int, int]
 
@@ -48,7 +45,6 @@ class KafkaSession(SourceSession):
         self._described = time.monotonic()
         self._lows: dict[str, int] = {}
         self._released: Offsets = {}
-        self._commits: set[Future[Any]] = set()
         self._warned: set[str] = set()
 
     @property
@@ -109,10 +105,8 @@ class KafkaSession(SourceSession):
     def release(self, upto: Positions) -> None:
         offsets = {int(p): int(offset) for p, offset in upto.items()}
         changed = {p: o for p, o in offsets.items() if self._released.get(p) != o}
-        self._commits = {commit for commit in self._commits if not commit.done()}
         if changed:
-            mark = f"{MARK}{self._flow}"
-            self._commits.add(self._broker.commit(self._source.consumer_group, changed, mark))
+            self._broker.commit(self._source.consumer_group, changed, f"{MARK}{self._flow}")
             self._released |= changed
 
     @override
@@ -125,8 +119,7 @@ class KafkaSession(SourceSession):
 
     @override
     def close(self) -> None:
-        wait_for(self._commits, COMMIT_SECONDS)
-        self._commits.clear()
+        self._broker.close()
         if "_peek" in vars(self):
             self._peek.close()
 

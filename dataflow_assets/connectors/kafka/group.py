@@ -1,0 +1,73 @@
+"""What a consumer group has stored for one topic, asked by a client that never joins it.
+
+A consumer asks, not the admin client: where the group's coordinator is not ready yet, librdkafka
+handles the admin client's answer as a group's and ends the process with a segmentation fault.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+log = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 4.0  # how long `close` waits for offsets on their way
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a consumer group has stored for one partition."""
+
+    offset: int
+    metadata: str
+
+
+class Group:
+    """Reads and stores offsets. Storing is begun, never waited for; a refusal is logged once."""
+
+    def __init__(self, settings: Mapping[str, Any], group: str, topic: str) -> None:
+        self._name, self._topic = group, topic
+        self._awaited = 0
+        self._refusals: set[str] = set()
+        own = {"group.id": group, "enable.auto.commit": False, "on_commit": self._stored}
+        self._consumer = Consumer({**settings, **own})
+
+    def committed(self, partitions: Iterable[int], seconds: float) -> dict[int, Committed]:
+        """By partition; those without an offset are left out. Raises KafkaException."""
+        asked = [TopicPartition(self._topic, number) for number in partitions]
+        return {
+            found.partition: Committed(found.offset, found.metadata or "")
+            for found in self._consumer.committed(asked, timeout=seconds)
+            if found.offset >= 0
+        }
+
+    def commit(self, offsets: Mapping[int, int], mark: str) -> None:
+        """Begins to store offsets with the mark as their metadata."""
+        positions = [TopicPartition(self._topic, p, o, mark) for p, o in offsets.items()]
+        self._awaited += 1
+        self._consumer.commit(offsets=positions, asynchronous=True)
+        self._consumer.poll(0)  # serves the answers to earlier ones
+
+    def close(self) -> None:
+        """Waits a while for the answers.
+
+        The connection goes with the object: nobody joined the group, and `Consumer.close` would
+        wait most of a minute for the coordinator of a cluster that is down.
+        """
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while self._awaited and time.monotonic() < deadline:
+            self._consumer.poll(0.05)
+        self._awaited = 0
+
+    def _stored(self, error: KafkaError | None, positions: list[TopicPartition]) -> None:
+        self._awaited -= 1
+        refused = [error] if error else [each.error for each in positions if each.error]
+        if refused and str(refused[0]) not in self._refusals:
+            what = f"{self._topic}: offsets of {self._name}"
+            log.warning("topic %s were not stored: %s", what, refused[0])
+            self._refusals.add(str(refused[0]))
