@@ -37,13 +37,15 @@ log = logging.getLogger(__name__)
 
 PACKAGE = Path(__file__).parent
 IDLE_MINUTES = 30
+LOOK_SECONDS = 30
 CONNECT_SECONDS = 5.0
 # Spark Connect's client tries for ten minutes; the loop has a patience of its own.
 RPC_RETRIES = 4
 # Ends the warm server once its lease is old. The last command asks for process identity, so a
 # number that was given to another process meanwhile hurts nobody.
 WATCH = (
-    'while kill -0 "$0" 2>/dev/null && [ -n "$(find "$1" -mmin -{minutes})" ]; do sleep 30; done; '
+    'while kill -0 "$0" 2>/dev/null && [ -n "$(find "$1" -mmin -{minutes})" ]; do sleep {look}; '
+    "done; "
     'exec "$2" -m devservers down "$3"'
 )
 _by_value: dict[str, ModuleType] = {}
@@ -233,7 +235,7 @@ def _end_predecessors(folder: Path) -> None:
 
 
 def _watch(pid: int, lease: Path, folder: Path) -> None:
-    script = WATCH.format(minutes=IDLE_MINUTES)
+    script = WATCH.format(minutes=IDLE_MINUTES, look=LOOK_SECONDS)
     command = ["sh", "-c", script, str(pid), str(lease), sys.executable, str(folder)]
     subprocess.Popen(
         command,
