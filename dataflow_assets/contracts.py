@@ -43,6 +43,7 @@ SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
 KIND = b"dataflow.kind"  # b"json": JSON text as sent; b"numeric": digits as sent, in a string
 HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
 MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters
+KEY = b"dataflow.key"  # in the schema's own metadata: JSON list of the columns rows are matched by
 NO_NUL = b"dataflow.no_nul"  # in the schema's own metadata; b"1": text cannot hold U+0000
 
 
@@ -364,7 +365,7 @@ class SinkSession(ABC):
 
     @abstractmethod
     def schema(self) -> pa.Schema | None:
-        """The target's columns with KIND, HAS_DEFAULT and MAX_LENGTH set; None: no table yet."""
+        """The target's columns with their metadata (KIND and so on) set; None: no table yet."""
 
     @abstractmethod
     def create(self, sample: pa.Schema) -> None:
@@ -462,9 +463,10 @@ class Sink(Connector):
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         """A writer for one slice, inside a task."""
 
-    def key_columns(self) -> tuple[str, ...]:
-        """The columns that identify a row of an upsert; empty for append."""
-        return ()
+    @property
+    def upserts(self) -> bool:
+        """True where rows are matched by a key, so that a record read twice stands once."""
+        return False
 
     def flush_seconds(self) -> float:
         """The least time between two commits of spans that are not full; 0 for no such bound."""

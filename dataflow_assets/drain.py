@@ -307,7 +307,7 @@ class _Attempt:
     def _rewind(self, branch: Branch, session: SinkSession) -> None:
         start = self._order.start
         keeps_rows = start.table == "keep" and start.at != "latest"
-        if keeps_rows and not branch.sink.key_columns() and not start.confirmed:
+        if keeps_rows and not branch.sink.upserts and not start.confirmed:
             raise PermanentError(
                 f"flow {self._flow.id}: {branch.address} is appended to: rewinding would store its "
                 f"records twice. Choose table: truncate, or confirm"

@@ -8,6 +8,7 @@ slices are closed with `complete=False`: writers commit what was seen, never wha
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets import errors, failpoints
 from dataflow_assets.contracts import (
+    KEY,
     OFFSET,
     Chunk,
     OffsetSlice,
@@ -128,8 +130,10 @@ class Pass:
             yield chunks
 
     def _decoder(self, lane: Lane) -> JsonDecoder:
-        tombstones = Tombstones(self.source.tombstones, lane.sink.key_columns())
-        return JsonDecoder(lane.ticket.schema, lane.sink.unknown_fields, tombstones)
+        schema = lane.ticket.schema
+        key = tuple(json.loads((schema.metadata or {}).get(KEY, b"[]")))
+        tombstones = Tombstones(self.source.tombstones, key)
+        return JsonDecoder(schema, lane.sink.unknown_fields, tombstones)
 
     def _decoded(self, decoder: JsonDecoder, batch: pa.RecordBatch) -> Chunk:
         bodies = batch.column("body")

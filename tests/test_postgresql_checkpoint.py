@@ -14,7 +14,7 @@ import pytest
 
 import devservers
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import OffsetSlice, PartSlice, Run, SinkSession, Span
+from dataflow_assets.contracts import KEY, OffsetSlice, PartSlice, Run, SinkSession, Span
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
 from dataflow_assets.failpoints import Failpoint
 from tests.postgresql_driver import SOURCE, TARGET, Place, chunk, start, store, write
@@ -394,7 +394,7 @@ def test_create_makes_the_table_of_the_sample(place: Place) -> None:
     session.create(sample)
     found = session.schema()
     assert found is not None
-    assert found.metadata[b"dataflow.postgresql.key"] == b'["id"]'
+    assert found.metadata[KEY] == b'["id"]'
     session.close()
 
 
@@ -403,6 +403,10 @@ def test_create_without_permission_names_the_option(place: Place) -> None:
     session = start(place.sink())
     with pytest.raises(PermanentError, match="autoCreateTable: true"):
         session.create(pa.schema([("id", pa.int64())]))
+    session.close()
+    session = start(place.sink(autoCreateTable=True))
+    with pytest.raises(PermanentError, match="name them under `columns`"):
+        session.create(pa.schema([]))
     session.close()
     keyed = place.sink(autoCreateTable=True, upsertMode=True, conflictKey=["a", "b"])
     session = start(keyed)

@@ -83,8 +83,7 @@ def tags(flow: Flow) -> dict[str, str]:
 def description(node: Node, graph: Graph) -> str:
     """What the asset's page says first."""
     flow, address = node.flow, node.branch.address
-    keyed = node.branch.sink.key_columns()
-    mode = f"upserted by `{', '.join(keyed)}`" if keyed else "appended"
+    mode = "upserted" if node.branch.sink.upserts else "appended"
     source = flow.source_address
     route = f"`{qualified(source)}` ({source.system}) -> `{qualified(address)}` ({address.system})"
     lines = [f"{route}, {mode}. Flow `{flow.id}`."]

@@ -44,13 +44,12 @@ def count_quotes(field: pa.Field, cells: Sequence[Any], array: pa.Array, absent:
         return keys + _count(array, _QUOTE)
     if pa.types.is_nested(field.type):
         present = [cell for cell in cells if cell is not UNSET]
-        encoded: bytes = msgspec.json.encode(present)
-        return keys + encoded.count(b'"')
+        return keys + msgspec.json.encode(present).count(b'"')
     if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
         return keys
     if pa.types.is_boolean(field.type):
         return keys
-    return keys + 2 * (len(array) - array.null_count)
+    return keys + 2 * int(len(array) - array.null_count)
 
 
 def _count(array: pa.Array, byte: int) -> int:

@@ -28,6 +28,11 @@ def create(link: Link, sink: PostgresqlSink, sample: pa.Schema) -> None:
 def statement(sink: PostgresqlSink, sample: pa.Schema) -> str:
     """The DDL: the sample's columns sorted, the manifest's types over them, a primary key."""
     types = {field.name: _type(field.type) for field in sample} | dict(sink.columns)
+    if not types:
+        raise PermanentError(
+            f"table {sink.address().name} cannot be made: the first records hold no JSON object "
+            "that tells its columns; name them under `columns`, or create the table"
+        )
     key = _primary(sink, set(types))
     lines = [f"{quote(column)} {types[column]}" for column in sorted(types)]
     lines += [f"{quote(name)} {kind}" for name, kind in _added(sink) if name not in types]
@@ -43,13 +48,15 @@ def _added(sink: PostgresqlSink) -> list[tuple[str, str]]:
 
 
 def _primary(sink: PostgresqlSink, columns: set[str]) -> tuple[str, ...]:
-    key = sink.conflict_key if sink.upsert_mode and sink.conflict_key else ()
+    if not sink.upsert_mode:
+        return ()  # the original's key on `id` would drop what an append shall keep
+    key = sink.conflict_key or (("id",) if "id" in columns else ())
     if absent := [name for name in key if name not in columns]:
         raise PermanentError(
             f"table {sink.address().name} cannot be made: conflictKey {', '.join(absent)} is in "
             "none of the first records; name it under `columns` with its type, or mend conflictKey"
         )
-    return key or (("id",) if "id" in columns else ())
+    return key
 
 
 def _type(kind: pa.DataType) -> str:

@@ -68,18 +68,38 @@ class Loader(ABC):
         return rows.filter(pc.invert(wrong))
 
 
+ENOUGH_ROWS = 50_000  # of one COPY: each has a savepoint, and costs half a dozen round trips
+ENOUGH_BYTES = 16 * 1024 * 1024
+
+
 class Append(Loader):
-    """COPY, batch by batch as they come."""
+    """COPY, some batches at a time."""
 
     def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
         super().__init__(sink, link, schema)
         self._place = sink.place()
         self._optional = np.array([HAS_DEFAULT in (f.metadata or {}) for f in schema], np.bool_)
+        self._rows: list[pa.RecordBatch] = []
 
     @override
     def add(self, rows: pa.RecordBatch, bodies: Bodies) -> None:
-        self._bodies = [bodies]
-        rows = self._appendable(rows)
+        self._bodies.append(bodies)
+        self._rows.append(self._appendable(rows))
+        waiting = sum(batch.num_rows for batch in self._rows)
+        if waiting >= ENOUGH_ROWS or sum(batch.nbytes for batch in self._rows) >= ENOUGH_BYTES:
+            self._apply()
+
+    @override
+    def flush(self) -> list[Rejection]:
+        self._apply()
+        return self._found
+
+    def _apply(self) -> None:
+        if self._rows:
+            self._copy(_joined(self._rows))
+        self._rows, self._bodies = [], []
+
+    def _copy(self, rows: pa.RecordBatch) -> None:
         for names, part in by_columns(rows, self._schema, self._optional):
             fields = [self._schema.field(name) for name in names]
             for row, failure in self._trial.run(part, self._load(fields)):
@@ -119,8 +139,7 @@ class Upsert(Loader):
     @override
     def flush(self) -> list[Rejection]:
         if self._rows:
-            rows = pa.Table.from_batches(_alike(self._rows)).combine_chunks().to_batches()[0]
-            self._rows = []
+            rows, self._rows = _joined(self._rows), []
             self._apply(rows)
         return self._found
 
@@ -169,6 +188,10 @@ def loader(sink: PostgresqlSink, link: Link, schema: pa.Schema) -> Loader:
     if schema.metadata[table.DEFERRED] == b"1":
         link.execute("SET CONSTRAINTS ALL IMMEDIATE")
     return Upsert(sink, link, schema) if table.key_of(schema) else Append(sink, link, schema)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(_alike(batches))
 
 
 def _alike(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:

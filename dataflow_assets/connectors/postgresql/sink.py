@@ -148,10 +148,10 @@ class PostgresqlSink(Sink):
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         return PostgresqlWriter(self, ticket, piece)
 
+    @property
     @override
-    def key_columns(self) -> tuple[str, ...]:
-        """The declared key; empty for append, and where the table's primary key decides."""
-        return self.conflict_key if self.upsert_mode else ()
+    def upserts(self) -> bool:
+        return self.upsert_mode
 
     def dsn(self) -> str:
         """The connection string itself, for the drivers only."""

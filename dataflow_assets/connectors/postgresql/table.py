@@ -21,11 +21,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.link import Driver, Link
-from dataflow_assets.contracts import HAS_DEFAULT, KIND, MAX_LENGTH, NO_NUL
+from dataflow_assets.contracts import HAS_DEFAULT, KEY, KIND, MAX_LENGTH, NO_NUL
 
 TYPE = b"dataflow.postgresql.type"
 DRIVER = b"dataflow.postgresql.driver"
-KEY = b"dataflow.postgresql.key"
 OID = b"dataflow.postgresql.oid"
 DEFERRED = b"dataflow.postgresql.deferred"
 
