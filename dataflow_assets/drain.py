@@ -336,7 +336,7 @@ class _Attempt:
         now = time.monotonic()
         if self._lag is None or fresh or now - self._lag_taken >= LAG_SECONDS:
             self._lag, self._lag_taken = self._source.lag(checkpoint.positions), now
-        lag = self._lag
+        lag = _moved(self._lag, checkpoint.positions)
         return Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds)
 
     def _judge(self) -> None:
@@ -349,6 +349,14 @@ class _Attempt:
             f"rejected, more than maxRejectedPercent {most:g}; they stand in the table of rejected "
             f"records. Mend the table or the producer, or raise the limit"
         )
+
+
+def _moved(lag: Lag, positions: Positions) -> Lag:
+    """The lag with its records counted again from positions that have moved since."""
+    ends = {p: end for p, end in lag.ends.items() if isinstance(end, int)}
+    if not ends:
+        return lag
+    return replace(lag, records=sum(max(0, end - int(positions.get(p, end))) for p, end in ends.items()))
 
 
 def _by_partition(receipts: list[Receipt]) -> list[Receipt]:

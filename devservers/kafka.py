@@ -76,7 +76,7 @@ class Kafka(Server):
             # 22 characters of base64, as Kafka writes its own ids
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             tool = [*self._java("-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", "format"]
-            options = ["--ignore-formatted", "-t", cluster, "-c", str(self._file)]
+            options = ["--ignore-formatted", f"--cluster-id={cluster}", "-c", str(self._file)]
             run([*tool, *options], "formatting Kafka's data folder")
 
     @override

@@ -203,7 +203,7 @@ class Server(ABC):
             process = psutil.Popen(
                 [*self.command()],
                 cwd=self.folder,
-                env={**os.environ, **self.environment()},
+                env={**_inherited(), **self.environment()},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -284,3 +284,8 @@ def run(command: Sequence[str], what: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ServerError(f"{what} failed ({done.returncode}): {done.stdout}{done.stderr}".strip())
+
+
+def _inherited() -> dict[str, str]:
+    """Our environment without what would make a Spark server a client of another one."""
+    return {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
