@@ -356,7 +356,8 @@ def _moved(lag: Lag, positions: Positions) -> Lag:
     ends = {p: end for p, end in lag.ends.items() if isinstance(end, int)}
     if not ends:
         return lag
-    return replace(lag, records=sum(max(0, end - int(positions.get(p, end))) for p, end in ends.items()))
+    waiting = (max(0, end - int(positions.get(p, end))) for p, end in ends.items())
+    return replace(lag, records=sum(waiting))
 
 
 def _by_partition(receipts: list[Receipt]) -> list[Receipt]:

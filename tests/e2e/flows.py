@@ -92,7 +92,12 @@ class Command:
         return subprocess.Popen(
             [sys.executable, "-m", "dataflow_assets.cli", *arguments],
             cwd=ROOT,
-            env={**os.environ, "DATAFLOW_SPARK": self.spark, "PYTHONFAULTHANDLER": "1", **environment},
+            env={
+                **os.environ,
+                "DATAFLOW_SPARK": self.spark,
+                "PYTHONFAULTHANDLER": "1",
+                **environment,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
