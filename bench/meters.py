@@ -18,27 +18,32 @@ OURS = ("driver", "jvm", "workers")  # what the bound of memory is about
 EVERY = 0.5  # seconds between two looks at memory
 
 Seconds = dict[str, float]
+Clocks = dict[tuple[str, int], float]
 
 
-def cpu(places: Places) -> Seconds:
-    """CPU seconds so far. What has ended counts for its parent; the JVM's children are workers."""
-    found: Seconds = {}
+def cpu(places: Places) -> Clocks:
+    """CPU seconds so far, by group and process.
+
+    What a server has forked and waited for counts as its own; a worker's end is its own loss.
+    """
+    found: Clocks = {}
     for name, processes in places.groups().items():
-        own, ended = _spent(processes)
-        heir = "workers" if name == "jvm" else name
-        found[name] = found.get(name, 0.0) + own
-        found[heir] = found.get(heir, 0.0) + (0.0 if name == "driver" else ended)
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                spent = times.user + times.system
+                if name not in OURS:
+                    spent += times.children_user + times.children_system
+                found[name, process.pid] = spent
     return found
 
 
-def _spent(processes: list[psutil.Process]) -> tuple[float, float]:
-    own = ended = 0.0
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            own += times.user + times.system
-            ended += times.children_user + times.children_system
-    return own, ended
+def between(before: Clocks, after: Clocks) -> Seconds:
+    """What the groups have spent since."""
+    found: Seconds = {}
+    for (name, pid), spent in after.items():
+        found[name] = found.get(name, 0.0) + spent - before.get((name, pid), 0.0)
+    return found
 
 
 def memory(places: Places) -> Mapping[str, int]:
@@ -80,8 +85,8 @@ class Meter:
         self.spent = Spent()
 
     def __enter__(self) -> Self:
-        self._thread.start()
         self._before = cpu(self._places)
+        self._thread.start()
         self._begun = time.monotonic()
         return self
 
@@ -92,10 +97,9 @@ class Meter:
         trace: TracebackType | None,
     ) -> None:
         self.spent.seconds = time.monotonic() - self._begun
-        after = cpu(self._places)
-        self.spent.cpu = {name: after[name] - self._before[name] for name in after}
         self._over.set()
         self._thread.join()
+        self.spent.cpu = between(self._before, cpu(self._places))
         self.spent.cpu["driver"] -= self._own  # looking at memory is no part of what is measured
 
     def _sample(self) -> None:
