@@ -96,7 +96,7 @@ class Dagster(Server):
     @override
     def command(self) -> list[str]:
         where = ["--host", LOOPBACK, "--port", str(self.port)]
-        what = ["--module-name", "definitions", "--working-directory", str(ROOT)]
+        what = ["--workspace", str(ROOT / "workspace.yaml")]
         return [sys.executable, "-m", "dagster", "dev", *where, *what]
 
     @override
