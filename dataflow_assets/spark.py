@@ -10,6 +10,7 @@ Connection settings and secrets never go into Spark's configuration: only closur
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import logging
 import os
@@ -33,6 +34,8 @@ from dataflow_assets.errors import PermanentError, TransientError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from devservers import SparkConnect
+
 log = logging.getLogger(__name__)
 
 PACKAGE = Path(__file__).parent
@@ -44,10 +47,12 @@ RPC_RETRIES = 4
 # Ends the warm server once its lease is old. The last command asks for process identity, so a
 # number that was given to another process meanwhile hurts nobody.
 WATCH = (
-    'while kill -0 "$0" 2>/dev/null && [ -n "$(find "$1" -mmin -{minutes})" ]; do sleep {look}; '
-    "done; "
-    'exec "$2" -m devservers down "$3"'
+    '(while kill -0 "$0" 2>/dev/null && [ -n "$(find "$1" -mmin -{minutes})" ]; do sleep {look}; '
+    'done; exec "$2" -m devservers down "$3") >/dev/null 2>&1 &'
 )
+# What PySpark leaves behind in the environment of whoever used Spark Connect, for itself and for
+# every child: a session of our own would become a client of a server.
+_CONNECT_VARIABLES = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
 _by_value: dict[str, ModuleType] = {}
 
 
@@ -151,18 +156,21 @@ def _attach(remote: str, conf: Mapping[str, str]) -> SparkSession:
     for module in _by_value.values():
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     builder: Any = SparkSession.builder  # a class property, which mypy takes for a function
-    session: SparkSession = builder.remote(remote).create()
+    session: Any = builder.remote(remote).create()
     for policy in session.client.get_retry_policies():
         policy.max_retries = RPC_RETRIES
     for key, value in conf.items():
         session.conf.set(key, value)
     session.addArtifacts(str(package()), pyfile=True)
-    return session
+    attached: SparkSession = session
+    return attached
 
 
 def _classic(settings: SparkSettings) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    for name in _CONNECT_VARIABLES:
+        os.environ.pop(name, None)
     os.environ.update(_environment())
     master = "local[2,4]" if settings.where == "local" else settings.where
     builder: Any = SparkSession.builder  # a class property, which mypy takes for a function
@@ -204,18 +212,25 @@ def warm_server() -> str:
     import devservers
 
     folder = _home() / identity()
+    folder.mkdir(parents=True, exist_ok=True)
     lease = folder / "lease"
-    running = devservers.read(folder).spark
-    if running is None:
-        folder.mkdir(parents=True, exist_ok=True)
-        lease.touch()
-        _end_predecessors(folder)
-        switches = dict.fromkeys(("kafka", "postgresql", "seaweedfs"), False)
-        running = devservers.up(folder, spark=True, progress=log.info, **switches).spark
-        assert running is not None  # noqa: S101 - for the type checker: up raises else
-        _watch(running.pid or 0, lease, folder)
     lease.touch()
+    with (folder / "starting").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        running = devservers.read(folder).spark or _started(folder, lease)
     return running.remote
+
+
+def _started(folder: Path, lease: Path) -> SparkConnect:
+    import devservers
+
+    _end_predecessors(folder)
+    switches = dict.fromkeys(("kafka", "postgresql", "seaweedfs"), False)
+    started = devservers.up(folder, spark=True, progress=log.info, **switches).spark
+    if started is None or started.pid is None:
+        raise ConnectionError("the Spark Connect server ended at once")
+    _watch(started.pid, lease, folder)
+    return started
 
 
 def stop_warm_server() -> None:
@@ -237,14 +252,7 @@ def _end_predecessors(folder: Path) -> None:
 def _watch(pid: int, lease: Path, folder: Path) -> None:
     script = WATCH.format(minutes=IDLE_MINUTES, look=LOOK_SECONDS)
     command = ["sh", "-c", script, str(pid), str(lease), sys.executable, str(folder)]
-    subprocess.Popen(
-        command,
-        cwd=PACKAGE.parent,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    subprocess.run(command, cwd=PACKAGE.parent, start_new_session=True, check=True)
 
 
 def _home() -> Path:

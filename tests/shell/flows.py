@@ -36,13 +36,14 @@ def memory_flow(
 class SharedSpark:
     """The test session's Spark in the place of SparkResource."""
 
-    spark: SparkSession
+    spark: SparkSession | None
 
     def session(self) -> SparkSession:
+        assert self.spark is not None
         return self.spark
 
 
-def location(flows: Sequence[Flow], spark: SparkSession) -> dg.Definitions:
+def location(flows: Sequence[Flow], spark: SparkSession | None = None) -> dg.Definitions:
     """The flows as a code location whose runs share one Spark session."""
     built = graph.build(flows)
     jobs = [flow_job(flow, built.of(flow)) for flow in flows]

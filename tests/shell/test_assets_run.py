@@ -49,14 +49,15 @@ class Shop:
             run_config=run_config, instance=self.instance, raise_on_error=False
         )
 
-    def events(self, table: str = "orders") -> list[dg.AssetMaterialization]:
+    def events(self, table: str = "orders") -> list[Any]:
         key = dg.AssetKey(["memory", self.name, table])
         records = self.instance.fetch_materializations(key, limit=50, ascending=True).records
         return [record.asset_materialization for record in records if record.asset_materialization]
 
     @property
     def name(self) -> str:
-        return self.flows[0].source.store.replace("-", "_")
+        source: Any = self.flows[0].source
+        return str(source.store).replace("-", "_")
 
 
 @pytest.fixture

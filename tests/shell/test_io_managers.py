@@ -54,7 +54,9 @@ def shop(
     instance: dg.DagsterInstance,
     store: Any,
 ) -> Shop:
-    pg = PostgresqlSink(connectionString=postgresql.dsn(), table=f"{schema}.orders")
+    pg = PostgresqlSink.model_validate(
+        {"connectionString": postgresql.dsn(), "table": f"{schema}.orders"}
+    )
     lake = lake_sink(seaweedfs, namespace)
     flows = [
         memory_flow(store, "to_pg", branches=(Branch(pg, "pg"),)),

@@ -20,7 +20,7 @@ from dataflow_assets.contracts import Checkpoint, Run
 from dataflow_assets.errors import Finding, TransientError
 from dataflow_assets.flow import Flow
 from jobs.flows import flow_job
-from sensors import ingest, reload
+from sensors import reload
 from sensors.ingest import flow_sensor
 from sensors.lag import lag_sensor
 from sensors.reload import fingerprint, reload_sensor
@@ -59,7 +59,7 @@ class Switch:
         )
 
     def run(self, status: dg.DagsterRunStatus, **tags: str) -> dg.DagsterRun:
-        job = location([self.flow], None).resolve_job_def("orders_job")
+        job = location([self.flow]).resolve_job_def("orders_job")
         known = {runs.FLOWS: self.flow.id, **{f"dataflow/{k}": v for k, v in tags.items()}}
         made = self.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=known)
         if status == dg.DagsterRunStatus.FAILURE:
@@ -223,7 +223,7 @@ def test_changed_files_are_loaded_again(
 
     def said() -> str:
         found: Any = sensor(dg.build_sensor_context(instance=instance))
-        return found.skip_reason.skip_message
+        return str(found.skip_reason.skip_message)
 
     assert said() == "the files are as they were loaded"
     (tmp_path / "new.yaml").write_text("kind: DataFlow")
@@ -255,4 +255,4 @@ def _never(*_: object) -> None:
 
 def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     now = time.time() + seconds
-    monkeypatch.setattr(ingest.time, "time", lambda: now)
+    monkeypatch.setattr(time, "time", lambda: now)
