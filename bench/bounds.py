@@ -38,6 +38,8 @@ def consume(places: Places, topic: str, count: int) -> int:
         "enable.auto.commit": False,
         "fetch.message.max.bytes": 16 << 20,
         "queued.max.messages.kbytes": 256 << 10,
+        "queued.min.messages": 500_000,
+        "fetch.queue.backoff.ms": 5,  # by default a full queue makes it wait for a second
     }
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
