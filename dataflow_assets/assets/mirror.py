@@ -94,7 +94,7 @@ class Tally:
 
     @property
     def idle(self) -> bool:
-        """Whether that waits for nothing: a run that ends at once shows it in its own last event."""
+        """True when nothing waits: a run that ends at once shows it in its own last event."""
         return self._clock() - self._added >= IDLE_SECONDS
 
     def take(self) -> tuple[Report, Figures] | None:
