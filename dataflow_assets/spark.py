@@ -127,7 +127,7 @@ class Spark:
         if not _listens(self._remote):
             return False
         try:
-            return bool(session.version)
+            return _ping(session)
         except Exception:  # noqa: BLE001 - whatever its client raises, this session is gone
             log.warning("the Spark session is lost; making another one")
             return False
@@ -161,9 +161,15 @@ def _attach(remote: str, conf: Mapping[str, str]) -> SparkSession:
         policy.max_retries = RPC_RETRIES
     for key, value in conf.items():
         session.conf.set(key, value)
+    _ping(session)
     session.addArtifacts(str(package()), pyfile=True)
     attached: SparkSession = session
     return attached
+
+
+def _ping(session: SparkSession) -> bool:
+    """Asks for anything: from the first answer on, the client knows its server from another one."""
+    return bool(session.conf.get("spark.sql.session.timeZone"))
 
 
 def _classic(settings: SparkSettings) -> SparkSession:

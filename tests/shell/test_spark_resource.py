@@ -75,7 +75,11 @@ def test_a_lost_session_is_made_again(tmp_path: Path) -> None:
         server.start()
         second = spark.session()
         assert second is not first
-        assert second.range(3).count() == 3
+        server.kill()
+        server.start()  # before anybody asked: the port answers, the session is gone
+        third = spark.session()
+        assert third is not second
+        assert third.range(3).count() == 3
         spark.close()
 
 
