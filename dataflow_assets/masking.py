@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import SecretStr
 
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.spec import Spec
 
@@ -32,12 +33,21 @@ def _values(flow: Flow) -> Iterator[str]:
     shown = {flow.name, flow.namespace, *flow.source_address.parts}
     shown.update(part for branch in flow.branches for part in branch.address.parts)
     documents = (value for keys in flow.secrets.documents.values() for value in keys.values())
-    direct = (value for end in _ends(flow) for value in _declared(end))
+    ends = (*_ends(flow), *_ends(_resolved(flow)))
+    direct = (value for end in ends for value in _declared(end))
     for secret in (*documents, *direct):
         value = secret.get_secret_value()
         if len(value) >= SHORTEST and value not in shown:
             yield value
             yield from (part for found in _IN_URL.findall(value) for part in found if part)
+
+
+def _resolved(flow: Flow) -> Flow:
+    """With the values of mounted Secrets, as far as they are there."""
+    try:
+        return flow.resolved()
+    except DataflowError:
+        return flow
 
 
 def _ends(flow: Flow) -> tuple[Spec, ...]:
