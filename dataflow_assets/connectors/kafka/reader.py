@@ -96,9 +96,11 @@ class Reader:
         """The same for every read of a flow: each new one would leave a consumer behind.
 
         Spark keeps consumers by group, topic name and partition, hence the hash of what else makes
-        them different: the cluster, the topic's own id, the settings.
+        them different: the cluster, the topic's own id, the settings, ours too. A warm server may
+        hold consumers of an older release, and Spark refuses other settings for the same name.
         """
-        parts = [self.source.bootstrap(), self.id, *sorted(self._declared().items())]
+        settings = {**_FETCH, **_TIMES, **self._declared()}
+        parts = [self.source.bootstrap(), self.id, *sorted(settings.items())]
         digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:10]
         return f"dataflow-assets/{self.flow}/{digest}"
 
