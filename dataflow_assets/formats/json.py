@@ -30,7 +30,7 @@ from msgspec.structs import astuple
 
 from dataflow_assets.contracts import ABSENT, DELETE, INSERT, KIND, NO_NUL, OFFSET, OP, Rejection
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.formats.json_checks import check_bodies, count_quotes
+from dataflow_assets.formats.json_checks import check_bodies, count_quotes, only_numbers
 from dataflow_assets.formats.json_types import is_optional, struct_type
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -206,9 +206,24 @@ def _array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         return _raw_text(cells)
     if kind == b"numeric":
         return _numbers(cells)
+    if pa.types.is_struct(field.type):
+        return _struct(field, cells)
     if pa.types.is_nested(field.type):
         return pa.array(msgspec.to_builtins(cells, builtin_types=_PLAIN), field.type)
     return pa.array(cells, field.type)
+
+
+def _struct(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
+    """Column by column, which costs half of what a dictionary for each cell does."""
+    null = pa.array([cell is None for cell in cells], pa.bool_()) if None in cells else None
+    children = []
+    for index, child in enumerate(field.type):
+        member = attrgetter(f"c{index}")
+        inner = [None if cell is None else member(cell) for cell in cells]
+        if UNSET in inner:  # inside an object, absent and null are the same
+            inner = [None if value is UNSET else value for value in inner]
+        children.append(_array(child, inner))
+    return pa.StructArray.from_arrays(children, fields=list(field.type), mask=null)
 
 
 def _raw_text(cells: Sequence[Any]) -> pa.Array:
@@ -221,7 +236,10 @@ def _raw_text(cells: Sequence[Any]) -> pa.Array:
 
 def _numbers(cells: Sequence[Any]) -> pa.Array:
     """Digits as sent, from a number or from a string that holds one."""
-    texts = pc.utf8_trim(_raw_text(cells), '"')
+    texts = _raw_text(cells)
+    if only_numbers(texts):
+        return texts
+    texts = pc.utf8_trim(texts, '"')
     if not pc.all(pc.match_substring_regex(texts, _NUMBER), min_count=0).as_py():
         raise RejectedRecord("decode", "expected a number")
     return texts

@@ -19,7 +19,7 @@ from msgspec import UNSET
 from dataflow_assets.contracts import KIND
 from dataflow_assets.errors import RejectedRecord
 
-_QUOTE, _BACKSLASH = 0x22, 0x5C
+_QUOTE, _BACKSLASH, _MINUS, _ZERO, _NINE = b'"\\-09'
 
 
 def check_bodies(bodies: pa.Array, quotes: int, *, no_nul: bool) -> None:
@@ -50,6 +50,17 @@ def count_quotes(field: pa.Field, cells: Sequence[Any], array: pa.Array, absent:
     if pa.types.is_boolean(field.type):
         return keys
     return keys + 2 * int(len(array) - array.null_count)
+
+
+def only_numbers(texts: pa.Array) -> bool:
+    """True when every JSON text is a number: valid JSON tells by its first byte."""
+    present = texts.drop_null()
+    if len(present) == 0:
+        return True
+    _, offsets, data = present.buffers()
+    starts = np.frombuffer(offsets, dtype=np.int32)[present.offset : present.offset + len(present)]
+    first = np.frombuffer(data, dtype=np.uint8)[starts]
+    return bool(np.all((first == _MINUS) | ((first >= _ZERO) & (first <= _NINE))))
 
 
 def _count(array: pa.Array, byte: int) -> int:
