@@ -29,6 +29,7 @@ def main() -> None:
         spark = Spark(SparkSettings(where=found.spark.remote))
         result = {"machine": report.machine(), **_measured(arguments, found, spark)}
         spark.close()
+    arguments.result.parent.mkdir(parents=True, exist_ok=True)
     arguments.result.write_text(json.dumps(result, indent=1) + "\n")
     report.show(result)
     sys.exit(0 if _passed(result) else 1)
@@ -42,7 +43,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", metavar="NAME", help=f"{', '.join(KINDS)}, or a measure of flows"
     )
-    parser.add_argument("--result", type=Path, default=Path("bench-result.json"))
+    parser.add_argument("--result", type=Path, default=Path(".data/bench.json"))
     return parser.parse_args()
 
 
@@ -109,7 +110,7 @@ def _line(measure: Measure, count: int, spent: Spent) -> str:
 
 
 def _passed(result: dict[str, Any]) -> bool:
-    checked = [*result.get("flows", {}).values(), result.get("memory", {})]
+    checked = [*result.get("flows", {}).values(), result.get("tiny", {}), result.get("memory", {})]
     return all(figure.get("passed", True) for figure in checked)
 
 
