@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ LOOK_SECONDS = 30
 CONNECT_SECONDS = 5.0
 # Spark Connect's client tries for ten minutes; the loop has a patience of its own.
 RPC_RETRIES = 4
+GENERATIONS = 50
 # Ends the warm server once its lease is old. The last command asks for process identity, so a
 # number that was given to another process meanwhile hurts nobody.
 WATCH = (
@@ -103,7 +105,7 @@ class Spark:
             return self._session
 
     def close(self) -> None:
-        """Ends the session; the warm server stays for the next run. Safe twice."""
+        """Lets go of the session; on a server it stays warm for the next run. Safe twice."""
         with self._lock:
             self._drop()
 
@@ -134,12 +136,8 @@ class Spark:
 
     def _drop(self) -> None:
         session, self._session = self._session, None
-        if session is None or (self._remote and not _listens(self._remote)):
-            return
-        try:
+        if session is not None and self.settings.mode == "master":
             session.stop()
-        except Exception:
-            log.debug("the lost Spark session could not be ended", exc_info=True)
 
 
 def ship_by_value(module: ModuleType) -> None:
@@ -148,13 +146,36 @@ def ship_by_value(module: ModuleType) -> None:
 
 
 def _attach(remote: str, conf: Mapping[str, str]) -> SparkSession:
+    """The server's session for our code as it is and these settings.
+
+    Runs share it: the server keeps Python workers by session and never ends them, so that one for
+    each run would cost every run a cold start and the server 60 MB. A closed id cannot be used
+    again, hence the generations.
+    """
     from pyspark import cloudpickle
-    from pyspark.sql import SparkSession
+    from pyspark.errors import PySparkException
 
     if not _listens(remote):
         raise ConnectionError(f"nothing listens at {remote}")
     for module in _by_value.values():
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    for generation in range(GENERATIONS):
+        try:
+            return _join(f"{remote}/;session_id={_session_id(conf, generation)}", conf)
+        except PySparkException as error:
+            if "SESSION_CLOSED" not in str(error):
+                raise
+    raise ConnectionError(f"{remote} has closed {GENERATIONS} sessions of this code: restart it")
+
+
+def _session_id(conf: Mapping[str, str], generation: int) -> uuid.UUID:
+    shared = f"{package().parent.name} {sorted(conf.items())} {generation}"
+    return uuid.uuid5(uuid.NAMESPACE_OID, shared)
+
+
+def _join(remote: str, conf: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
     builder: Any = SparkSession.builder  # a class property, which mypy takes for a function
     session: Any = builder.remote(remote).create()
     for policy in session.client.get_retry_policies():
@@ -162,9 +183,20 @@ def _attach(remote: str, conf: Mapping[str, str]) -> SparkSession:
     for key, value in conf.items():
         session.conf.set(key, value)
     _ping(session)
-    session.addArtifacts(str(package()), pyfile=True)
+    _send_package(session)
     attached: SparkSession = session
     return attached
+
+
+def _send_package(session: SparkSession) -> None:
+    """Our code, which names the session: what is there already is the same."""
+    from pyspark.errors import PySparkException
+
+    try:
+        session.addArtifacts(str(package()), pyfile=True)
+    except PySparkException as error:
+        if "ARTIFACT_ALREADY_EXISTS" not in str(error):  # another run has just sent it
+            raise
 
 
 def _ping(session: SparkSession) -> bool:

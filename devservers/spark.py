@@ -31,6 +31,8 @@ DEFAULTS = {
     # A loopback socket to the Python worker costs 40 ms twice per task (Nagle against delayed
     # acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",
+    # Spark weighs every row to keep to it, an eighth of its work; slices are capped at 64 MiB.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.session.timeZone": "UTC",

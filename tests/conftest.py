@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import pytest
 
 import devservers
+from dataflow_assets.spark import Spark, SparkSettings
 from devservers.process import Server
 
 if TYPE_CHECKING:
@@ -65,22 +66,9 @@ def spark_server(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
 
 
 @pytest.fixture(scope="session")
-def spark(
-    spark_server: devservers.SparkConnect, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkSession]:
-    """A Connect session with our package as it is now: warm workers may hold an older one."""
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.builder.remote(spark_server.remote).create()
-    package = shutil.make_archive(
-        str(tmp_path_factory.mktemp("package") / "dataflow_assets"),
-        "zip",
-        Path(__file__).parent.parent,
-        "dataflow_assets",
-    )
-    session.addArtifacts(package, pyfile=True)
-    yield session
-    session.stop()
+def spark(spark_server: devservers.SparkConnect) -> SparkSession:
+    """A Connect session with our package as it is now, as runs make it."""
+    return Spark(SparkSettings(spark_server.remote)).session()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 import devservers
@@ -18,6 +20,9 @@ from dataflow_assets.contracts import Limit, OffsetSlice, Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+# Workers cannot import the tests, so what they run travels whole.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 FLOW = "default/orders"
 ALL = frozenset({"key", "timestamp", "headers"})

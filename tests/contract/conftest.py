@@ -57,8 +57,6 @@ def sink(request: pytest.FixtureRequest) -> SinkDriver:
 
 @pytest.fixture
 def case(source: SourceDriver, sink: SinkDriver, spark: SparkSession) -> Case:
-    if not (source.type.startswith("memory") or sink.type.startswith("memory")):
-        pytest.skip("real with real is the end-to-end suite's")
     return Case(source, sink, spark, f"case-{uuid.uuid4().hex[:8]}")
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -148,8 +149,9 @@ def _kill_workers(server: int | None) -> None:
     import psutil
 
     for child in psutil.Process(server).children(recursive=True):
-        if "pyspark.worker" in " ".join(child.cmdline()):
-            child.kill()
+        with suppress(psutil.Error):  # workers of earlier runs end at any moment
+            if "pyspark.worker" in " ".join(child.cmdline()):
+                child.kill()
 
 
 def _wait_for_rows(flow: RealFlow, least: int) -> None:

@@ -83,6 +83,19 @@ def test_a_lost_session_is_made_again(tmp_path: Path) -> None:
         spark.close()
 
 
+def test_runs_share_a_session_and_go_on_when_somebody_closed_it(
+    spark_server: devservers.SparkConnect,
+) -> None:
+    settings = SparkSettings(spark_server.remote, {"spark.sql.shuffle.partitions": "5"})
+    first: Any = Spark(settings).session()
+    second: Any = Spark(settings).session()
+    assert first.session_id == second.session_id
+    first.stop()
+    third: Any = Spark(settings).session()
+    assert third.session_id != first.session_id
+    assert third.range(3).count() == 3
+
+
 def test_edited_code_never_meets_workers_with_the_old_one(
     spark_server: devservers.SparkConnect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
