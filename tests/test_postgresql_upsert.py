@@ -83,6 +83,31 @@ def test_two_spellings_of_one_key_are_one_row(
     assert place.rejected() == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("numeric", "123456789012345678901234567890", "123456789012345678901234567891"),
+        ("interval", "1 day", "-1 day"),
+        ("text[]", "{a}", "{A}"),
+    ],
+)
+def test_keys_that_only_look_alike_are_two_rows(
+    place: Place, kind: str, one: str, other: str
+) -> None:
+    place.run(f"CREATE TABLE orders (id {kind} PRIMARY KEY, v int)")
+    store(place.sink(), [{"id": one, "v": 1}, {"id": other, "v": 2}]).close()
+    assert sorted(place.rows("v")) == [(1,), (2,)]
+    assert not place.rejected()
+
+
+@pytest.mark.parametrize("number", ["1e1000000", "1e9999999999999999999", "-1e9999999999999999999"])
+def test_a_key_beyond_every_number_is_refused_alone(place: Place, number: str) -> None:
+    place.run("CREATE TABLE orders (id numeric PRIMARY KEY, v int)")
+    store(place.sink(), [{"id": "7", "v": 1}, {"id": number, "v": 2}]).close()
+    assert place.rows("v") == [(1,)]
+    assert [row[0] for row in place.rejected()] == [1]
+
+
 def test_soft_deletes_mark_and_keep_the_last_image(place: Place) -> None:
     place.run("CREATE TABLE orders (id bigint PRIMARY KEY, v int, gone timestamptz)")
     sink = place.sink(softDeleteColumn="gone")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.absent import Bools, matrix
-from dataflow_assets.connectors.postgresql.table import key_of
+from dataflow_assets.connectors.postgresql.table import TYPE, key_of
 from dataflow_assets.contracts import DELETE, KIND, OP
 
 if TYPE_CHECKING:
@@ -249,11 +249,16 @@ def _dense(codes: Ints) -> Ints:
 
 
 def _comparable(values: pa.Array, field: pa.Field) -> pa.Array:
-    """Equal where PostgreSQL finds them equal: 1.0 and 1, and a uuid in any spelling."""
-    kind = (field.metadata or {}).get(KIND)
-    if kind == b"numeric":
-        return pa.array([str(_decimal(value).normalize()) for value in values.to_pylist()])
-    if kind == b"text":
+    """Equal only where PostgreSQL finds them equal: 1.0 and 1, and a uuid in most spellings.
+
+    Two that only PostgreSQL knows to be equal meet in its statement, which splits the rows.
+    """
+    metadata = field.metadata or {}
+    if metadata.get(KIND) == b"numeric":
+        seen: dict[Decimal, int] = {}
+        numbers = [seen.setdefault(_decimal(text), len(seen)) for text in values.to_pylist()]
+        return pa.array(numbers, pa.int64())
+    if metadata.get(TYPE) == b"uuid":
         return pc.replace_substring(pc.utf8_lower(values), "-", "")
     return values
 
@@ -269,4 +274,8 @@ def _ranked(values: pa.Array, field: pa.Field) -> pa.Array | None:
 
 
 def _decimal(text: str) -> Decimal:
-    return Decimal(text)
+    """Exact; exponents that no numeric column holds are all the same, and refused by it."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Decimal("-Infinity" if text.startswith("-") else "Infinity")
