@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.contracts import ABSENT, KIND, MAX_LENGTH, NO_NUL, OFFSET, OP
+from dataflow_assets.contracts import ABSENT, HAS_DEFAULT, KIND, MAX_LENGTH, NO_NUL, OFFSET, OP
 from dataflow_assets.formats.json import Decoded, JsonDecoder, Tombstones
 from dataflow_assets.formats.json_types import infer
 
@@ -81,6 +81,54 @@ def test_refused_alone_with_origin_and_reason(body: bytes, reason: str) -> None:
     assert reason in decoded.rejected[0].reason
     assert decoded.rows.column(OFFSET).to_pylist() == [100, 102]
     assert decoded.rows.column("id").to_pylist() == [7, 7]
+
+
+TWICE = {
+    "decimal": ('{"x":1.5,"x":2.5}', pa.decimal128(10, 2), "'x' stands twice"),
+    "struct": ('{"x":{"a":1,"a":2}}', pa.struct([("a", pa.int64())]), "'a' stands twice"),
+    "decimal in a struct": (
+        '{"x":{"a":1.5,"a":2.5}}',
+        pa.struct([("a", pa.decimal128(10, 2))]),
+        "'a' stands twice",
+    ),
+    "list": ('{"x":[{"a":1,"a":2}]}', pa.list_(pa.struct([("a", pa.int64())])), "'a' stands"),
+    "map": ('{"x":{"a":1,"a":2}}', pa.map_(pa.string(), pa.int64()), "'a' stands twice"),
+}
+
+
+@pytest.mark.parametrize(("body", "kind", "reason"), TWICE.values(), ids=TWICE)
+def test_a_key_that_stands_twice_is_never_dropped(
+    body: str, kind: pa.DataType, reason: str
+) -> None:
+    decoded = decode(body.encode(), schema=pa.schema([pa.field("x", kind)]))
+    assert [reason in rejection.reason for rejection in decoded.rejected] == [True]
+
+
+def test_inside_a_json_column_the_target_decides_whatever_the_neighbours_hold() -> None:
+    twice = b'{ "id": 1, "data": {"a": 1, "a": 2} }'
+    decoded = decode(twice, b'{"id": 2, "name": "\\n"}')
+    assert not decoded.rejected
+    assert decoded.rows.column("data")[0].as_py() == '{"a": 1, "a": 2}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "reason"),
+    [
+        (pa.int64(), b'{"other": 1}', "column id is missing"),
+        (pa.string(), b"abc", "column id: expected a number"),
+    ],
+)
+def test_a_deletion_whose_key_does_not_fit_is_rejected_alone(
+    kind: pa.DataType, key: bytes, reason: str
+) -> None:
+    metadata = {HAS_DEFAULT: b"1"} | ({KIND: b"numeric"} if kind == pa.string() else {})
+    schema = pa.schema([pa.field("id", kind, nullable=False, metadata=metadata)])
+    decoder = JsonDecoder(schema, tombstones=Tombstones("delete", ("id",)))
+    decoded = decoder.decode(
+        pa.array([None, None], pa.binary()), pa.array([5, 6]), pa.array([key, b"7"], pa.binary())
+    )
+    assert [(r.offset, reason in r.reason) for r in decoded.rejected] == [(5, True)]
+    assert decoded.rows.column(OFFSET).to_pylist() == [6]
 
 
 NUMERIC = pa.field("x", pa.string(), metadata={KIND: b"numeric"})

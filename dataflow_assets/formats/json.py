@@ -72,6 +72,7 @@ class JsonDecoder:
         self._cells = [attrgetter(name) for name in row.__struct_fields__]
         keys = [schema.field(name) for name in tombstones.key_columns]
         self._key = msgspec.json.Decoder(struct_type(keys, forbid_unknown=False)).decode
+        self._nested = {field.name for field in schema if pa.types.is_nested(field.type)}
         self._no_nul = (schema.metadata or {}).get(NO_NUL) == b"1"
 
     def decode(self, bodies: pa.Array, offsets: pa.Array, keys: pa.Array | None = None) -> Decoded:
@@ -116,7 +117,7 @@ class JsonDecoder:
                 absent[index] = mask
             missing = 0 if mask is None else int(np.count_nonzero(mask))
             quotes += count_quotes(field, cells, array, missing)
-        check_bodies(bodies, quotes, no_nul=self._no_nul)
+        check_bodies(bodies, quotes, self._nested, no_nul=self._no_nul)
         return self._assemble(arrays, offsets, absent)
 
     def _assemble(
@@ -166,10 +167,12 @@ class JsonDecoder:
                 "decode", "null message without a key: nothing says what to delete"
             )
         try:
-            cells = astuple(self._key(_key_object(key, columns)))
-        except _DECODE_ERRORS as error:
-            raise RejectedRecord("decode", f"key of a null message: {_first_line(error)}") from None
-        return dict(zip(columns, cells, strict=True))
+            found = dict(zip(columns, astuple(self._key(_key_object(key, columns))), strict=True))
+            for name, cell in found.items():
+                _key_cell(self.schema.field(name), cell)
+        except (RejectedRecord, *_DECODE_ERRORS) as error:
+            raise RejectedRecord("decode", f"key of a null message: {_reason(error)}") from None
+        return found
 
     def _delete_batch(self, rows: list[dict[str, Any]], offsets: list[int]) -> pa.RecordBatch:
         keys = self.tombstones.key_columns
@@ -196,8 +199,14 @@ def _named_array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
     try:
         return _array(field, cells)
     except (RejectedRecord, pa.ArrowException) as error:
-        reason = error.reason if isinstance(error, RejectedRecord) else _first_line(error)
-        raise RejectedRecord("decode", f"column {field.name}: {reason}") from None
+        raise RejectedRecord("decode", f"column {field.name}: {_reason(error)}") from None
+
+
+def _key_cell(field: pa.Field, cell: Any) -> None:
+    """Raises RejectedRecord unless the key's column can hold the value."""
+    if cell is UNSET:
+        raise RejectedRecord("decode", f"column {field.name} is missing")
+    _named_array(field, [cell])
 
 
 def _array(field: pa.Field, cells: Sequence[Any]) -> pa.Array:
@@ -287,6 +296,10 @@ def _explain(value: bytes, error: Exception) -> str:
         return f"invalid UTF-8 at byte {bad.start}"
     if isinstance(error, RecursionError):
         return "nested too deeply"
+    return _reason(error)
+
+
+def _reason(error: Exception) -> str:
     return error.reason if isinstance(error, RejectedRecord) else _first_line(error)
 
 
