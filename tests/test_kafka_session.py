@@ -204,7 +204,9 @@ def test_what_retention_took_is_named(
     assert f"topic {name}: partition 0 offsets 2 to 5: removed by retention" in message
     assert "onDataLoss: continue" in message
     assert "partition 1" not in message
-    assert slices(session.plan({"1": 2}, Limit())) == [("0", 6, 9), ("1", 2, 9)]
+    assert slices(session.plan({}, Limit())) == [("0", 6, 9), ("1", 0, 9)]
+    with pytest.raises(PermanentError, match="partition 0 offsets 0 to 5: removed"):
+        session.plan({"1": 2}, Limit())  # partition 0 came later, and nobody has read it
 
 
 def test_continuing_after_a_loss_warns_once_and_keeps_the_planned_start(

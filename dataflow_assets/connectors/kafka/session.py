@@ -84,7 +84,7 @@ class KafkaSession(SourceSession):
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         lows, ends = self._offsets(self._current(), EARLIEST, LATEST)
-        begins = {p: int(after.get(str(p), low)) for p, low in lows.items()}
+        begins = _begins(after, lows)
         self._check(begins, lows, ends)
         self._lows = {str(p): low for p, low in lows.items()}
         bounds = ends if until is None else _earlier(ends, begins, until)
@@ -112,7 +112,7 @@ class KafkaSession(SourceSession):
     @override
     def lag(self, after: Positions) -> Lag:
         lows, ends = self._offsets(self._current(), EARLIEST, LATEST)
-        begins = {p: int(after.get(str(p), low)) for p, low in lows.items()}
+        begins = _begins(after, lows)
         behind = {p: max(begin, lows[p]) for p, begin in begins.items() if begin < ends[p]}
         records = sum(ends[p] - begins[p] for p in behind)
         return Lag(records, self._age(behind), _named(ends))
@@ -192,6 +192,11 @@ class KafkaSession(SourceSession):
         stamps = [records[0].timestamp for records in seen.values() if records]
         known = [stamp for stamp in stamps if stamp >= 0]
         return max(0.0, time.time() - min(known) / 1000) if known else 0.0
+
+
+def _begins(after: Positions, lows: Offsets) -> Offsets:
+    """What comes next; a partition that was added since `after` begins at 0, or was lost there."""
+    return {p: int(after.get(str(p), 0 if after else low)) for p, low in lows.items()}
 
 
 def _earlier(ends: Offsets, begins: Offsets, until: Positions) -> Offsets:
