@@ -316,7 +316,8 @@ class SourceSession(ABC):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """The next span after `after`, its upper bounds fixed now and not beyond `until`.
 
-        A partition missing in `after` starts at its beginning. Every partition has a slice, the
+        A partition missing in `after` starts at its beginning, and what is gone of one that was
+        added since is lost. Every partition has a slice, the
         empty ones too. Raises PermanentError naming what was lost when the next offset is gone,
         unless the source says to continue.
         """
@@ -378,8 +379,11 @@ class SinkSession(ABC):
         """
 
     @abstractmethod
-    def restart(self, positions: Positions, source: str) -> None:
-        """Stores these positions and identities as the new start, under this epoch."""
+    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
+        """Stores these positions and identities as the new start, under this epoch.
+
+        `empty` takes every row out of the table in the same commit (launchpad `table: truncate`).
+        """
 
     @abstractmethod
     def begin(self, span: Span) -> Span:
@@ -399,10 +403,6 @@ class SinkSession(ABC):
 
         Asserts the epoch; doing it twice changes nothing.
         """
-
-    @abstractmethod
-    def truncate(self) -> None:
-        """Empties the target table (launchpad `table: truncate`)."""
 
     @abstractmethod
     def forget(self) -> None:

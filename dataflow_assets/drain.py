@@ -312,9 +312,8 @@ class _Attempt:
                 f"flow {self._flow.id}: {branch.address} is appended to: rewinding would store its "
                 f"records twice. Choose table: truncate, or confirm"
             )
-        session.restart(self._chosen(start), self._source.identity)
-        if start.table == "truncate":
-            session.truncate()
+        empty = start.table == "truncate"
+        session.restart(self._chosen(start), self._source.identity, empty=empty)
 
     def _chosen(self, start: Start) -> Positions:
         if start.at == "offsets":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
@@ -337,16 +338,38 @@ def test_an_existing_table_without_snapshot_gets_one(
     assert ids(catalog, namespace) == expected(10)
 
 
+def test_a_start_outlives_that_somebody_else_makes_the_table(make: MakeSink) -> None:
+    sink = make()
+    first = sink.open(TARGET, Run())
+    first.restart({"p0": 7}, "topic-1")
+    other = sink.open(replace(TARGET, branch="other"), Run())
+    other.restart({"p0": 0}, "topic-1")
+    other.create(SAMPLE)
+    peeked = sink.peek(TARGET)
+    assert peeked is not None
+    assert peeked.positions == {"p0": 7}
+    again = sink.open(TARGET, Run())
+    assert (again.checkpoint.positions, again.checkpoint.epoch) == ({"p0": 7}, 2)
+    with pytest.raises(TakenOver):
+        first.create(SAMPLE)
+    again.forget()
+    assert sink.peek(TARGET) is None
+
+
 def test_a_missing_table_without_leave_to_create_it(make: MakeSink) -> None:
     with pytest.raises(PermanentError, match="does not exist: create it, or set autoCreateTable"):
         make(autoCreateTable=False).open(TARGET, Run())
 
 
-def test_truncate_keeps_the_checkpoint(make: MakeSink, catalog: Catalog, namespace: str) -> None:
+def test_a_restart_that_empties_is_one_commit(
+    make: MakeSink, catalog: Catalog, namespace: str
+) -> None:
     sink = make()
     session = opened(sink)
     pump(sink, session, 0, 10)
-    session.truncate()
+    before = snapshots(catalog, namespace)
+    session.restart({"p0": 10, "p1": 10}, "topic-1", empty=True)
+    assert snapshots(catalog, namespace) == before + 1
     assert ids(catalog, namespace) == []
     assert session.checkpoint.positions == {"p0": 10, "p1": 10}
     pump(sink, session, 10, 10)
@@ -398,5 +421,5 @@ def test_many_small_manifests_are_merged(make: MakeSink, catalog: Catalog, names
     assert len(snapshot.manifests(table.io)) <= 4
     assert ids(catalog, namespace) == expected(100)
     assert table.inspect.files().num_rows == 20
-    session.truncate()
+    session.restart({}, "topic-1", empty=True)
     assert ids(catalog, namespace) == []

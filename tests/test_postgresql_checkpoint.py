@@ -111,7 +111,7 @@ def test_a_taken_over_driver_and_its_tasks_stop(place: Place) -> None:
         lambda: old.finish(span, [], SOURCE),
         lambda: old.begin(Span((OffsetSlice("9", 0, 1),))),
         lambda: old.restart({"0": 0}, "t1"),
-        old.truncate,
+        lambda: old.restart({"0": 0}, "t1", empty=True),
         old.forget,
     ):
         with pytest.raises(TakenOver):
@@ -324,7 +324,7 @@ def test_totals_go_on_over_restarts_and_end_with_forget(place: Place) -> None:
     assert session.checkpoint.source == "t2"
     store(sink, ids(1), session=session)
     assert session.checkpoint.totals.rows == 3
-    session.truncate()
+    session.restart({"0": 1}, "t2", empty=True)
     assert place.rows() == []
     epoch = session.checkpoint.epoch
     session.forget()
@@ -333,6 +333,31 @@ def test_totals_go_on_over_restarts_and_end_with_forget(place: Place) -> None:
     again = sink.open(TARGET, Run())
     assert (again.checkpoint.epoch, again.checkpoint.totals.rows) == (epoch + 1, 0)
     assert again.checkpoint.positions == {}
+    again.close()
+
+
+def test_a_table_that_cannot_be_emptied_keeps_the_checkpoint(place: Place) -> None:
+    place.run("ALTER TABLE orders ADD UNIQUE (id)")
+    place.run("CREATE TABLE lines (id bigint REFERENCES orders (id))")
+    session = store(place.sink(), ids(1, 2))
+    with pytest.raises(PermanentError, match="truncate"):
+        session.restart({"0": 0}, "t1", empty=True)
+    session.close()
+    kept = place.sink().peek(TARGET)
+    assert kept is not None
+    assert kept.positions == {"0": 2}
+    assert place.rows() == [(1,), (2,)]
+
+
+def test_a_table_made_by_hand_after_the_start_is_remembered(place: Place) -> None:
+    place.run("DROP TABLE orders")
+    start(place.sink()).close()
+    place.run("CREATE TABLE orders (id bigint)")
+    session = place.sink().open(TARGET, Run())
+    assert session.checkpoint.target is None
+    store(place.sink(), ids(1), session=session).close()
+    again = place.sink().open(TARGET, Run())
+    assert again.checkpoint.target == again.identity
     again.close()
 
 

@@ -54,7 +54,7 @@ class IcebergSession(SinkSession):
     """Holds one epoch of one branch; the ledger is a property of the table.
 
     While there is no table, the ledger is a property of its namespace: start positions are durable
-    there, and no rows depend on it. Making the table moves it over.
+    there, and no rows depend on it. Making the table moves it over, whoever made it.
     """
 
     def __init__(self, sink: IcebergSink, target: Target, run: Run) -> None:
@@ -85,12 +85,17 @@ class IcebergSession(SinkSession):
 
     def _take_epoch(self) -> None:
         """The commit moves the head: who loaded the table before it can commit no more."""
-        if self._committer is not None:
-            self._commit(self._next_epoch, check=lambda _: None)
+        committer = self._committer
+        aside = None
+        if committer is None or self._key not in committer.table.properties:
+            aside = self._aside()
+            self._ledger = aside or self._ledger
+        if committer is None:
+            self._store_aside(self._next_epoch(self._ledger))
             return
-        with errors(self._sink, "read the start positions of"):
-            text = tables.namespace_property(self._catalog, self._sink, self._key)
-        self._store_aside(self._next_epoch(parse(text) or self._ledger))
+        self._commit(self._next_epoch, check=lambda _: None)
+        if aside:  # somebody else has made the table
+            tables.drop_namespace_property(self._catalog, self._sink, self._key)
 
     def _next_epoch(self, found: Ledger) -> Ledger:
         taken = found.by(self._run)
@@ -119,7 +124,7 @@ class IcebergSession(SinkSession):
         def value(text: str | None) -> str:
             found = parse(text)
             check(found)
-            return step(found or fresh(self._target)).stamped(commit_id).text()
+            return step(found or self._ledger).stamped(commit_id).text()
 
         return value
 
@@ -138,10 +143,12 @@ class IcebergSession(SinkSession):
         if found is not None and not found.owned_by(self._epoch, self._run):
             raise TakenOver(f"flow {self._target.flow} was taken over by {found.owner}")
 
-    def _check_aside(self) -> None:
+    def _aside(self) -> Ledger | None:
         with errors(self._sink, "read the start positions of"):
-            text = tables.namespace_property(self._catalog, self._sink, self._key)
-        self._check_owner(parse(text))
+            return parse(tables.namespace_property(self._catalog, self._sink, self._key))
+
+    def _check_aside(self) -> None:
+        self._check_owner(self._aside())
 
     @property
     def _table(self) -> Table:
@@ -184,7 +191,7 @@ class IcebergSession(SinkSession):
         self._commit(lambda _: kept, check=self._check_adoptable)
         tables.drop_namespace_property(self._catalog, self._sink, self._key)
 
-    def restart(self, positions: Positions, source: str) -> None:
+    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         """Moves the head too: rows depend on these positions."""
         self._commit(
             lambda found: replace(
@@ -194,7 +201,8 @@ class IcebergSession(SinkSession):
                 target=self.identity,
                 manifest=self._target.manifest,
                 intent=(),
-            )
+            ),
+            Change(self._key, lambda _: None, empties=empty),
         )
 
     def begin(self, span: Span) -> Span:
@@ -316,17 +324,14 @@ class IcebergSession(SinkSession):
         spec_id = self._table.metadata.default_spec_id
         return [data_file(text, spec_id) for text in documents]
 
-    def truncate(self) -> None:
-        """One commit that takes out every file."""
-        if self._committer is not None:
-            self._commit(lambda found: found, Change(self._key, lambda _: None, empties=True))
-
     def forget(self) -> None:
         """Removes the ledger and moves the head, so that a running driver stops."""
         if self._committer is not None:
             with errors(self._sink, "remove the checkpoint of"):
                 self._committer.commit(Change(self._key, lambda _: None))
         tables.drop_namespace_property(self._catalog, self._sink, self._key)
+        if self._aside() is not None:
+            raise TransientError("the start positions kept on the namespace are still there")
 
     def close(self) -> None:
         """Nothing is held open but pooled connections."""
@@ -338,7 +343,8 @@ def peek(sink: IcebergSink, target: Target) -> Checkpoint | None:
     key = property_key(target)
     with errors(sink, "read the checkpoint of"):
         table = catalog.table(sink.identifier)
-        text = table.properties.get(key) if table else tables.namespace_property(catalog, sink, key)
+        text = table.properties.get(key) if table else None
+        text = text or tables.namespace_property(catalog, sink, key)
     found = parse(text)
     return found.checkpoint() if found else None
 

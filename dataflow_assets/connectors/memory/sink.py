@@ -153,7 +153,7 @@ class _Session(SinkSession):
             raise PermanentError(f"the in-memory table has the columns {SCHEMA.names} only")
         self._store.identify(self._sink.table, "1")
 
-    def restart(self, positions: Positions, source: str) -> None:
+    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         identity = self.identity
         with self._store.transaction() as connection:
             stored, _ = _owned(connection, self._target, self._checkpoint.epoch)
@@ -165,6 +165,8 @@ class _Session(SinkSession):
                 manifest=self._target.manifest,
             )
             _save(connection, self._target, self._checkpoint, [])
+            if empty:
+                connection.execute("delete from rows where name = ?", [self._sink.table])
 
     def begin(self, span: Span) -> Span:
         failpoints.reach("memory.begin")
@@ -212,9 +214,6 @@ class _Session(SinkSession):
             )
             stored = replace(stored, totals=stored.totals + receipt.totals)
         return stored
-
-    def truncate(self) -> None:
-        self._store.query("delete from rows where name = ?", self._sink.table)
 
     def forget(self) -> None:
         self._store.query("delete from checkpoints where id = ?", self._target.id)

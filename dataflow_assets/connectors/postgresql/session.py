@@ -131,7 +131,7 @@ class PostgresqlSession(SinkSession):
         self._reload()
 
     @override
-    def restart(self, positions: Positions, source: str) -> None:
+    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         with self._translated("restarting"), self._transaction():
             self._assert()
             self._execute(_RETIRE)
@@ -141,6 +141,8 @@ class PostgresqlSession(SinkSession):
                 self.identity,
             )
             self._insert(positions)
+            if empty and self._table is not None:
+                self._link.execute(f"TRUNCATE {qualified(self._schema, self._name)}")
         self._reload()
 
     @override
@@ -150,7 +152,10 @@ class PostgresqlSession(SinkSession):
         intent = store.dump_intent(span)
         known = self._stored.partitions
         starts = {s.partition: s.after for s in span.slices if s.partition not in known}
-        if intent or starts or self._checkpoint.manifest != self._target.manifest:
+        unstamped = (
+            not self._checkpoint.target or self._checkpoint.manifest != self._target.manifest
+        )
+        if intent or starts or unstamped:
             self._record(starts, intent)
         failpoints.reach("postgresql.begin")
         return span  # where nothing was new, the tasks assert the epoch
@@ -172,13 +177,6 @@ class PostgresqlSession(SinkSession):
         else:
             self._finish_offsets(span, receipts)
         return self._checkpoint
-
-    @override
-    def truncate(self) -> None:
-        with self._translated("truncating"), self._transaction():
-            self._assert()
-            if self.schema() is not None:
-                self._link.execute(f"TRUNCATE {qualified(self._schema, self._name)}")
 
     @override
     def forget(self) -> None:
