@@ -45,6 +45,7 @@ _SETTLING = _MISSING | {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
 }
 _PERMANENT = {
     KafkaError.TOPIC_EXCEPTION,
@@ -123,7 +124,7 @@ class Broker:
             ]
             return [[offset for _, offset in sorted(_offsets(answer))] for answer in asked]
 
-        return self._patiently("listing offsets", ask, 0) if topic.partitions else []
+        return self._patiently("listing offsets", ask, PATIENCE) if topic.partitions else []
 
     def committed(self, group: str, topic: Topic) -> dict[int, Committed]:
         """What the group has committed, by partition."""
