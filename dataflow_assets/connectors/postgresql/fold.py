@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.absent import Bools, matrix
 from dataflow_assets.connectors.postgresql.table import TYPE, key_of
+from dataflow_assets.connectors.postgresql.trial import ORDER
 from dataflow_assets.contracts import DELETE, KIND, OP
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class Batch:
             chosen = _last(self.group, np.ones(len(self.group), np.bool_))
             rows = self.rows if len(chosen) == len(self.group) else self.rows.take(pa.array(chosen))
             rows = rows.append_column(GROUP, pa.array(self.group[chosen]))
+            rows = rows.append_column(ORDER, pa.array(chosen))
             yield Step("upsert", tuple(self.rules.schema.names), sort(rows, self.rules.key))
             return
         yield from self._deletes()
@@ -171,14 +173,14 @@ class Batch:
         if self.rules.soft:
             self._settle_soft(places, names.index(self.rules.soft), final)
         kept = np.flatnonzero(_last(self.group, alive) >= 0)
-        yield from self._by_columns(places[kept], kept, self.deleted[final][kept])
+        yield from self._by_columns(places[kept], kept, final[kept])
 
     def _settle_soft(self, places: Ints, index: int, final: Ints) -> None:
         # Only the last row speaks about deletion: an earlier mark does not survive an insert.
         silent = self.deleted[final] | self.absent[self.mask[final], index]
         places[:, index] = np.where(silent, -1, final)
 
-    def _by_columns(self, places: Ints, kept: Ints, deleted: Bools) -> Iterator[Step]:
+    def _by_columns(self, places: Ints, kept: Ints, final: Ints) -> Iterator[Step]:
         names = self.rules.schema.names
         present, which = np.unique(places >= 0, axis=0, return_inverse=True)
         for number, columns in enumerate(present):
@@ -188,8 +190,9 @@ class Batch:
                 for index in np.flatnonzero(columns).tolist()
             ]
             carried = [names[index] for index in np.flatnonzero(columns).tolist()]
-            arrays += [pa.array(kept[mine]), pa.array(deleted[mine])]
-            rows = pa.RecordBatch.from_arrays(arrays, names=[*carried, GROUP, DELETED])
+            last = final[mine]
+            arrays += [pa.array(kept[mine]), pa.array(last), pa.array(self.deleted[last])]
+            rows = pa.RecordBatch.from_arrays(arrays, names=[*carried, GROUP, ORDER, DELETED])
             yield Step("upsert", tuple(carried), sort(rows, self.rules.key))
 
     def newest(self, version: str) -> Batch:

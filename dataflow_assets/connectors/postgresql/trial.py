@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.failures import Failure, Kind
 from dataflow_assets.connectors.postgresql.link import Link
@@ -19,6 +20,8 @@ from dataflow_assets.connectors.postgresql.link import Link
 HALVED = 1_000  # refusals of a slice up to which every run is halved to its end
 SHORT = 128  # rows
 ATTEMPTS = 6  # of a statement that lost to a deadlock, before the whole slice is tried again
+
+ORDER = "_dataflow_order"  # optional column: which row came after which
 
 Refused = list[tuple[pa.RecordBatch, Failure]]
 
@@ -47,6 +50,8 @@ class Trial:
         many = self.refused >= HALVED and rows.num_rows <= SHORT
         if many and failure.kind is Kind.REFUSED:
             return [rows.slice(index, 1) for index in range(rows.num_rows)]
+        if failure.kind is Kind.SPLIT and ORDER in rows.schema.names:
+            rows = rows.take(pc.sort_indices(rows.column(ORDER)))  # the last one shall win
         half = rows.num_rows // 2
         return [rows.slice(0, half), rows.slice(half)]
 
