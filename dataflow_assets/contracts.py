@@ -78,6 +78,11 @@ class OffsetSlice:
     upto: int
 
     @property
+    def scope(self) -> str:
+        """Inside which an offset names one record."""
+        return self.partition
+
+    @property
     def empty(self) -> bool:
         """True when there is nothing between the bounds."""
         return self.after >= self.upto
@@ -94,6 +99,11 @@ class PartSlice:
     after: str | None
     upto: str
     part: str = ""
+
+    @property
+    def scope(self) -> str:
+        """Inside which an ordinal names one record: a later read has parts of the same name."""
+        return f"{self.partition}@{self.upto}"
 
     @property
     def empty(self) -> bool:
@@ -202,6 +212,7 @@ class Target:
     branch: str  # stable identity of the branch within the flow
     manifest: str  # hash of the manifest's content
     source: str  # name of the topic or table read, for messages and rejected records
+    source_id: str = ""  # its identity: offsets of a recreated topic are other records
 
     @property
     def id(self) -> str:
@@ -231,9 +242,10 @@ class Rejection:
     n: int = 0
     key: bytes | None = None
 
-    def id(self, target: Target, partition: str) -> str:
-        """(flow, partition, offset, n, stage): the same on every replay."""
-        return f"{target.flow}/{partition}/{self.offset}/{self.n}/{self.stage}"
+    def id(self, target: Target, piece: Slice) -> str:
+        """Flow, branch, source, partition, offset, n and stage: the same on every replay."""
+        where = f"{target.flow}/{target.branch}/{target.source_id or target.source}"
+        return f"{where}/{piece.scope}/{self.offset}/{self.n}/{self.stage}"
 
 
 @dataclass(frozen=True)

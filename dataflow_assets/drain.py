@@ -200,7 +200,8 @@ class _Attempt:
         return self._new_session()
 
     def _open(self, branch: Branch) -> SinkSession:
-        return branch.sink.open(self._flow.target(branch), self._order.run)
+        target = replace(self._flow.target(branch), source_id=self._source.identity)
+        return branch.sink.open(target, self._order.run)
 
     def reports(self) -> Iterator[Report]:
         for branch, session in self._sinks:

@@ -222,7 +222,7 @@ def test_rejected_records_go_to_a_table_of_their_own(
     receipt = write(sink, session, span.slices[0], rows(0, 3), refused)
     session.finish(span, [receipt], SOURCE)
     [row] = table_rows(catalog, namespace, "orders_rejected")
-    assert row["id"] == "default/orders/p0/3/0/decode"
+    assert row["id"] == "default/orders/iceberg:orders/orders/p0/3/0/decode"
     assert (row["body"], row["key"], row["reason"]) == (b"{\xff", b"k", "not JSON")
     assert (row["source"], row["partition"], row["offset"]) == ("orders", "p0", 3)
     assert session.checkpoint.totals == Totals(3, 1, 30)

@@ -191,9 +191,18 @@ def test_rejections_of_the_decode_are_stored_once_with_their_bytes(place: Place)
     assert receipt.position == 3
     assert session.finish(span, [receipt], SOURCE).totals.rejected == 2
     columns = 'id, body, body_encoding, key, reason, source, "offset"'
+    where = f"{TARGET.flow}/{TARGET.branch}/{TARGET.source}"
     assert place.rows(columns, "dataflow_rejected") == [
-        ("shop/orders/0/1/0/decode", "/wA=", "base64", "k", "bad \\0 json", "orders", 1),
-        ("shop/orders/0/2/1/decode", None, None, None, "why", "orders", 2),
+        (
+            f"{where}/0/1/0/decode",
+            "/wA=",
+            "base64",
+            "k",
+            "bad \\0 json",
+            "orders",
+            1,
+        ),
+        (f"{where}/0/2/1/decode", None, None, None, "why", "orders", 2),
     ]
     session.restart({"0": 0}, "t1")
     write(sink, session.ticket(), span.slices[0], chunk(session.ticket(), [{"id": 1}], 0, refused))

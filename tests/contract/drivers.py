@@ -82,6 +82,11 @@ class MemoryOffsets(_Memory, SourceDriver):
         for partition in (0, 1):
             self.store.produce("t", partition, bodies[partition::2])
 
+    def recreate(self) -> None:
+        """The topic is another one of the same name, without records."""
+        self.store.query("delete from messages")
+        self.store.identify("t", uuid.uuid4().hex)
+
     def declare(self) -> Source:
         return MemoryOffsetSource(store=self.name, topic="t")
 

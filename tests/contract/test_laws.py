@@ -12,6 +12,7 @@ from dataflow_assets.drain import Start
 from dataflow_assets.errors import PermanentError, TakenOver
 from tests.contract import SINKS, SOURCES
 from tests.contract.conftest import Case, numbered
+from tests.contract.drivers import MemoryOffsets
 
 SINK_FAILPOINTS = [
     (sink, name) for sink, driver in sorted(SINKS.items()) for name in driver.failpoints
@@ -106,3 +107,16 @@ def test_rewinding_an_append_table_must_be_confirmed(sink_case: Case) -> None:
         sink_case.drain(Start("earliest"))
     sink_case.drain(Start("earliest", table="truncate"))
     sink_case.expect(numbered(1, 5))
+
+
+def test_a_rejected_record_of_another_topic_at_the_same_offset_is_stored_too(
+    sink_case: Case,
+) -> None:
+    source = sink_case.source
+    assert isinstance(source, MemoryOffsets)
+    source.seed([], raw=[b"first"])
+    sink_case.drain()
+    source.recreate()
+    source.seed([], raw=[b"second"])
+    sink_case.drain(on_topic_recreated="restart")
+    assert len(sink_case.sink.rejected()) == 2

@@ -21,7 +21,7 @@ from dataflow_assets.connectors.iceberg.commits import Change, Committer
 from dataflow_assets.connectors.iceberg.files import FileWriter, data_file, place
 from dataflow_assets.connectors.iceberg.ledger import Ledger, property_key
 from dataflow_assets.connectors.iceberg.types import table_schema
-from dataflow_assets.contracts import Rejection, Target, utc_now
+from dataflow_assets.contracts import Rejection, Slice, Target, utc_now
 from dataflow_assets.failpoints import reach
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def rejected_table(catalog: BoundedCatalog, sink: IcebergSink) -> Table:
 class RejectWriter:
     """Stages the rejected records of one slice; reaches for the catalog only if there are any."""
 
-    def __init__(self, sink: IcebergSink, ticket: WriteTicket, partition: str, name: str) -> None:
+    def __init__(self, sink: IcebergSink, ticket: WriteTicket, piece: Slice, name: str) -> None:
         self._sink, self._ticket = sink, ticket
-        self._partition, self._name = partition, name
+        self._piece, self._name = piece, name
         self._files: FileWriter | None = None
         self._tokens: list[str] = []
 
@@ -99,11 +99,11 @@ class RejectWriter:
     def _row(self, rejection: Rejection) -> dict[str, Any]:
         target = self._ticket.target
         return {
-            "id": rejection.id(target, self._partition),
+            "id": rejection.id(target, self._piece),
             "flow": target.flow,
             "branch": target.branch,
             "source": target.source,
-            "partition": self._partition,
+            "partition": self._piece.partition,
             "offset": rejection.offset,
             "n": rejection.n,
             "stage": rejection.stage,

@@ -59,7 +59,7 @@ class IcebergWriter(Writer):
         names = ticket.schema.names
         size = sink.target_file_size_bytes
         self._files = FileWriter(ticket.place, name, names, size)
-        self._rejects = RejectWriter(sink, ticket, piece.partition, name)
+        self._rejects = RejectWriter(sink, ticket, piece, name)
         self._covered = self._covered_offset()
         self._seen: Position | None = None
         self._totals = Totals()

@@ -259,7 +259,7 @@ class _MemoryWriter(Writer):
         partition, flow = self._piece.partition, self._target.flow
         return [
             (
-                rejection.id(self._target, partition),
+                rejection.id(self._target, self._piece),
                 self._sink.table,
                 flow,
                 partition,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from dataflow_assets.connectors.postgresql.link import Link
-from dataflow_assets.contracts import Rejection, Target
+from dataflow_assets.contracts import Rejection, Slice, Target
 
 _INSERT = """
 INSERT INTO {r} (id, flow, branch, source, partition, "offset", n, stage, reason,
@@ -21,17 +21,17 @@ _AT_ONCE = 16 * 1024 * 1024
 
 
 def store(
-    link: Link, table: str, target: Target, partition: str, rejections: Sequence[Rejection]
+    link: Link, table: str, target: Target, piece: Slice, rejections: Sequence[Rejection]
 ) -> None:
     """Writes them to the rejected table; those known by their id stay as they are."""
     query = _INSERT.format(r=table)
-    origin = (target.flow, target.branch, target.source, partition)
-    for batch in _batches([_row(target, partition, rejection) for rejection in rejections]):
+    origin = (target.flow, target.branch, target.source, piece.partition)
+    for batch in _batches([_row(target, piece, rejection) for rejection in rejections]):
         link.execute(query, *origin, batch)
 
 
-def _row(target: Target, partition: str, rejection: Rejection) -> str:
-    where = (rejection.id(target, partition), rejection.offset, rejection.n)
+def _row(target: Target, piece: Slice, rejection: Rejection) -> str:
+    where = (rejection.id(target, piece), rejection.offset, rejection.n)
     why = (rejection.stage, _printable(rejection.reason))
     return json.dumps([*where, *why, *_encoded(rejection.body), *_encoded(rejection.key)])
 

@@ -153,7 +153,7 @@ class PostgresqlWriter(Writer):
         self._rejected += loader.flush()
         self._rows -= loader.refused
         target, names = self._ticket.target, self._names
-        rejected.store(link, names["r"], target, self._piece.partition, self._rejected)
+        rejected.store(link, names["r"], target, self._piece, self._rejected)
         failpoints.reach("postgresql.before-commit")
         counts = (self._rows, len(self._rejected), self._size)
         moved = link.execute(_MOVE.format(**names), *self._row(), *store.columns(position), *counts)
