@@ -12,8 +12,9 @@ from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Sink, Totals
-from dataflow_assets.drain import Order, Patience, Start, drain
+from dataflow_assets.drain import drain
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.order import Order, Patience, Start
 from dataflow_assets.spark import Spark
 
 NAMESPACE = "bench"

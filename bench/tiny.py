@@ -20,8 +20,9 @@ from bench.places import Places
 from dataflow_assets import fused
 from dataflow_assets.connectors.kafka.session import KafkaSession
 from dataflow_assets.connectors.postgresql.session import PostgresqlSession
-from dataflow_assets.drain import Order, Report, drain
+from dataflow_assets.drain import drain
 from dataflow_assets.flow import Flow
+from dataflow_assets.order import Order, Report
 from dataflow_assets.spark import Spark
 
 ROWS = 100  # of each partition

@@ -7,33 +7,30 @@ new epoch, so that what was left behind by the failed attempt can commit nothing
 from __future__ import annotations
 
 import logging
-import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints, fused
 from dataflow_assets.contracts import (
-    Address,
     Checkpoint,
     Lag,
     Limit,
     Position,
     Positions,
     Receipt,
-    Run,
     SinkSession,
     Span,
     Totals,
 )
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.order import Order, Report, Start
+from dataflow_assets.starting import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,67 +42,6 @@ IDLE_SECONDS = 0.25  # between two looks at a source that has nothing new
 CADENCE_SECONDS = 1.0  # least time between commits of spans that are not full
 LAG_SECONDS = 5.0  # how often the age of the oldest unread record is asked for
 JUDGED_FROM = 1_000  # records of a run; below that a share of rejected ones says little
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where a run begins: the checkpoint, or a place chosen in the launchpad."""
-
-    at: Literal["checkpoint", "earliest", "latest", "timestamp", "offsets"] = "checkpoint"
-    timestamp: str | None = None
-    offsets: Mapping[str, int] = field(default_factory=dict)
-    table: Literal["keep", "truncate"] = "keep"
-    confirmed: bool = False
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long transient errors are met with another try, counted since the last progress."""
-
-    seconds: float = 120.0
-    first_wait: float = 0.5
-    longest_wait: float = 15.0
-
-    @classmethod
-    def from_environment(cls) -> Patience:
-        """`DATAFLOW_PATIENCE` in seconds, else two minutes."""
-        text = os.environ.get("DATAFLOW_PATIENCE")
-        return cls(float(text)) if text else cls()
-
-
-@dataclass(frozen=True)
-class Order:
-    """What one run shall do. `seconds` None: drain to the end that was visible at start."""
-
-    run: Run = field(default_factory=Run)
-    seconds: float | None = None
-    start: Start = Start()
-    patience: Patience = field(default_factory=Patience.from_environment)
-    stop: Callable[[], str | None] = lambda: None
-    """Asked between micro-batches; a reason ends the run."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """One commit of one branch, or the state in which the run left it (`delta` is empty then)."""
-
-    flow: str
-    branch: Branch
-    address: Address
-    checkpoint: Checkpoint
-    delta: Totals
-    lag: Lag
-    seconds: float
-    last: bool = False
-    reason: str = ""
-    """Why the run ended; only on the last report."""
-    schema: pa.Schema | None = field(default=None, repr=False)
-    """The target's columns; only on the last report."""
-
-    @property
-    def rows_per_second(self) -> float:
-        """Rows of this commit over the time since the one before."""
-        return self.delta.rows / self.seconds if self.seconds > 0 else 0.0
 
 
 def drain(flow: Flow, spark: Callable[[], SparkSession], order: Order) -> Iterator[Report]:
@@ -142,6 +78,8 @@ class _Progress:
         self._wait = order.patience.first_wait
         self.started = False
         """True once the start position of the order is stored."""
+        self.ends: dict[str, Positions] = {}
+        """By identity of the source: the end that was visible when the run first saw it."""
         self.reported: dict[str, Totals] = {}
         """By branch: the totals of its last report, so that a failed attempt's commits count."""
 
@@ -206,31 +144,48 @@ class _Attempt:
     def reports(self) -> Iterator[Report]:
         for branch, session in self._sinks:
             self._progress.reported.setdefault(branch.id, session.checkpoint.totals)
-            self._settle_start(branch, session)
+            settle(self._flow, branch, self._source, session, self._order.start)
         self._progress.started = True
-        until = None if self._progress.continuous else self._source.ends()
+        until = None if self._progress.continuous else self._visible_end()
         reason = ""
         while not reason:
             span = self._source.plan(self._positions(), self._flow.policies.limit, until)
             if self._due(span):
                 yield from self._micro_batch(span)
-            reason = self._reason_to_end(span)
+            reason = self._reason_to_end(span, until)
         log.info("flow %s: %s ends: %s", self._flow.id, self._order.run, reason)
         for branch, session in self._sinks:
             report = self._report(branch, session.checkpoint, 0.0, fresh=True)
             yield replace(report, last=True, reason=reason, schema=session.schema())
 
-    def _reason_to_end(self, span: Span) -> str:
+    def _visible_end(self) -> Positions:
+        """The end that the run's first attempt saw; another one's only of another topic."""
+        identity = self._source.identity
+        if identity not in self._progress.ends:
+            self._progress.ends[identity] = self._source.ends()
+        return self._progress.ends[identity]
+
+    def _reason_to_end(self, span: Span, until: Positions | None) -> str:
         asked = self._order.stop()
         if asked:
             return asked
         if self._progress.over:
             return "its time is up"
-        if not self._progress.continuous:
-            return "drained to the end that was visible at start" if span.empty else ""
+        if until is not None:
+            return self._drained(until) if span.empty else ""
         if not self._due(span):
             time.sleep(IDLE_SECONDS)
         return ""
+
+    def _drained(self, until: Positions) -> str:
+        """Nothing more to read is not yet the end: a broker may show less for a while."""
+        positions = self._positions()
+        if all(_reached(positions.get(partition), end) for partition, end in until.items()):
+            return "drained to the end that was visible at start"
+        raise TransientError(
+            f"{self._flow.source_address} shows less than when the run began: "
+            f"its end was {dict(until)}, and {dict(positions)} is as far as it can be read"
+        )
 
     def _due(self, span: Span) -> bool:
         """A full span is due at once, any other when the last commit is long enough ago."""
@@ -279,54 +234,6 @@ class _Attempt:
                     lowest[partition] = position
         return lowest
 
-    def _settle_start(self, branch: Branch, session: SinkSession) -> None:
-        checkpoint = session.checkpoint
-        policies = self._flow.policies
-        if self._order.start.at != "checkpoint":
-            self._rewind(branch, session)
-        elif not checkpoint.positions:
-            session.restart(self._source.start(), self._source.identity)
-        elif checkpoint.source not in (None, self._source.identity):
-            self._recreated(session)
-        elif checkpoint.target is not None and checkpoint.target != session.identity:
-            log.warning("flow %s: %s is another table now: starting anew", self._flow.id, branch.id)
-            session.restart(self._source.start(), self._source.identity)
-        elif policies.checkpoint_reset and checkpoint.manifest != self._flow.hash:
-            log.warning("flow %s: checkpointReset: starting anew", self._flow.id)
-            session.restart(self._source.start(), self._source.identity)
-
-    def _recreated(self, session: SinkSession) -> None:
-        if self._flow.policies.on_topic_recreated != "restart":
-            raise PermanentError(
-                f"flow {self._flow.id}: {self._flow.source_address} was recreated since the last "
-                f"commit (it has another id): its offsets mean other records now. Set "
-                f"onTopicRecreated: restart to read it from its beginning, or run dataflow reset"
-            )
-        log.warning("flow %s: the topic was recreated: reading from its start", self._flow.id)
-        session.restart(self._source.seek("earliest"), self._source.identity)
-
-    def _rewind(self, branch: Branch, session: SinkSession) -> None:
-        start = self._order.start
-        keeps_rows = start.table == "keep" and start.at != "latest"
-        if keeps_rows and not branch.sink.upserts and not start.confirmed:
-            raise PermanentError(
-                f"flow {self._flow.id}: {branch.address} is appended to: rewinding would store its "
-                f"records twice. Choose table: truncate, or confirm"
-            )
-        empty = start.table == "truncate"
-        session.restart(self._chosen(start), self._source.identity, empty=empty)
-
-    def _chosen(self, start: Start) -> Positions:
-        if start.at == "offsets":
-            return {**self._source.seek("earliest"), **start.offsets}
-        if start.at == "timestamp":
-            if start.timestamp is None:
-                raise PermanentError(
-                    "start: timestamp needs a timestamp, e.g. 2026-01-31T00:00:00Z"
-                )
-            return self._source.seek(start.timestamp)
-        return self._source.seek(start.at)
-
     def _report(
         self, branch: Branch, checkpoint: Checkpoint, seconds: float, *, fresh: bool = False
     ) -> Report:
@@ -349,6 +256,12 @@ class _Attempt:
             f"rejected, more than maxRejectedPercent {most:g}; they stand in the table of rejected "
             f"records. Mend the table or the producer, or raise the limit"
         )
+
+
+def _reached(position: Position | None, end: Position) -> bool:
+    if isinstance(position, int) and isinstance(end, int):
+        return position >= end
+    return position == end
 
 
 def _moved(lag: Lag, positions: Positions) -> Lag:

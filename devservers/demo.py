@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from psycopg import sql
@@ -42,7 +41,6 @@ from devservers.spark import SparkConnect
 EXAMPLES = ROOT / "examples" / "demo"
 OFFSET = "DATAFLOW_DEMO_OFFSET"
 TOPIC, PARTITIONS = "orders", 3
-GROUPS = ("orders-to-postgresql", "orders-to-iceberg")  # of the manifests
 ORDERS_PER_SECOND = 100.0  # each is sent about four times
 OWNER = "shop"  # PostgreSQL's role and database
 PASSWORD = "shop-password"  # noqa: S105 (stands in examples/demo/secrets.yaml)
@@ -202,12 +200,6 @@ class _Demo:
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
         if TOPIC not in admin.list_topics(timeout=10).topics:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
-        # The broker makes its topic of group offsets when it is first asked for one. Librdkafka's
-        # admin client may crash while that lasts: github.com/confluentinc/librdkafka/issues/5040
-        for group in GROUPS:
-            consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": group})
-            consumer.committed([TopicPartition(TOPIC, 0)], timeout=30)
-            consumer.close()
 
     def _make_database(self) -> None:
         with psycopg.connect(self.postgresql.dsn(), autocommit=True) as connection:

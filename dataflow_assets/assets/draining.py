@@ -18,10 +18,11 @@ from dataflow_assets.assets.metadata import (
 )
 from dataflow_assets.assets.runs import Runs, switched_off
 from dataflow_assets.contracts import Checkpoint, Run
-from dataflow_assets.drain import Order, Report, Start, drain
+from dataflow_assets.drain import drain
 from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.masking import mask
+from dataflow_assets.order import Order, Report, Start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,7 +29,7 @@ from dataflow_assets.masking import mask
 if TYPE_CHECKING:
     from dataflow_assets.cli.progress import Display
     from dataflow_assets.cli.running import Outcome
-    from dataflow_assets.drain import Order
+    from dataflow_assets.order import Order
 
 
 def check(asked: Namespace) -> int:
@@ -131,7 +131,7 @@ def _told() -> Iterator[None]:
 
 
 def _order(asked: Namespace) -> Order:
-    from dataflow_assets.drain import Order, Start
+    from dataflow_assets.order import Order, Start
 
     table, confirmed = asked.table, asked.yes
     if "=" in asked.start:

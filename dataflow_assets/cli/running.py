@@ -21,8 +21,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Literal
 
 from dataflow_assets.contracts import Run, Totals
-from dataflow_assets.drain import Order, Report, drain
+from dataflow_assets.drain import drain
 from dataflow_assets.flow import Flow
+from dataflow_assets.order import Order, Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

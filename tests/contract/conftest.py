@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.contracts import Limit, Run, Totals
-from dataflow_assets.drain import Order, Patience, Report, Start, drain
+from dataflow_assets.drain import drain
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.order import Order, Patience, Report, Start
 from tests.contract import SINKS, SOURCES
 from tests.contract.drivers import MemoryOffsets, Row, SinkDriver, SourceDriver
 
@@ -26,6 +27,7 @@ class Case:
     spark: SparkSession
     name: str
     limit: int = 1_000_000
+    patience: float = 20
 
     def flow(self, **policies: object) -> Flow:
         rules = Policies(limit=Limit(records=self.limit), **policies)  # type: ignore[arg-type]
@@ -33,7 +35,7 @@ class Case:
         return Flow("contract", self.name, self.source.declare(), branches, rules, hash="h1")
 
     def drain(self, start: Start = CHECKPOINT, **policies: object) -> list[Report]:
-        order = Order(run=Run(), start=start, patience=Patience(20, 0.01, 0.05))
+        order = Order(run=Run(), start=start, patience=Patience(self.patience, 0.01, 0.05))
         return list(drain(self.flow(**policies), lambda: self.spark, order))
 
     def expect(self, rows: list[Row]) -> None:

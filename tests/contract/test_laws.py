@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from pyspark.sql import SparkSession
 
 from dataflow_assets import catalogue
 from dataflow_assets.contracts import Run
-from dataflow_assets.drain import Start
-from dataflow_assets.errors import PermanentError, TakenOver
+from dataflow_assets.errors import PermanentError, TakenOver, TransientError
+from dataflow_assets.order import Start
 from tests.contract import SINKS, SOURCES
 from tests.contract.conftest import Case, numbered
 from tests.contract.drivers import MemoryOffsets
@@ -120,3 +121,16 @@ def test_a_rejected_record_of_another_topic_at_the_same_offset_is_stored_too(
     source.seed([], raw=[b"second"])
     sink_case.drain(on_topic_recreated="restart")
     assert len(sink_case.sink.rejected()) == 2
+
+
+def test_less_than_was_visible_at_start_is_not_the_end(
+    request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(MemoryOffsets(request), SINKS["memory-slice"](request), spark, "less", patience=0.5)
+    case.source.seed(numbered(1, 9))
+    session = type(case.source.declare().open("f"))
+    real, shown = session.ends, iter([{"0": 6, "1": 4}])
+    monkeypatch.setattr(session, "ends", lambda self: next(shown, None) or real(self))
+    with pytest.raises(TransientError, match="shows less than when the run began"):
+        case.drain()
+    case.expect(numbered(1, 9))

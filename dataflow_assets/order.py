@@ -1,0 +1,74 @@
+"""What one run is asked to do, and what it reports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import Address, Checkpoint, Lag, Run, Totals
+from dataflow_assets.flow import Branch
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run begins: the checkpoint, or a place chosen in the launchpad."""
+
+    at: Literal["checkpoint", "earliest", "latest", "timestamp", "offsets"] = "checkpoint"
+    timestamp: str | None = None
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    table: Literal["keep", "truncate"] = "keep"
+    confirmed: bool = False
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long transient errors are met with another try, counted since the last progress."""
+
+    seconds: float = 120.0
+    first_wait: float = 0.5
+    longest_wait: float = 15.0
+
+    @classmethod
+    def from_environment(cls) -> Patience:
+        """`DATAFLOW_PATIENCE` in seconds, else two minutes."""
+        text = os.environ.get("DATAFLOW_PATIENCE")
+        return cls(float(text)) if text else cls()
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one run shall do. `seconds` None: drain to the end that was visible at start."""
+
+    run: Run = field(default_factory=Run)
+    seconds: float | None = None
+    start: Start = Start()
+    patience: Patience = field(default_factory=Patience.from_environment)
+    stop: Callable[[], str | None] = lambda: None
+    """Asked between micro-batches; a reason ends the run."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """One commit of one branch, or the state in which the run left it (`delta` is empty then)."""
+
+    flow: str
+    branch: Branch
+    address: Address
+    checkpoint: Checkpoint
+    delta: Totals
+    lag: Lag
+    seconds: float
+    last: bool = False
+    reason: str = ""
+    """Why the run ended; only on the last report."""
+    schema: pa.Schema | None = field(default=None, repr=False)
+    """The target's columns; only on the last report."""
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows of this commit over the time since the one before."""
+        return self.delta.rows / self.seconds if self.seconds > 0 else 0.0

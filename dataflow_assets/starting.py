@@ -1,0 +1,74 @@
+"""Where a run begins: the checkpoint, unless source, target, manifest or a person say otherwise."""
+
+from __future__ import annotations
+
+import logging
+
+from dataflow_assets.contracts import Positions, SinkSession, SourceSession
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.order import Start
+
+log = logging.getLogger(__name__)
+
+
+def settle(
+    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
+) -> None:
+    """Stores where this run begins before it reads anything, unless the checkpoint stands.
+
+    Raises PermanentError when a person must decide: the topic was recreated, or rewinding would
+    store the records of an appended table twice.
+    """
+    if start.at != "checkpoint":
+        _rewind(flow, branch, source, session, start)
+    elif not session.checkpoint.positions:
+        session.restart(source.start(), source.identity)
+    elif session.checkpoint.source not in (None, source.identity):
+        _read_recreated(flow, source, session)
+    elif anew := _why_anew(flow, branch, session):
+        log.warning("flow %s: %s: starting anew", flow.id, anew)
+        session.restart(source.start(), source.identity)
+
+
+def _why_anew(flow: Flow, branch: Branch, session: SinkSession) -> str:
+    checkpoint = session.checkpoint
+    if checkpoint.target is not None and checkpoint.target != session.identity:
+        return f"{branch.id} is another table now"
+    if flow.policies.checkpoint_reset and checkpoint.manifest != flow.hash:
+        return "checkpointReset"
+    return ""
+
+
+def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> None:
+    if flow.policies.on_topic_recreated != "restart":
+        raise PermanentError(
+            f"flow {flow.id}: {flow.source_address} was recreated since the last commit (it has "
+            f"another id): its offsets mean other records now. Set onTopicRecreated: restart to "
+            f"read it from its beginning, or run dataflow reset"
+        )
+    log.warning("flow %s: the topic was recreated: reading from its start", flow.id)
+    session.restart(source.seek("earliest"), source.identity)
+
+
+def _rewind(
+    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
+) -> None:
+    keeps_rows = start.table == "keep" and start.at != "latest"
+    if keeps_rows and not branch.sink.upserts and not start.confirmed:
+        raise PermanentError(
+            f"flow {flow.id}: {branch.address} is appended to: rewinding would store its records "
+            f"twice. Choose table: truncate, or confirm"
+        )
+    empty = start.table == "truncate"
+    session.restart(_chosen(source, start), source.identity, empty=empty)
+
+
+def _chosen(source: SourceSession, start: Start) -> Positions:
+    if start.at == "offsets":
+        return {**source.seek("earliest"), **start.offsets}
+    if start.at == "timestamp":
+        if start.timestamp is None:
+            raise PermanentError("start: timestamp needs a timestamp, e.g. 2026-01-31T00:00:00Z")
+        return source.seek(start.timestamp)
+    return source.seek(start.at)
