@@ -41,7 +41,6 @@ SAMPLE = Limit(records=10_000)
 IDLE_SECONDS = 0.25  # between two looks at a source that has nothing new
 CADENCE_SECONDS = 1.0  # least time between commits of spans that are not full
 LAG_SECONDS = 5.0  # how often the age of the oldest unread record is asked for
-JUDGED_FROM = 1_000  # records of a run; below that a share of rejected ones says little
 
 
 def drain(flow: Flow, spark: Callable[[], SparkSession], order: Order) -> Iterator[Report]:
@@ -249,7 +248,7 @@ class _Attempt:
     def _judge(self) -> None:
         done = self._run_totals
         consumed, most = done.rows + done.rejected, self._flow.policies.max_rejected_percent
-        if consumed < JUDGED_FROM or done.rejected * 100 <= most * consumed:
+        if not fused.too_many(done.rejected, consumed, most):
             return
         raise PermanentError(
             f"flow {self._flow.id}: {done.rejected} of {consumed} records of this run were "

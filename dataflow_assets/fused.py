@@ -157,7 +157,7 @@ class Pass:
             ]
 
     def _judge(self, consumed: int, rejected: int, chunk: Chunk) -> None:
-        if consumed < _JUDGED_FROM or rejected * 100 <= self.max_rejected_percent * consumed:
+        if not too_many(rejected, consumed, self.max_rejected_percent):
             return
         target = self.lanes[0].ticket.target
         last = chunk.rejected[-1] if chunk.rejected else None
@@ -199,6 +199,11 @@ class Sampler:
         forget_archives()
         found = merge(infer(batch.column("body").to_pylist()) for batch in batches)
         yield pa.record_batch([[found.serialize().to_pybytes()]], _RESULT)
+
+
+def too_many(rejected: int, consumed: int, most: float) -> bool:
+    """True when more than `most` percent were rejected of enough records to judge by."""
+    return consumed >= _JUDGED_FROM and rejected * 100 > most * consumed
 
 
 def run(
