@@ -73,7 +73,6 @@ def to_postgresql(
         limit=700,
         dsn=dsn,
         table=table,
-        extra="",
     )
     return RealFlow(manifest, name, kafka, ids)
 

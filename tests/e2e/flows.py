@@ -17,7 +17,7 @@ import devservers
 
 ROOT = Path(__file__).parents[2]
 
-KAFKA_TO_POSTGRESQL = """
+FROM_KAFKA = """
 apiVersion: dataflow.dataflow.io/v1
 kind: DataFlow
 metadata:
@@ -30,27 +30,22 @@ spec:
       brokers: ["{bootstrap}"]
       topic: {topic}
       consumerGroup: {name}
+"""
+
+KAFKA_TO_POSTGRESQL = (
+    FROM_KAFKA
+    + """\
   sink:
     type: postgresql
     config:
       connectionString: {dsn}
       table: {table}
-      {extra}
 """
+)
 
-KAFKA_TO_ICEBERG = """
-apiVersion: dataflow.dataflow.io/v1
-kind: DataFlow
-metadata:
-  name: {name}
-spec:
-  maxRecordsPerBatch: {limit}
-  source:
-    type: kafka
-    config:
-      brokers: ["{bootstrap}"]
-      topic: {topic}
-      consumerGroup: {name}
+KAFKA_TO_ICEBERG = (
+    FROM_KAFKA
+    + """\
   sink:
     type: iceberg
     config:
@@ -66,6 +61,7 @@ spec:
       secretAccessKey: {secret_key}
       autoCreateTable: true
 """
+)
 
 
 def record(number: int) -> bytes:

@@ -50,9 +50,7 @@ def fragile(
             return [int(row[0]) for row in connection.execute("select id from target order by 1")]
 
     values = {"name": name, "bootstrap": own_kafka.bootstrap, "topic": name, "dsn": dsn}
-    manifest = write(
-        tmp_path, KAFKA_TO_POSTGRESQL, limit=500, table="public.target", extra="", **values
-    )
+    manifest = write(tmp_path, KAFKA_TO_POSTGRESQL, limit=500, table="public.target", **values)
     return RealFlow(manifest, name, own_kafka, ids)
 
 
