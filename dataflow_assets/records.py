@@ -1,0 +1,130 @@
+"""Records: what steps see of a message. JSON in, JSON out, nothing rounded on the way.
+
+Integers keep every digit, fractions are `Decimal`, keys keep their order. Lone surrogates, integers
+beyond 4,300 digits and the like are JSON that cannot be held exactly: rejected, never passed on
+unread, or a `mask` could be slipped past. Text that is no JSON at all passes steps unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+
+from dataflow_assets.errors import RejectedRecord
+
+LONGEST_TEXT = 4_300  # digits of a number written out; `1e999999999` would fill the memory
+
+
+class NotJson(msgspec.Struct, frozen=True):
+    """A body that is no JSON: text, nothing at all (`b""`), or a null message (`None`)."""
+
+    raw: bytes | None
+
+    @property
+    def empty(self) -> bool:
+        """True for a tombstone: a null message, or one of blanks only."""
+        return not (self.raw and self.raw.strip())
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One message between source and sink.
+
+    `body`: dict, list, str, int, Decimal, bool, None or `NotJson`. `metadata`: flat, by string;
+    times are aware. `route`: the text of the router's condition that chose its sink. All three are
+    shared between records: a step makes new ones and changes none.
+    """
+
+    body: Any
+    metadata: Mapping[str, Any]
+    route: str | None = None
+
+
+class _Missing:
+    """The one value of `MISSING`."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Any = _Missing()
+"""What a path finds where there is nothing; JSON null is None."""
+
+
+def _fraction(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except InvalidOperation:
+        raise RejectedRecord("decode", "number out of range") from None
+
+
+_decode = msgspec.json.Decoder(float_hook=_fraction).decode
+encode: Callable[[Any], bytes] = msgspec.json.Encoder(decimal_format="number").encode
+"""A body as JSON text."""
+
+
+def parse(raw: bytes | None) -> Any:
+    """The body of a message: its JSON value, or `NotJson`.
+
+    Raises RejectedRecord for JSON that cannot be held exactly, and for invalid UTF-8.
+    """
+    if raw is None or not raw.strip():
+        return NotJson(raw)
+    try:
+        return _decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return _not_json(raw, error)
+
+
+def _not_json(raw: bytes, error: Exception) -> NotJson:
+    """`NotJson` when a second, lenient parser finds no JSON either; else the record is rejected."""
+    try:
+        json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+    except UnicodeDecodeError as bad:
+        raise RejectedRecord("decode", f"invalid UTF-8 at byte {bad.start}") from None
+    except json.JSONDecodeError:
+        return NotJson(raw)
+    except (ValueError, RecursionError):
+        pass  # an integer too long, or nesting too deep: JSON all the same
+    if isinstance(error, RecursionError):
+        raise RejectedRecord("decode", "nested too deeply")
+    raise RejectedRecord("decode", f"JSON that cannot be kept exactly: {error}")
+
+
+def _no_constant(name: str) -> None:
+    raise json.JSONDecodeError("not JSON", name, 0)
+
+
+def text(body: Any) -> bytes | None:
+    """A body as the bytes that a sink decodes."""
+    return body.raw if isinstance(body, NotJson) else encode(body)
+
+
+def text_form(value: Any) -> str:
+    """A value as text, for comparisons and casts (reference section 4.1).
+
+    Strings as they are, `true` and `false`, null as nothing, numbers in their shortest decimal form
+    without exponent, objects and arrays as JSON. Raises RejectedRecord for a number too long.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    return _decimal_text(value) if isinstance(value, Decimal) else encode(value).decode()
+
+
+def _decimal_text(value: Decimal) -> str:
+    if abs(value.adjusted()) > LONGEST_TEXT:
+        raise RejectedRecord("step", f"a number of more than {LONGEST_TEXT} digits")
+    digits = format(value, "f")
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits

@@ -1,0 +1,1 @@
+"""Times as text: RFC 3339 with nanoseconds, Go layouts, zones."""

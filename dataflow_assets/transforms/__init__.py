@@ -1,0 +1,1 @@
+"""Steps, one file each; found by their class's `type`."""

@@ -1,0 +1,37 @@
+"""filter: keeps the records for which a condition holds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from typing_extensions import override
+
+from dataflow_assets.conditions import Condition
+from dataflow_assets.records import Record
+from dataflow_assets.steps import Apply, Context, Example, Step
+
+
+class Filter(Step):
+    """Keeps a record where the condition holds; drops it, counted as done, where it does not."""
+
+    type: ClassVar[str] = "filter"
+    condition: Condition
+    """What must hold (see Conditions)."""
+
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example("kept", {"condition": "$.ok == true"}, '{"ok":true}', ('{"ok":true}',)),
+        Example("dropped", {"condition": "$.ok == true"}, '{"ok":1}', ()),
+    )
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        holds = self.condition.compile()
+
+        def apply(record: Record) -> Record | None:
+            return record if holds(record) else None
+
+        return apply
+
+    @override
+    def reads(self) -> frozenset[str]:
+        return self.condition.reads()
