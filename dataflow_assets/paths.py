@@ -46,11 +46,29 @@ class Path:
 
     def setter(self) -> Callable[[Any, Any], Any]:
         """(body, value) -> a body with the value there; the given body is left as it was."""
-        raise NotImplementedError
+        keys = self.text.split(".")
+
+        def put(body: Any, at: int, value: Any) -> Any:
+            if at == len(keys):
+                return value
+            inner = body if isinstance(body, dict) else {}
+            return {**inner, keys[at]: put(inner.get(keys[at]), at + 1, value)}
+
+        return lambda body, value: put(body, 0, value)
 
     def remover(self) -> Callable[[Any], Any]:
         """Body -> a body without it; the very same object when there is nothing to remove."""
-        raise NotImplementedError
+        keys = self.text.split(".")
+
+        def drop(body: Any, at: int) -> Any:
+            if not isinstance(body, dict) or keys[at] not in body:
+                return body
+            if at == len(keys) - 1:
+                return {key: value for key, value in body.items() if key != keys[at]}
+            inner = drop(body[keys[at]], at + 1)
+            return body if inner is body[keys[at]] else {**body, keys[at]: inner}
+
+        return lambda body: drop(body, 0)
 
     def check_writable(self) -> None:
         """Raises ValueError where nothing can be written: wildcards, `#`, queries, modifiers."""
