@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import pyarrow as pa
 
 from dataflow_assets.failpoints import Failpoint
+from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Addition, Spec
 
 if TYPE_CHECKING:
@@ -380,6 +381,10 @@ class SinkSession(ABC):
     def schema(self) -> pa.Schema | None:
         """The target's columns with their metadata (KIND and so on) set; None: no table yet."""
 
+    def row_count(self) -> int | None:
+        """The table's rows in all, where that is exact and costs nothing; None elsewhere."""
+        return None
+
     @abstractmethod
     def create(self, sample: pa.Schema) -> None:
         """Makes the table from the manifest's `columns` and the JSON types of a sample.
@@ -433,6 +438,10 @@ class Connector(Spec):
     @abstractmethod
     def address(self) -> Address:
         """Where it points, without resolving or reaching anything."""
+
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        """The ways this end is named in its manifest, for the location's `connections`."""
+        return (self.address().connection,)
 
 
 class Source(Connector):

@@ -155,7 +155,8 @@ class _Attempt:
         log.info("flow %s: %s ends: %s", self._flow.id, self._order.run, reason)
         for branch, session in self._sinks:
             report = self._report(branch, session.checkpoint, 0.0, fresh=True)
-            yield replace(report, last=True, reason=reason, schema=session.schema())
+            report = replace(report, last=True, reason=reason, schema=session.schema())
+            yield replace(report, table_rows=session.row_count())
 
     def _visible_end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""
@@ -207,7 +208,8 @@ class _Attempt:
         seconds = time.monotonic() - self._committed
         for branch, session in self._sinks:
             checkpoint = session.finish(span, _by_partition(receipts[branch.id]), self._source)
-            yield self._report(branch, checkpoint, seconds)
+            report = self._report(branch, checkpoint, seconds)
+            yield replace(report, table_rows=session.row_count())
         self._committed = time.monotonic()
         failpoints.reach("drain.finished")
         self._source.release(self._positions())

@@ -68,6 +68,9 @@ class Report:
     schema: pa.Schema | None = field(default=None, repr=False)
     """The target's columns; only on the last report."""
 
+    table_rows: int | None = None
+    """The table's rows in all, where its sink knows them exactly."""
+
     @property
     def rows_per_second(self) -> float:
         """Rows of this commit over the time since the one before."""

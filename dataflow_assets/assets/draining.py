@@ -143,7 +143,7 @@ class Draining:
         self._context.log_event(
             dg.AssetMaterialization(
                 asset_key=dg.AssetKey(node.key),
-                metadata=event_metadata(report.checkpoint, figures),
+                metadata=event_metadata(report.checkpoint, figures, report.table_rows),
                 tags={DATA_VERSION: mirror.data_version(report.checkpoint)},
             )
         )
@@ -154,7 +154,8 @@ class Draining:
         version = dg.DataVersion(mirror.data_version(report.checkpoint))
         self._context.set_data_version(dg.AssetKey(node.key), version)
         figures = self._tallies[node.branch.id].final(report)
-        found = event_metadata(report.checkpoint, figures) | {"ended": report.reason}
+        found = event_metadata(report.checkpoint, figures, report.table_rows)
+        found["ended"] = report.reason
         if report.schema is not None:
             found["dagster/column_schema"] = column_schema(report.schema)
         return found

@@ -16,6 +16,7 @@ from dataflow_assets.flow import Flow
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
+ROW_COUNT = "dagster/row_count"
 LAG_CHECK, REJECTED_CHECK = "lag", "rejected"
 LAGGING_SECONDS = 300.0
 _ICONS = {"postgresql": "postgres"}  # systems whose icon goes by another name
@@ -100,11 +101,15 @@ def description(node: Node, graph: Graph) -> str:
     return "\n\n".join(lines)
 
 
-def event_metadata(checkpoint: Checkpoint, figures: mirror.Figures) -> dict[str, Any]:
-    """One checkpoint: the JSON value first, then the flat numbers."""
+def event_metadata(
+    checkpoint: Checkpoint, figures: mirror.Figures, table_rows: int | None = None
+) -> dict[str, Any]:
+    """One checkpoint: the JSON value first, then the flat numbers; the table's total if known."""
+    total = {} if table_rows is None else {ROW_COUNT: _number(table_rows)}
     return {
         CHECKPOINT: dg.MetadataValue.json(mirror.to_json(checkpoint)),
         **{name: _number(value) for name, value in asdict(figures).items()},
+        **total,
     }
 
 

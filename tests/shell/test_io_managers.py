@@ -15,12 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.iceberg.sink import IcebergSink
+from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.postgresql import frame_read
 from dataflow_assets.connectors.postgresql.frame_place import Place
 from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
 from dataflow_assets.flow import Branch, Flow
 from resources.io_managers import DefaultIOManager, io_managers
-from tests.shell.flows import SharedSpark, memory_flow
+from tests.shell.flows import SharedSpark, location, memory_flow
 
 DDL = "id bigint, name string, price decimal(10,2), at timestamp, day date, tags array<string>"
 
@@ -55,7 +56,7 @@ def shop(
     store: Any,
 ) -> Shop:
     pg = PostgresqlSink.model_validate(
-        {"connectionString": postgresql.dsn(), "table": f"{schema}.orders"}
+        {"connectionString": postgresql.dsn(), "table": f"{schema}.orders", "autoCreateTable": True}
     )
     lake = lake_sink(seaweedfs, namespace)
     flows = [
@@ -75,6 +76,7 @@ def lake_sink(seaweedfs: devservers.SeaweedFS, namespace: str) -> IcebergSink:
             "table": "orders",
             "oauth2ClientID": found["access_key"],
             "oauth2ClientSecret": found["secret_key"],
+            "autoCreateTable": True,
             "s3Endpoint": found["s3_endpoint"],
             "s3Region": "us-east-1",
             "accessKey": found["access_key"],
@@ -183,6 +185,23 @@ def test_a_users_asset_reads_iceberg_and_writes_postgresql(
     assert select(postgresql, f"SELECT * FROM {schema}.revenue") == [
         (date(2026, 1, 31), decimal.Decimal("15.00"), 9)
     ]
+
+
+def test_a_flows_event_tells_the_rows_of_the_whole_table(
+    shop: Shop, store: Store, spark: SparkSession, instance: dg.DagsterInstance
+) -> None:
+    def drain(name: str, ids: Sequence[int]) -> Any:
+        store.produce("orders", 0, [json.dumps({"id": i, "name": "n"}).encode() for i in ids])
+        job = location(shop.flows, spark).resolve_job_def(f"{name}_job")
+        config = {"ops": {name: {"config": {"seconds": None}}}}
+        result = job.execute_in_process(run_config=config, instance=instance)
+        (event,) = result.asset_materializations_for_node(name)
+        return event.metadata
+
+    drain("to_lake", range(3))
+    metadata = drain("to_lake", range(2))
+    assert (metadata["rows"].value, metadata["dagster/row_count"].value) == (2, 5)
+    assert "dagster/row_count" not in drain("to_pg", ())
 
 
 def test_a_table_of_postgresql_reads_as_it_was_written(

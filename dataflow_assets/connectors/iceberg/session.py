@@ -23,6 +23,7 @@ from dataflow_assets.connectors.iceberg.ledger import (
     recorded,
 )
 from dataflow_assets.connectors.iceberg.rejects import RejectedTable, split
+from dataflow_assets.connectors.iceberg.snapshots import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.connectors.iceberg.writer import WriteTicket
 from dataflow_assets.contracts import (
@@ -169,6 +170,10 @@ class IcebergSession(SinkSession):
     def schema(self) -> pa.Schema | None:
         """The columns that records can fill, JSON text marked."""
         return row_schema(self._committer.table.schema()) if self._committer else None
+
+    def row_count(self) -> int | None:
+        """What the snapshot counts, where others left no deletes in files of their own."""
+        return total_records(self._committer.table) if self._committer else None
 
     def create(self, sample: pa.Schema) -> None:
         """Makes the table with the ledger in it; the manifest's `columns` win over the sample."""

@@ -56,6 +56,19 @@ def head(table: Table) -> int | None:
     return ref.snapshot_id if ref else None
 
 
+def total_records(table: Table) -> int | None:
+    """The rows in the table; None where its snapshot does not tell them for certain."""
+    current = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    if current is None:
+        return 0
+    summary = current.summary
+    if summary is None or summary["total-records"] is None:
+        return None
+    deleted = ("total-position-deletes", "total-equality-deletes")
+    hidden = any(int(summary[name] or 0) for name in deleted)
+    return None if hidden else int(summary["total-records"])
+
+
 def asserting(table: Table, *updates: TableUpdate) -> Attempt:
     """Updates that fail unless the table still has the head that was seen."""
     same = AssertTableUUID(uuid=table.metadata.table_uuid)
