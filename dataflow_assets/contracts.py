@@ -242,6 +242,10 @@ class Rejection:
     body: bytes | None
     n: int = 0
     key: bytes | None = None
+    step: int | None = None
+    """Index of the step that refused it, in `transformations`."""
+    type: str | None = None
+    """The type of that step."""
 
     def id(self, target: Target, piece: Slice) -> str:
         """Flow, branch, source, partition, offset, n and stage: the same on every replay."""
@@ -458,6 +462,13 @@ class Source(Connector):
     @abstractmethod
     def open(self, flow: str) -> SourceSession:
         """Connects. Raises TransientError when it cannot be reached."""
+
+    def confirm(self, identity: str) -> None:
+        """Asked inside a task, after the last record of a slice was read and before its commit.
+
+        Raises TransientError when the topic is no longer the one of this identity: what was read
+        may be another one's records. Sources that read by identity need not ask.
+        """
 
     def batches(self, piece: Slice) -> Iterator[pa.RecordBatch]:
         """Reads one part inside a task: typed columns; ends only when the part is complete."""

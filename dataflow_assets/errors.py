@@ -52,9 +52,16 @@ class TakenOver(PermanentError):
 
 
 class RejectedRecord(DataflowError):
-    """This record cannot be stored; its neighbours can."""
+    """This record cannot be stored; its neighbours can.
 
-    def __init__(self, stage: str, reason: str) -> None:
+    `stage`: decode, step, encode or sink. `step` and `type` name the step that refused it.
+    """
+
+    def __init__(
+        self, stage: str, reason: str, step: int | None = None, type: str | None = None
+    ) -> None:
         self.stage = stage
         self.reason = reason
+        self.step = step
+        self.type = type
         super().__init__(f"{stage}: {reason}")
