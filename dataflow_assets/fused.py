@@ -99,6 +99,7 @@ class Pass:
                 for share in chunks:
                     for writer, chunk in zip(writers, share, strict=True):
                         writer.write(chunk)
+                self.source.confirm(self.lanes[0].ticket.target.source_id)
                 complete = not isinstance(piece, OffsetSlice)
                 yield from [writer.close(complete) for writer in writers]
             finally:

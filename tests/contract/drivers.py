@@ -46,6 +46,12 @@ class SourceDriver(ABC):
     def declare(self) -> Source: ...
 
 
+class OffsetSourceDriver(SourceDriver):
+    @abstractmethod
+    def recreate(self) -> None:
+        """The topic is another one of the same name, without records."""
+
+
 class SinkDriver(ABC):
     type: ClassVar[str]
     failpoints: ClassVar[tuple[str, ...]]
@@ -74,7 +80,7 @@ class _Memory:
         request.addfinalizer(self.store.remove)
 
 
-class MemoryOffsets(_Memory, SourceDriver):
+class MemoryOffsets(_Memory, OffsetSourceDriver):
     type = "memory-offsets"
 
     def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
@@ -83,7 +89,6 @@ class MemoryOffsets(_Memory, SourceDriver):
             self.store.produce("t", partition, bodies[partition::2])
 
     def recreate(self) -> None:
-        """The topic is another one of the same name, without records."""
         self.store.query("delete from messages")
         self.store.identify("t", uuid.uuid4().hex)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from pyiceberg.catalog import Catalog
 
 import devservers
@@ -16,10 +18,10 @@ from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Sink, Source
-from tests.contract.drivers import Row, SinkDriver, SourceDriver, encode
+from tests.contract.drivers import OffsetSourceDriver, Row, SinkDriver, encode
 
 
-class Kafka(SourceDriver):
+class Kafka(OffsetSourceDriver):
     type = "kafka"
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
@@ -33,6 +35,14 @@ class Kafka(SourceDriver):
         for index, body in enumerate([*map(encode, rows), *raw]):
             producer.produce(self.topic, body, partition=index % 2)
         assert producer.flush(30) == 0
+
+    def recreate(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.server.bootstrap})
+        admin.delete_topics([self.topic])[self.topic].result(20)
+        deadline = time.monotonic() + 20
+        while admin.create_topics([NewTopic(self.topic, 2)])[self.topic].exception(20):
+            assert time.monotonic() < deadline  # the old one is not gone yet
+            time.sleep(0.1)
 
     def declare(self) -> Source:
         return KafkaSource(

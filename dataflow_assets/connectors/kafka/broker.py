@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -105,6 +106,19 @@ class Broker:
             return Topic(str(found.topic_id), len(found.partitions))
 
         return self._patiently("describing the topic", ask, patience)
+
+    def same(self, identity: str) -> Topic:
+        """The topic as it is now. Raises TransientError when it is another one by now."""
+        found = self.topic()
+        if found.id != identity:
+            raise TransientError(f"topic {self.name} was made anew while it was read")
+        return found
+
+    def about(self, topic: str) -> Broker:
+        """The same connection, to be asked about another topic."""
+        other = copy(self)
+        vars(other).update(name=topic, _groups={})
+        return other
 
     def offsets(self, topic: Topic, *wanted: Place, committed: bool = True) -> list[list[int]]:
         """For each wanted spec the offset of every partition; all are asked for at once.

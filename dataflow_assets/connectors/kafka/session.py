@@ -21,7 +21,7 @@ from dataflow_assets.connectors.kafka.reader import Reader
 from dataflow_assets.connectors.kafka.sizes import Sizes
 from dataflow_assets.connectors.kafka.source import KafkaSource, moment
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committed
-METADATA_SECONDS = 2.0  # how old the topic's id and its number of partitions may be
+METADATA_SECONDS = 2.0  # how old the number of partitions may be; tasks ask for the id again
 PEEK_SECONDS = 1.0
 
 Offsets = dict[int, int]
@@ -141,10 +141,7 @@ class KafkaSession(SourceSession):
     def _current(self) -> Topic:
         """The topic with the partitions it has by now."""
         if time.monotonic() - self._described > METADATA_SECONDS:
-            found = self._broker.topic()
-            if found.id != self._topic.id:
-                raise TransientError(f"topic {self._source.topic} was made anew while it was read")
-            self._topic, self._described = found, time.monotonic()
+            self._topic, self._described = self._broker.same(self._topic.id), time.monotonic()
         return self._topic
 
     def _adopted(self) -> Offsets:
@@ -161,8 +158,12 @@ class KafkaSession(SourceSession):
         return lows | sound
 
     def _check(self, begins: Offsets, lows: Offsets, ends: Offsets) -> None:
-        self._lost(losses.expired(self._source.topic, begins, lows), losses.RESET)
-        if any(begins[p] > ends[p] for p in begins):
+        expired = losses.expired(self._source.topic, begins, lows)
+        beyond = any(begins[p] > ends[p] for p in begins)
+        if expired or beyond:
+            self._broker.same(self._topic.id)  # else these are the bounds of another topic
+        self._lost(expired, losses.RESET)
+        if beyond:
             self._check_end(begins)
 
     def _check_end(self, begins: Offsets) -> None:

@@ -149,3 +149,9 @@ class KafkaSource(KafkaConnection, Source):
         from dataflow_assets.connectors.kafka.session import KafkaSession
 
         return KafkaSession(self, flow)
+
+    @override
+    def confirm(self, identity: str) -> None:
+        from dataflow_assets.connectors.kafka import witness
+
+        witness.confirm(self.bootstrap(), self.topic, identity)

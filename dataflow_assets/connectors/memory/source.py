@@ -23,6 +23,7 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
 )
+from dataflow_assets.errors import TransientError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +54,15 @@ class MemoryOffsetSource(_MemorySource):
         """Opens the store."""
         return _OffsetSession(self)
 
+    def confirm(self, identity: str) -> None:
+        """Looks the topic up again."""
+        if _identity(self) != identity:
+            raise TransientError(f"topic {self.topic} was made anew while it was read")
+
+
+def _identity(source: _MemorySource) -> str:
+    return Store(source.store).identity(source.topic) or source.topic
+
 
 class _StoreSession(SourceSession, ABC):
     def __init__(self, source: _MemorySource) -> None:
@@ -62,7 +72,7 @@ class _StoreSession(SourceSession, ABC):
 
     @property
     def identity(self) -> str:
-        return self.store.identity(self.source.topic) or self.source.topic
+        return _identity(self.source)
 
     def release(self, upto: Positions) -> None:
         self.store.identify(f"released {self.source.topic}", json.dumps(dict(upto)))
