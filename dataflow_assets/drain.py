@@ -30,7 +30,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.order import Order, Report, Start
-from dataflow_assets.starting import settle
+from dataflow_assets.starting import before, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,6 +73,7 @@ class _Progress:
     def __init__(self, order: Order) -> None:
         self._patience = order.patience
         self._deadline = None if order.seconds is None else time.monotonic() + order.seconds
+        self._bounded = order.until is not None
         self._since = time.monotonic()
         self._wait = order.patience.first_wait
         self.started = False
@@ -84,7 +85,7 @@ class _Progress:
 
     @property
     def continuous(self) -> bool:
-        return self._deadline is not None
+        return self._deadline is not None and not self._bounded
 
     @property
     def over(self) -> bool:
@@ -141,11 +142,11 @@ class _Attempt:
         return branch.sink.open(target, self._order.run)
 
     def reports(self) -> Iterator[Report]:
+        until = None if self._progress.continuous else self._end()
         for branch, session in self._sinks:
             self._progress.reported.setdefault(branch.id, session.checkpoint.totals)
             settle(self._flow, branch, self._source, session, self._order.start)
         self._progress.started = True
-        until = None if self._progress.continuous else self._visible_end()
         reason = ""
         while not reason:
             span = self._source.plan(self._positions(), self._flow.policies.limit, until)
@@ -160,9 +161,10 @@ class _Attempt:
 
     def _visible_end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""
-        identity = self._source.identity
+        identity, until = self._source.identity, self._order.until
         if identity not in self._progress.ends:
-            self._progress.ends[identity] = self._source.ends()
+            given = before(self._flow, self._source, until) if until else None
+            self._progress.ends[identity] = given or self._source.ends()
         return self._progress.ends[identity]
 
     def _reason_to_end(self, span: Span, until: Positions | None) -> str:
@@ -181,7 +183,8 @@ class _Attempt:
         """Nothing more to read is not yet the end: a broker may show less for a while."""
         positions = self._positions()
         if all(_reached(positions.get(partition), end) for partition, end in until.items()):
-            return "drained to the end that was visible at start"
+            given = self._order.until
+            return f"drained to {given or 'the end that was visible at start'}"
         raise TransientError(
             f"{self._flow.source_address} shows less than when the run began: "
             f"its end was {dict(until)}, and {dict(positions)} is as far as it can be read"

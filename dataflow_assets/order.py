@@ -41,10 +41,15 @@ class Patience:
 
 @dataclass(frozen=True)
 class Order:
-    """What one run shall do. `seconds` None: drain to the end that was visible at start."""
+    """What one run shall do. `seconds` None: drain to the end that was visible at start.
+
+    With `until`, an ISO 8601 time, what came before that time is read and nothing else; `seconds`
+    bounds how long that may take.
+    """
 
     run: Run = field(default_factory=Run)
     seconds: float | None = None
+    until: str | None = None
     start: Start = Start()
     patience: Patience = field(default_factory=Patience.from_environment)
     stop: Callable[[], str | None] = lambda: None

@@ -41,6 +41,9 @@ class FlowConfig(dg.Config):
     """For `start: offsets`: partition to next offset; partitions left out begin at the earliest."""
     seconds: float | None = None
     """Go on for so long. Without it, the run drains to the end that is visible at its start."""
+    until: str | None = None
+    """Read what came before this time, in ISO 8601: 2026-01-31T00:00:00Z. In each partition, the
+    first record of this time or later is the end."""
     table: Literal["keep", "truncate"] = "keep"
     """What becomes of the rows when `start` rewinds."""
     confirm: bool = False
@@ -49,7 +52,7 @@ class FlowConfig(dg.Config):
     def order(self, run: Run, stop: Callable[[], str | None]) -> Order:
         """The same, as the loop takes it."""
         start = Start(self.start, self.timestamp, self.offsets, self.table, self.confirm)
-        return Order(run=run, seconds=self.seconds, start=start, stop=stop)
+        return Order(run, self.seconds, self.until, start, stop=stop)
 
 
 class Draining:

@@ -103,6 +103,12 @@ def _run(add: Add, common: argparse.ArgumentParser) -> None:
         help="stay on for this long instead of draining",
     )
     parser.add_argument(
+        "--until",
+        type=_time,
+        metavar="TIME",
+        help="read what came before this time, an ISO 8601 timestamp",
+    )
+    parser.add_argument(
         "--from",
         dest="start",
         type=_start,
@@ -172,6 +178,12 @@ def _positive(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError("wants seconds, more than 0")
     return seconds
+
+
+def _time(text: str) -> str:
+    if _TIMESTAMP.fullmatch(text):
+        return text
+    raise argparse.ArgumentTypeError("wants a timestamp such as 2026-01-31T00:00:00Z")
 
 
 def _start(text: str) -> str:

@@ -142,7 +142,7 @@ def _order(asked: Namespace) -> Order:
         start = Start("timestamp", asked.start, table=table, confirmed=confirmed)
     else:
         start = Start(asked.start, table=table, confirmed=confirmed)
-    return Order(seconds=asked.seconds, start=start)
+    return Order(seconds=asked.seconds, until=asked.until, start=start)
 
 
 def _agreed(flow: Flow) -> bool:
