@@ -79,7 +79,7 @@ class _Progress:
         self.started = False
         """True once the start position of the order is stored."""
         self.ends: dict[str, Positions] = {}
-        """By identity of the source: the end that was visible when the run first saw it."""
+        """By identity of the source: the end that the run's first attempt saw, or was given."""
         self.reported: dict[str, Totals] = {}
         """By branch: the totals of its last report, so that a failed attempt's commits count."""
 
@@ -159,7 +159,7 @@ class _Attempt:
             report = replace(report, last=True, reason=reason, schema=session.schema())
             yield replace(report, table_rows=session.row_count())
 
-    def _visible_end(self) -> Positions:
+    def _end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""
         identity, until = self._source.identity, self._order.until
         if identity not in self._progress.ends:
