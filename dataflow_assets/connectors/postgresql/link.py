@@ -20,7 +20,7 @@ import pyarrow.csv as arrow_csv
 from psycopg import sql
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql import dsn, refusal
 from dataflow_assets.connectors.postgresql.failures import Failure, from_adbc, from_psycopg
 
 Driver = Literal["adbc", "text"]
@@ -77,7 +77,7 @@ class TextLink(Link):
                 dsn.conninfo(connection, application), autocommit=True, prepare_threshold=None
             )
         except psycopg.Error as error:
-            raise _unreachable(str(error), connection) from None
+            raise _unreachable(str(error), connection, application) from None
         self._cursor = psycopg.RawCursor(self._connection)
         self._configure()
 
@@ -119,7 +119,7 @@ class AdbcLink(Link):
         try:
             self._connection = adbc.connect(settings, autocommit=True)
         except adbc.Error as error:
-            raise _unreachable(str(error), connection) from None
+            raise _unreachable(str(error), connection, application) from None
         self._cursor = self._connection.cursor()
         self._configure()
 
@@ -189,7 +189,11 @@ def quote(name: str) -> str:
     return sql.Identifier(name).as_string()
 
 
-def _unreachable(message: str, connection: str) -> Failure:
+def _unreachable(message: str, connection: str, application: str) -> Failure:
     settings = dsn.parse(connection)
-    host, port = settings.get("host", "localhost"), settings.get("port", "5432")
-    return Failure(f"no connection to {host}:{port}: {dsn.scrub(message, connection)}")
+    where = f"{settings.get('host', 'localhost')}:{settings.get('port', '5432')}"
+    code = None
+    if refusal.refused(message):
+        message = refusal.words(message)
+        code = refusal.sqlstate(dsn.conninfo(connection, application))
+    return Failure(f"no connection to {where}: {dsn.scrub(message, connection)}", code)

@@ -1,0 +1,79 @@
+"""Why a server refuses a connection, by SQLSTATE: a wrong password is final, a restart is not.
+
+libpq keeps the SQLSTATE of a failed connection to itself, and both drivers pass on its words only,
+which come in the server's language. But libpq writes the code instead of the words for whoever asks
+it to between the first packet and the answer. So a refused connection is tried once more that way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import select
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+
+from psycopg import pq
+
+SECONDS = 5.0
+NO_PASSWORD = "28P01"  # noqa: S105 - the code that a server gives for a wrong one
+_SQLSTATE_ONLY = 3  # PQERRORS_SQLSTATE
+_CODE = re.compile(r":  ([0-9A-Z]{5})$", re.MULTILINE)
+_WAITING = {pq.PollingStatus.READING, pq.PollingStatus.WRITING}
+
+
+def refused(message: str) -> bool:
+    """True for what a server has answered, as opposed to silence: libpq writes `FATAL:  words`."""
+    return ":  " in message or "fe_sendauth" in message
+
+
+def words(message: str) -> str:
+    """What the server said, without libpq's account of the ways it tried."""
+    said = [line.partition(":  ")[2] for line in message.splitlines() if ":  " in line]
+    return said[0] if said else message
+
+
+def sqlstate(conninfo: str) -> str | None:
+    """The code that a new attempt is refused with; None when it is not, or when no server answers.
+
+    libpq itself gives up where the server wants a password and there is none.
+    """
+    connection = pq.PGconn.connect_start(conninfo.encode())
+    try:
+        _speak_in_codes(connection)
+        _attempt(connection, time.monotonic() + SECONDS)
+        if connection.needs_password:
+            return NO_PASSWORD
+        codes = _CODE.findall(connection.error_message.decode(errors="replace"))
+        return codes[-1] if codes else None
+    finally:
+        connection.finish()
+
+
+def _attempt(connection: pq.abc.PGconn, deadline: float) -> None:
+    state = pq.PollingStatus.WRITING
+    while state in _WAITING and (left := deadline - time.monotonic()) > 0:
+        socket = [connection.socket]
+        reads = state == pq.PollingStatus.READING
+        select.select(socket if reads else [], [] if reads else socket, [], left)
+        state = pq.PollingStatus(connection.connect_poll())
+
+
+def _speak_in_codes(connection: pq.abc.PGconn) -> None:
+    speak, pointer = _verbosity(), getattr(connection, "pgconn_ptr", None)
+    if speak is not None and pointer is not None:
+        speak(pointer, _SQLSTATE_ONLY)
+
+
+@cache
+def _verbosity() -> Callable[[int, int], int] | None:
+    """PQsetErrorVerbosity of the libpq that psycopg itself uses, found through psycopg's module."""
+    path = sys.modules[pq.PGconn.__module__].__file__
+    try:
+        found = ctypes.CDLL(path).PQsetErrorVerbosity
+    except (OSError, AttributeError):  # psycopg's pure Python: the words are all there is
+        return None
+    found.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    return found
