@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import dagster as dg
+import pyarrow as pa
 
 from dataflow_assets.assets import Draining, io_manager_key
 from dataflow_assets.assets.graph import Graph
-from dataflow_assets.contracts import Sink
+from dataflow_assets.assets.metadata import COLUMN_SCHEMA, ROW_COUNT, column_schema, place
+from dataflow_assets.contracts import Address, Sink
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, mangle
 from dataflow_assets.masking import mask
@@ -74,6 +76,10 @@ class TableIOManager(FlowIOManager):
         """Writes the rows; how many."""
 
     @abstractmethod
+    def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
+        """The table's columns, as flows show them; its rows in all where that is known exactly."""
+
+    @abstractmethod
     def read_frame(
         self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
     ) -> "DataFrame":
@@ -90,9 +96,21 @@ class TableIOManager(FlowIOManager):
         frame: Any = obj
         with self._told(context):
             mode, key = _mode(context)
-            sink, name = self._sink(context)
+            sink, address = self._sink(context)
             rows = self.write_frame(frame, sink, mode, key)
-            context.add_output_metadata({**_place(self.system, name), "rows": rows, "mode": mode})
+            found = {**place(address), "rows": rows, "mode": mode, **self._table(context, sink)}
+            context.add_output_metadata(found)
+
+    def _table(self, context: dg.OutputContext, sink: Any) -> dict[str, Any]:
+        """What the table has come to; the rows are in it, so a failure here is only a warning."""
+        try:
+            columns, total = self.describe(sink)
+        except DataflowError as error:
+            flows = [flow for flow, _ in self._connections.values()]
+            context.log.warning(mask(f"{_name(context)}: no columns to show: {error}", flows))
+            return {}
+        count = {} if total is None else {ROW_COUNT: total}
+        return {COLUMN_SCHEMA: column_schema(columns), **count}
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """A lazy DataFrame of the table upstream; `columns` of the input's metadata choose some."""
@@ -101,8 +119,8 @@ class TableIOManager(FlowIOManager):
             columns = (context.definition_metadata or {}).get("columns")
             return self.read_frame(context.resources.spark.session(), sink, columns)
 
-    def _sink(self, context: Context) -> tuple[Sink, str]:
-        """The table's declaration with its secrets in place, and its full name."""
+    def _sink(self, context: Context) -> tuple[Sink, Address]:
+        """The table's declaration with its secrets in place, and where it is."""
         parts = context.asset_key.path
         if not 3 <= len(parts) <= 5 or parts[0] != self.system:
             raise PermanentError(
@@ -112,7 +130,7 @@ class TableIOManager(FlowIOManager):
         flow, branch = self._connection(parts[1])
         namespace, table = _names(context, parts)
         sink = self.sink_of(resolve(branch.sink, flow.secrets), namespace, table)
-        return sink, f"{namespace}.{table}" if namespace else table
+        return sink, Address(self.system, branch.address.connection, namespace, table)
 
     def _connection(self, name: str) -> tuple[Flow, Branch]:
         if name in self._connections:
@@ -156,6 +174,12 @@ class PostgresqlIOManager(TableIOManager):
 
         return write(frame, sink, mode, key)
 
+    def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
+        """PostgreSQL only estimates its rows."""
+        from dataflow_assets.connectors.postgresql.frame_read import columns
+
+        return columns(sink), None
+
     def read_frame(
         self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
     ) -> "DataFrame":
@@ -182,6 +206,12 @@ class IcebergIOManager(TableIOManager):
         from dataflow_assets.connectors.iceberg.frame_write import write
 
         return write(frame, sink, mode, key)
+
+    def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
+        """From the catalog."""
+        from dataflow_assets.connectors.iceberg.frame_read import describe
+
+        return describe(sink)
 
     def read_frame(
         self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
@@ -262,10 +292,6 @@ def _names(context: Context, parts: Sequence[str]) -> tuple[str | None, str]:
     text = str(getattr(exact, "value", exact)) if exact else ".".join(parts[2:])
     namespace, _, table = text.rpartition(".")
     return namespace or None, table
-
-
-def _place(system: str, name: str) -> dict[str, Any]:
-    return {"dagster/table_name": name, "dagster/storage_kind": system}
 
 
 def _name(context: Context) -> str:

@@ -11,6 +11,7 @@ import dagster as dg
 from dataflow_assets.assets import mirror, stopping
 from dataflow_assets.assets.graph import Key, Node
 from dataflow_assets.assets.metadata import (
+    COLUMN_SCHEMA,
     DATA_VERSION,
     check_results,
     column_schema,
@@ -160,7 +161,7 @@ class Draining:
         found = event_metadata(report.checkpoint, figures, report.table_rows)
         found["ended"] = report.reason
         if report.schema is not None:
-            found["dagster/column_schema"] = column_schema(report.schema)
+            found[COLUMN_SCHEMA] = column_schema(report.schema)
         return found
 
     @contextmanager

@@ -17,6 +17,7 @@ from dataflow_assets.flow import Flow
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
 ROW_COUNT = "dagster/row_count"
+COLUMN_SCHEMA = "dagster/column_schema"
 LAG_CHECK, REJECTED_CHECK = "lag", "rejected"
 LAGGING_SECONDS = 300.0
 _ICONS = {"postgresql": "postgres"}  # systems whose icon goes by another name

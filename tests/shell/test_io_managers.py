@@ -204,6 +204,30 @@ def test_a_flows_event_tells_the_rows_of_the_whole_table(
     assert "dagster/row_count" not in drain("to_pg", ())
 
 
+@pytest.mark.parametrize("system", ["iceberg", "postgresql"])
+def test_a_users_table_is_described_as_those_of_flows(
+    shop: Shop, schema: str, namespace: str, system: str
+) -> None:
+    connection, where = ("lake", namespace) if system == "iceberg" else ("pg", schema)
+    key = [system, connection, where, "things"]
+
+    def write(mode: str) -> Any:
+        asset = frame_asset(key, lambda spark: rows_of(spark, 3), manager=system, mode=mode)
+        (event,) = shop.materialize(asset).asset_materializations_for_node("__".join(key))
+        return {name: value.value for name, value in event.metadata.items()}
+
+    write("overwrite")
+    metadata = write("append")
+    assert metadata["dagster/uri"] == f"{system}://{connection}/{where}.things"
+    assert metadata["dagster/table_name"] == f"{where}.things"
+    assert metadata["dagster/storage_kind"] == system
+    assert metadata["rows"] == 3
+    assert metadata.get("dagster/row_count") == (6 if system == "iceberg" else None)
+    columns = {c.name: c.type for c in metadata["dagster/column_schema"].columns}
+    assert list(columns) == ["id", "name", "price", "at", "day", "tags"]
+    assert (columns["id"], columns["day"]) == ("int64", "date32[day]")
+
+
 def test_a_table_of_postgresql_reads_as_it_was_written(
     shop: Shop, spark: SparkSession, postgresql: devservers.PostgreSQL, schema: str
 ) -> None:

@@ -19,6 +19,7 @@ from pyiceberg.table.metadata import TableMetadata
 from dataflow_assets.connectors.iceberg import catalog as catalogs
 from dataflow_assets.connectors.iceberg.files import Place, place
 from dataflow_assets.connectors.iceberg.settings import IcebergConnection
+from dataflow_assets.connectors.iceberg.snapshots import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.errors import PermanentError
 
@@ -50,6 +51,13 @@ def read(
     reader = _Reader(table.metadata, place(table), groups, columns)
     count = len(groups)
     return spark.range(0, count, 1, count).mapInArrow(reader, from_arrow_schema(columns))
+
+
+def describe(sink: IcebergConnection) -> tuple[pa.Schema, int | None]:
+    """The columns that rows can fill, as flows show them, and the rows in all if they are known."""
+    with catalogs.errors(sink, "look at"):
+        table = catalogs.connect(sink).load_table(sink.identifier)
+        return row_schema(table.schema()), total_records(table)
 
 
 def _readable(table: Table, names: Sequence[str] | None) -> pa.Schema:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql import dsn, table
 from dataflow_assets.connectors.postgresql.frame_place import APPLICATION, Place, is_bytes, told
 from dataflow_assets.connectors.postgresql.link import TextLink, quote
 from dataflow_assets.errors import PermanentError
@@ -69,6 +69,15 @@ class Snapshot:
         self._held.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         row = self._held.execute("SELECT pg_export_snapshot()").fetchone()
         return str(row[0]) if row else ""
+
+
+def columns(place: Place) -> pa.Schema:
+    """The table's columns as flows show them. Raises PermanentError when there is no table."""
+    with told(place), closing(TextLink(place.connection, APPLICATION)) as link:
+        found = table.find(link, place.schema, place.table)
+    if found is None:
+        raise PermanentError(f"{place.name} does not exist")
+    return found.schema(())
 
 
 @dataclass(frozen=True)
