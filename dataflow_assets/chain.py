@@ -63,6 +63,6 @@ class Chain:
             return self.applies[index](record)
         except RejectedRecord as error:
             raise RejectedRecord("step", error.reason, index, self.types[index]) from None
-        except Exception as error:  # noqa: BLE001 - a step that raises never loses the record
+        except Exception as error:  # a step that raises never loses the record
             reason = f"{type(error).__name__}: the step cannot handle this record"
             raise RejectedRecord("step", reason, index, self.types[index]) from error

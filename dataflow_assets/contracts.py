@@ -15,14 +15,15 @@ import os
 import socket
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
 
 from dataflow_assets.failpoints import Failpoint
+from dataflow_assets.records import Record
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Addition, Spec
 
@@ -244,7 +245,7 @@ class Rejection:
     key: bytes | None = None
     step: int | None = None
     """Index of the step that refused it, in `transformations`."""
-    type: str | None = None
+    step_type: str | None = None
     """The type of that step."""
 
     def id(self, target: Target, piece: Slice) -> str:
@@ -459,6 +460,13 @@ class Source(Connector):
     continuous: ClassVar[bool] = False
     """True: new data keeps coming; runs of the flow's own job stay on (Kafka, CDC)."""
 
+    metadata_columns: ClassVar[frozenset[str]] = frozenset()
+    """Metadata that `frame` delivers as columns, on request: of key, timestamp, headers."""
+
+    def metadata(self, piece: Slice) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
+        """The metadata that all records of a slice share (reference 3.3)."""
+        return {}
+
     @abstractmethod
     def open(self, flow: str) -> SourceSession:
         """Connects. Raises TransientError when it cannot be reached."""
@@ -500,6 +508,10 @@ class Sink(Connector):
         """True where rows are matched by a key, so that a record read twice stands once."""
         return False
 
+    def shape(self) -> Callable[[Record], Any] | None:
+        """Record -> the body to store, where that is not the record's own (raw mode)."""
+        return None
+
     def flush_seconds(self) -> float:
         """The least time between two commits of spans that are not full; 0 for no such bound."""
         return 0.0
@@ -508,3 +520,8 @@ class Sink(Connector):
 def utc_now() -> datetime:
     """Now, with its zone."""
     return datetime.now(UTC)
+
+
+def local_now() -> datetime:
+    """Now, in the zone of this machine."""
+    return datetime.now().astimezone()

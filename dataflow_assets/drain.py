@@ -26,9 +26,11 @@ from dataflow_assets.contracts import (
     SinkSession,
     Span,
     Totals,
+    local_now,
 )
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.messages import Lane, Steps
 from dataflow_assets.order import Order, Report, Start
 from dataflow_assets.starting import before, settle
 
@@ -200,9 +202,9 @@ class _Attempt:
         return time.monotonic() - self._committed >= max(CADENCE_SECONDS, *bounds)
 
     def _micro_batch(self, span: Span) -> Iterator[Report]:
-        for _, session in self._sinks:
+        for branch, session in self._sinks:
             if session.schema() is None:
-                self._create(session)
+                self._create(branch, session)
         for _, session in self._sinks:
             span = session.begin(span)
         failpoints.reach("drain.begun")
@@ -219,14 +221,19 @@ class _Attempt:
         self._judge()
 
     def _pass(self, span: Span) -> fused.Pass:
-        lanes = tuple(fused.Lane(branch.sink, session.ticket()) for branch, session in self._sinks)
+        lanes = tuple(
+            Lane(branch.sink, session.ticket(), branch.route) for branch, session in self._sinks
+        )
         percent = self._flow.policies.max_rejected_percent
-        return fused.Pass(self._flow.source, span, lanes, percent)
+        steps = Steps.of(self._flow, local_now())
+        return fused.Pass(self._flow.source, span, lanes, percent, steps)
 
-    def _create(self, session: SinkSession) -> None:
+    def _create(self, branch: Branch, session: SinkSession) -> None:
         """Makes the missing table from the types of the first records."""
         span = self._source.plan(self._positions(), SAMPLE)
-        session.create(fused.sample(self._spark, self._source, span, self._flow.source))
+        steps = Steps.of(self._flow, local_now())
+        work = fused.Sampler(self._flow.source, span, steps, branch.sink, branch.route)
+        session.create(fused.sample(self._spark, self._source, work).schema)
 
     def _positions(self) -> Positions:
         """The lowest position of all branches: each skips what its own checkpoint covers."""

@@ -54,14 +54,14 @@ class TakenOver(PermanentError):
 class RejectedRecord(DataflowError):
     """This record cannot be stored; its neighbours can.
 
-    `stage`: decode, step, encode or sink. `step` and `type` name the step that refused it.
+    `stage`: decode, step, encode or sink. `step` and `step_type` name the step that refused it.
     """
 
     def __init__(
-        self, stage: str, reason: str, step: int | None = None, type: str | None = None
+        self, stage: str, reason: str, step: int | None = None, step_type: str | None = None
     ) -> None:
         self.stage = stage
         self.reason = reason
         self.step = step
-        self.type = type
+        self.step_type = step_type
         super().__init__(f"{stage}: {reason}")

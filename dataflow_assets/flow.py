@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from dataflow_assets.chain import Transformation
 from dataflow_assets.contracts import Address, Limit, Sink, Source, Target
+from dataflow_assets.metadata import EVERYTHING
 from dataflow_assets.secrets import Secrets, resolve
 
 
@@ -27,6 +29,8 @@ class Branch:
 
     sink: Sink
     connection: str | None = None
+    route: str | None = None
+    """The condition of the route that leads to it; None: the main branch."""
 
     @property
     def address(self) -> Address:
@@ -50,6 +54,7 @@ class Flow:
     source: Source
     branches: tuple[Branch, ...]
     policies: Policies = Policies()
+    transformations: tuple[Transformation, ...] = ()
     file: Path = Path()
     line: int = 1
     hash: str = ""
@@ -83,6 +88,19 @@ class Flow:
         if self.source_connection is None:
             return address
         return replace(address, connection=self.source_connection)
+
+    @property
+    def by_record(self) -> bool:
+        """True where messages become records; else their columns are decoded straight."""
+        shaped = any(branch.sink.shape() is not None for branch in self.branches)
+        return shaped or bool(self.transformations)
+
+    def reads(self) -> frozenset[str]:
+        """The metadata keys that steps, conditions and sinks look at."""
+        shaped = any(branch.sink.shape() is not None for branch in self.branches)
+        steps = frozenset[str]().union(*(one.reads() for one in self.transformations))
+        tombstones = frozenset({"key"} if self.source.tombstones == "delete" else ())
+        return steps | tombstones | frozenset({EVERYTHING} if shaped else ())
 
     def target(self, branch: Branch) -> Target:
         """The branch as its sink sees it."""

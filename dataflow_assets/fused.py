@@ -8,23 +8,20 @@ slices are closed with `complete=False`: writers commit what was seen, never wha
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow_assets import errors, failpoints
 from dataflow_assets.contracts import (
-    KEY,
     OFFSET,
     Chunk,
     OffsetSlice,
@@ -34,27 +31,19 @@ from dataflow_assets.contracts import (
     Source,
     SourceSession,
     Span,
-    Ticket,
     Writer,
 )
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.formats.columns import conform
-from dataflow_assets.formats.json import JsonDecoder, Tombstones
 from dataflow_assets.formats.json_types import infer, merge
+from dataflow_assets.messages import Lane, Steps, reader, sampled
+from dataflow_assets.metadata import Rows, as_messages, wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _RESULT = pa.schema([("result", pa.binary())])
 _JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One branch inside the pass."""
-
-    sink: Sink
-    ticket: Ticket
 
 
 @dataclass(frozen=True)
@@ -81,6 +70,7 @@ class Pass:
     span: Span
     lanes: tuple[Lane, ...]
     max_rejected_percent: float
+    steps: Steps | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
@@ -119,34 +109,24 @@ class Pass:
             yield self.span.slices[index], self._messages(index, chain([first], filled))
 
     def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
-        decoders = [self._decoder(lane) for lane in self.lanes]
+        slices = self.span.slices
+        read = reader(self.source, self.steps, self.lanes, slices[index], len(slices))
         consumed = rejected = 0
         for batch in batches:
-            if batch.column("_at")[-1].as_py() % len(self.span.slices) != index:
+            if batch.column("_at")[-1].as_py() % len(slices) != index:
                 raise PermanentError("one Spark partition holds rows of two slices")
-            chunks = [self._decoded(decoder, batch) for decoder in decoders]
+            chunks = read(batch)
             consumed += batch.num_rows
-            rejected += len(chunks[0].rejected)
-            self._judge(consumed, rejected, chunks[0])
+            rejected += sum(len(chunk.rejected) for chunk in chunks)
+            self._judge(consumed, rejected, chunks)
             yield chunks
 
-    def _decoder(self, lane: Lane) -> JsonDecoder:
-        schema = lane.ticket.schema
-        key = tuple(json.loads((schema.metadata or {}).get(KEY, b"[]")))
-        tombstones = Tombstones(self.source.tombstones, key)
-        return JsonDecoder(schema, lane.sink.unknown_fields, tombstones)
-
-    def _decoded(self, decoder: JsonDecoder, batch: pa.RecordBatch) -> Chunk:
-        bodies = batch.column("body")
-        at = batch.column("_at").to_numpy()
-        offsets = pa.array(at // len(self.span.slices), pa.int64())
-        keys = batch.column("key") if "key" in batch.schema.names else None
-        decoded = decoder.decode(bodies, offsets, keys)
-        size = pc.sum(pc.binary_length(bodies)).as_py() or 0
-        seen = int(offsets[-1].as_py()) + 1
-        return Chunk(decoded.rows, decoded.rejected, seen, size, Bodies(offsets, bodies))
-
     def _columns(self, piece: Slice) -> Iterator[list[Chunk]]:
+        if self.steps is not None:
+            index = self.span.slices.index(piece)
+            messages = as_messages(self.source.batches(piece), index, len(self.span.slices))
+            yield from self._messages(index, messages)
+            return
         seen = 0
         for batch in self.source.batches(piece):
             ordinals = pa.array(np.arange(seen, seen + batch.num_rows), pa.int64())
@@ -157,11 +137,11 @@ class Pass:
                 for lane in self.lanes
             ]
 
-    def _judge(self, consumed: int, rejected: int, chunk: Chunk) -> None:
+    def _judge(self, consumed: int, rejected: int, chunks: Sequence[Chunk]) -> None:
         if not too_many(rejected, consumed, self.max_rejected_percent):
             return
         target = self.lanes[0].ticket.target
-        last = chunk.rejected[-1] if chunk.rejected else None
+        last = next((chunk.rejected[-1] for chunk in chunks if chunk.rejected), None)
         example = f"; the last one, offset {last.offset}: {last.reason}" if last else ""
         raise PermanentError(
             f"flow {target.flow}: {rejected} of {consumed} records of {target.source} were "
@@ -171,35 +151,42 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Bodies(Mapping[int, bytes | None]):
-    """Finds the body of an offset, for the few rows that a sink refuses."""
+class Sample:
+    """How many records reach a branch, rejected ones included, and their widest schema."""
 
-    offsets: pa.Array
-    bodies: pa.Array
-
-    def __getitem__(self, offset: int) -> bytes | None:  # KeyError for a foreign offset
-        index = pc.index(self.offsets, offset).as_py()
-        if index < 0:
-            raise KeyError(offset)
-        body: bytes | None = self.bodies[index].as_py()
-        return body
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.offsets.to_pylist())
-
-    def __len__(self) -> int:
-        return len(self.offsets)
+    records: int
+    schema: pa.Schema
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """Infers the schema of the messages of each Spark partition; one serialized schema each."""
+    """Infers the schema of what one branch gets of each Spark partition."""
+
+    source: Source
+    span: Span
+    steps: Steps | None
+    sink: Sink
+    route: str | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row: the serialized schema."""
+        """One row: the sample, as msgpack."""
         forget_archives()
-        found = merge(infer(batch.column("body").to_pylist()) for batch in batches)
-        yield pa.record_batch([[found.serialize().to_pybytes()]], _RESULT)
+        sample = self.sample(batches)
+        output = msgspec.msgpack.encode((sample.records, sample.schema.serialize().to_pybytes()))
+        yield pa.record_batch([[output]], _RESULT)
+
+    def sample(self, batches: Iterable[pa.RecordBatch]) -> Sample:
+        """What all of them tell."""
+        found = [list(self._bodies(batch)) for batch in batches if batch.num_rows]
+        return Sample(sum(map(len, found)), merge(map(infer, found)))
+
+    def _bodies(self, batch: pa.RecordBatch) -> Iterable[bytes | None]:
+        if self.steps is None:
+            return batch.column("body").to_pylist()  # type: ignore[no-any-return]
+        slices = self.span.slices
+        piece = slices[batch.column("_at")[0].as_py() % len(slices)]
+        rows = Rows(self.source, piece, len(slices), self.steps.reads)
+        return sampled(self.steps, rows, batch, self.sink, self.route)
 
 
 def too_many(rejected: int, consumed: int, most: float) -> bool:
@@ -214,8 +201,8 @@ def run(
 
     Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
     """
-    wanted = frozenset({"key"} if work.source.tombstones == "delete" else ())
-    outputs = _collect(_frame(spark, source, span, work.source, wanted), work)
+    columns = _wanted(work.source, work.steps)
+    outputs = _collect(_frame(spark, source, span, work.source, columns), work)
     results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
     _raise_gravest([result.failure for result in results if result.failure])
     receipts: dict[str, list[Receipt]] = {lane.ticket.target.branch: [] for lane in work.lanes}
@@ -225,14 +212,26 @@ def run(
     return receipts
 
 
-def sample(spark: SparkSession, source: SourceSession, span: Span, declared: Source) -> pa.Schema:
-    """The widest schema of the span's records; empty when none of them tells anything."""
+def sample(spark: SparkSession, source: SourceSession, work: Sampler) -> Sample:
+    """What the branch gets of the span."""
+    declared = work.source
     if declared.delivers == "columns":
-        first = next(iter(declared.batches(span.slices[0])), None)
-        return pa.schema([]) if first is None else first.schema
-    frame = _frame(spark, source, span, declared, frozenset())
-    schemas = [pa.ipc.read_schema(pa.py_buffer(output)) for output in _collect(frame, Sampler())]
-    return merge(schemas)
+        batches = declared.batches(work.span.slices[0])
+        if work.steps is None:
+            first = next(batches, None)
+            return Sample(1, pa.schema([]) if first is None else first.schema)
+        return work.sample(islice(as_messages(batches, 0, len(work.span.slices)), 1))
+    frame = _frame(spark, source, work.span, declared, _wanted(declared, work.steps))
+    found = [msgspec.msgpack.decode(output) for output in _collect(frame, work)]
+    schemas = [pa.ipc.read_schema(pa.py_buffer(schema)) for _, schema in found]
+    return Sample(sum(records for records, _ in found), merge(schemas))
+
+
+def _wanted(source: Source, steps: Steps | None) -> frozenset[str]:
+    """The metadata to read beside the bodies."""
+    if steps is None:
+        return frozenset({"key"} if source.tombstones == "delete" else ())
+    return wanted(source, steps.reads)
 
 
 def _frame(

@@ -12,6 +12,8 @@ from dataflow_assets.records import Record
 from dataflow_assets.spec import Spec
 from dataflow_assets.steps import Apply, Context, Example, Step
 
+_SINK = {"type": "postgresql", "config": {"table": "errors", "connectionString": "..."}}
+
 
 class RouteSink(Spec):
     """Where the records of a route go; declared like `spec.sink`."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.settings import KafkaConnection, Later, Problem, Ref, Tls
-from dataflow_assets.contracts import Source
+from dataflow_assets.contracts import Slice, Source
 from dataflow_assets.secrets import Fills
 from dataflow_assets.spec import Addition, Hint, Spec
 
@@ -92,6 +92,7 @@ class KafkaSource(KafkaConnection, Source):
 
     type: ClassVar[str] = "kafka"
     continuous: ClassVar[bool] = True
+    metadata_columns: ClassVar[frozenset[str]] = frozenset({"key", "timestamp", "headers"})
 
     consumer_group: str = Field(default="dataflow-operator", min_length=1)
     """Group whose offsets a new flow adopts, and that is told what has been committed."""
@@ -143,6 +144,10 @@ class KafkaSource(KafkaConnection, Source):
         if self.starting_timestamp and self.starting_offsets != "timestamp":
             sentence = "startingTimestamp is used only with startingOffsets: timestamp"
             yield "value_error", "", sentence
+
+    @override
+    def metadata(self, piece: Slice) -> dict[str, Any]:
+        return {"topic": self.topic, "partition": int(piece.partition)}
 
     @override
     def open(self, flow: str) -> KafkaSession:

@@ -6,7 +6,7 @@ import json
 from abc import ABC
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -48,7 +48,12 @@ class MemoryOffsetSource(_MemorySource):
 
     type: ClassVar[str] = "memory-offsets"
     continuous: ClassVar[bool] = True
+    metadata_columns: ClassVar[frozenset[str]] = frozenset({"key"})
     partitions: int = 2
+
+    def metadata(self, piece: Slice) -> dict[str, Any]:
+        """Topic and partition."""
+        return {"topic": self.topic, "partition": int(piece.partition)}
 
     def open(self, flow: str) -> SourceSession:  # noqa: ARG002 - no server keeps anything by flow
         """Opens the store."""

@@ -1,0 +1,250 @@
+"""The messages of one slice as chunks, one for each lane of the pass.
+
+Without steps the bodies are decoded straight into the sink's columns. With steps each message
+becomes a record, runs through the chain, and each lane decodes the JSON of its own records by the
+same rules. What fails before the lanes part is rejected once, by the main one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets.chain import Chain, Transformation
+from dataflow_assets.contracts import KEY, OFFSET, Chunk, N, Rejection, Sink, Slice, Source, Ticket
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.flow import Flow
+from dataflow_assets.formats.json import JsonDecoder, Tombstones
+from dataflow_assets.metadata import Rows
+from dataflow_assets.records import NotJson, Record, encode, parse, text
+from dataflow_assets.steps import Context
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One branch inside the pass. `route`: the condition that leads to it; None: the main one."""
+
+    sink: Sink
+    ticket: Ticket
+    route: str | None = None
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns by which the sink matches rows."""
+        return tuple(json.loads((self.ticket.schema.metadata or {}).get(KEY, b"[]")))
+
+    def decoder(self, mode: str) -> JsonDecoder:
+        """What turns JSON into the sink's columns; `mode` says what a null message means."""
+        tombstones = Tombstones(mode, self.key_columns)  # type: ignore[arg-type]
+        return JsonDecoder(self.ticket.schema, self.sink.unknown_fields, tombstones)
+
+
+Read = Callable[[pa.RecordBatch], list[Chunk]]
+"""A batch of messages as one chunk for each lane."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a task needs to take messages through records."""
+
+    transformations: tuple[Transformation, ...]
+    context: Context
+    reads: frozenset[str]
+
+    @classmethod
+    def of(cls, flow: Flow, now: datetime) -> Steps | None:
+        """None where no record is needed: columns are decoded straight from the messages."""
+        if not flow.by_record:
+            return None
+        return cls(flow.transformations, Context(now), flow.reads())
+
+
+def reader(
+    source: Source, steps: Steps | None, lanes: Sequence[Lane], piece: Slice, slices: int
+) -> Read:
+    """How the messages of one slice become rows; made once per slice, inside the task."""
+    if steps is None:
+        return Straight(lanes, source.tombstones, slices)
+    return Stepped(steps, source.tombstones, lanes, Rows(source, piece, slices, steps.reads))
+
+
+class Straight:
+    """Bodies decoded as they are."""
+
+    def __init__(self, lanes: Sequence[Lane], tombstones: str, slices: int) -> None:
+        self._decoders = [lane.decoder(tombstones) for lane in lanes]
+        self._slices = slices
+
+    def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
+        """Each lane's chunk."""
+        return [self._decoded(decoder, batch) for decoder in self._decoders]
+
+    def _decoded(self, decoder: JsonDecoder, batch: pa.RecordBatch) -> Chunk:
+        bodies = batch.column("body")
+        offsets = pa.array(batch.column("_at").to_numpy() // self._slices, pa.int64())
+        keys = batch.column("key") if "key" in batch.schema.names else None
+        decoded = decoder.decode(bodies, offsets, keys)
+        size = pc.sum(pc.binary_length(bodies)).as_py() or 0
+        seen = int(offsets[-1].as_py()) + 1
+        return Chunk(decoded.rows, decoded.rejected, seen, size, Bodies(offsets, bodies))
+
+
+class Stepped:
+    """Bodies as records through the chain; what comes out, as JSON again, for each lane."""
+
+    def __init__(self, steps: Steps, tombstones: str, lanes: Sequence[Lane], rows: Rows) -> None:
+        self._chain = Chain(steps.transformations, steps.context)
+        self._tombstones = tombstones
+        self._lanes = lanes
+        self._decoders = [lane.decoder("delete") for lane in lanes]
+        self._rows = rows
+
+    def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
+        """Each lane's chunk. Records of a route that is not among the lanes are left out."""
+        offsets = self._rows.offsets(batch)
+        shares = {lane.route: Share(lane, self._tombstones) for lane in self._lanes}
+        rejected = []
+        for at, (raw, metadata) in enumerate(self._rows.records(batch)):
+            try:
+                found = self._chain(Record(parse(raw), metadata))
+            except RejectedRecord as error:
+                rejected.append(rejection(int(offsets[at]), error, raw))
+                continue
+            for n, record in enumerate(found):
+                share = shares.get(record.route)
+                if share is not None:
+                    share.add(at, n, record)
+        if None in shares:
+            shares[None].rejected += rejected
+        bodies = Bodies(pa.array(offsets, pa.int64()), batch.column("body"))
+        return [
+            share.chunk(decoder, offsets, bodies)
+            for share, decoder in zip(shares.values(), self._decoders, strict=True)
+        ]
+
+
+@dataclass
+class Share:
+    """What one lane gets of one batch."""
+
+    lane: Lane
+    tombstones: str
+    at: list[int] = field(default_factory=list)
+    n: list[int] = field(default_factory=list)
+    texts: list[bytes | None] = field(default_factory=list)
+    keys: dict[int, bytes | None] = field(default_factory=dict)
+    rejected: list[Rejection] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._shape = self.lane.sink.shape()
+        self._key_columns = self.lane.key_columns
+
+    def add(self, at: int, n: int, record: Record) -> None:
+        """Takes a record: the n-th that became of row `at`."""
+        body = record.body if self._shape is None else self._shape(record)
+        key = self._deleted(record) if self._key_columns else None
+        if key is None and isinstance(body, NotJson) and body.raw is None:
+            if self.tombstones == "skip":
+                return
+            key = self._named(record)
+        if key is not None:
+            self.keys[len(self.at)] = key
+        self.at.append(at)
+        self.n.append(n)
+        self.texts.append(None if key is not None else text(body))
+
+    def _deleted(self, record: Record) -> bytes | None:
+        """The key of a row to delete, as a JSON object: of the record, else `metadata.id`."""
+        if record.metadata.get("operation") != "delete" or not isinstance(record.body, dict):
+            return None
+        names = self._key_columns
+        given = {name: record.body[name] for name in names if name in record.body}
+        if not given and len(names) == 1 and record.metadata.get("id") is not None:
+            given = {names[0]: record.metadata["id"]}
+        return encode(given) if len(given) == len(names) else None
+
+    def _named(self, record: Record) -> bytes | None:
+        """The key of a tombstone, where tombstones delete."""
+        key = record.metadata.get("key")
+        return str(key).encode() if self.tombstones == "delete" and key else None
+
+    def chunk(self, decoder: JsonDecoder, offsets: Any, bodies: Bodies) -> Chunk:
+        """The rows in the sink's schema; offsets are the messages', as are the bodies."""
+        ordinals = pa.array(np.arange(len(self.at)), pa.int64())
+        keys = None
+        if self.keys:
+            keys = pa.array([self.keys.get(row) for row in range(len(self.at))], pa.binary())
+        decoded = decoder.decode(pa.array(self.texts, pa.binary()), ordinals, keys)
+        refused = [self._placed(one, offsets, bodies) for one in decoded.rejected]
+        rows = self._numbered(decoded.rows, offsets)
+        size = sum(len(body) for body in self.texts if body)
+        rejected = sorted([*self.rejected, *refused], key=lambda one: (one.offset, one.n))
+        return Chunk(rows, rejected, int(offsets[-1]) + 1, size, bodies)
+
+    def _placed(self, one: Rejection, offsets: Any, bodies: Bodies) -> Rejection:
+        """The rejection of a row with the place and the body of its message."""
+        offset = int(offsets[self.at[one.offset]])
+        return replace(one, offset=offset, n=self.n[one.offset], body=bodies[offset])
+
+    def _numbered(self, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBatch:
+        """The rows with their messages' offsets, and N where a message has become several."""
+        ordinals = rows.column(OFFSET).to_numpy()
+        places = offsets[np.array(self.at, np.int64)[ordinals]]
+        index = rows.schema.get_field_index(OFFSET)
+        rows = rows.set_column(index, OFFSET, pa.array(places, pa.int64()))
+        if any(self.n):
+            numbers = np.array(self.n, np.int32)[ordinals]
+            rows = rows.append_column(N, pa.array(numbers, pa.int32()))
+        return rows
+
+
+@dataclass(frozen=True)
+class Bodies(Mapping[int, bytes | None]):
+    """Finds the body of an offset, for the few rows that a sink refuses."""
+
+    offsets: pa.Array
+    bodies: pa.Array
+
+    def __getitem__(self, offset: int) -> bytes | None:  # KeyError for a foreign offset
+        index = pc.index(self.offsets, offset).as_py()
+        if index < 0:
+            raise KeyError(offset)
+        body: bytes | None = self.bodies[index].as_py()
+        return body
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.offsets.to_pylist())
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def rejection(offset: int, error: RejectedRecord, raw: bytes | None) -> Rejection:
+    """A message that failed before the lanes part."""
+    where = "" if error.step is None else f"transformations[{error.step}] ({error.step_type}): "
+    reason = f"{where}{error.reason}"
+    return Rejection(offset, error.stage, reason, raw, step=error.step, step_type=error.step_type)
+
+
+def sampled(
+    steps: Steps, rows: Rows, batch: pa.RecordBatch, sink: Sink, route: str | None
+) -> Iterator[bytes | None]:
+    """The bodies that one branch gets; None for what it must store as rejected."""
+    chain = Chain(steps.transformations, steps.context)
+    shape = sink.shape()
+    for raw, metadata in rows.records(batch):
+        try:
+            found = chain(Record(parse(raw), metadata))
+        except RejectedRecord:
+            yield from () if route else (None,)
+            continue
+        for record in found:
+            if record.route == route:
+                yield text(record.body if shape is None else shape(record))

@@ -1,0 +1,99 @@
+"""The messages of a batch with their metadata, as steps and conditions see it (reference 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataflow_assets.contracts import Slice, Source
+from dataflow_assets.records import encode
+
+EVERYTHING = "*"
+"""Among the keys that are read: all of them (raw mode stores the whole map)."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Reads the batches of one slice. Metadata that costs and that nobody reads is left out."""
+
+    source: Source
+    piece: Slice
+    slices: int
+    reads: frozenset[str]
+
+    def offsets(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """The offset of each row."""
+        found: npt.NDArray[np.int64] = batch.column("_at").to_numpy() // self.slices
+        return found
+
+    def records(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, Mapping[str, Any]]]:
+        """Body and metadata of each row."""
+        static = self.source.metadata(self.piece)
+        bodies = batch.column("body").to_pylist()
+        columns = dict(self._columns(batch))
+        if not columns:
+            return ((body, static) for body in bodies)
+        names, values = list(columns), zip(*columns.values(), strict=True)
+        return (
+            (body, _with_headers({**static, **dict(zip(names, row, strict=True))}))
+            for body, row in zip(bodies, values, strict=True)
+        )
+
+    def _columns(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
+        for name in ("offset", "key", "timestamp", "headers"):
+            if not self.reads & {name, EVERYTHING}:
+                continue
+            if name == "offset":
+                yield name, self.offsets(batch).tolist()
+            elif name in batch.schema.names:
+                yield name, _VALUES[name](batch.column(name))
+
+
+def as_messages(
+    batches: Iterable[pa.RecordBatch], index: int, slices: int
+) -> Iterator[pa.RecordBatch]:
+    """Typed rows as messages: each a JSON object, its offset the ordinal inside the part."""
+    seen = 0
+    for batch in batches:
+        ordinals = np.arange(seen, seen + batch.num_rows) * slices + index
+        bodies = [encode(row) for row in batch.to_pylist()]
+        seen += batch.num_rows
+        yield pa.record_batch({"_at": pa.array(ordinals, pa.int64()), "body": bodies})
+
+
+def wanted(source: Source, reads: frozenset[str]) -> frozenset[str]:
+    """The columns to ask the source for."""
+    return source.metadata_columns if EVERYTHING in reads else source.metadata_columns & reads
+
+
+def _keys(column: pa.Array) -> list[str]:
+    """As text; a record without a key has an empty one."""
+    return [_text(key) for key in column.to_pylist()]
+
+
+def _text(value: bytes | None) -> str:
+    return "" if value is None else value.decode("utf-8", "replace")
+
+
+def _times(column: pa.Array) -> list[Any]:
+    times: list[Any] = column.cast(pa.timestamp("us", "UTC")).to_pylist()
+    return times
+
+
+def _headers(column: pa.Array) -> list[dict[str, str]]:
+    return [{name: _text(value) for name, value in row or ()} for row in column.to_pylist()]
+
+
+def _with_headers(metadata: dict[str, Any]) -> dict[str, Any]:
+    """A record without headers has no such key."""
+    if not metadata.get("headers", True):
+        del metadata["headers"]
+    return metadata
+
+
+_VALUES = {"key": _keys, "timestamp": _times, "headers": _headers}
