@@ -1,0 +1,63 @@
+"""select: keeps the listed fields, side by side."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+from typing_extensions import override
+
+from dataflow_assets.paths import Path
+from dataflow_assets.records import MISSING, NotJson, Record
+from dataflow_assets.steps import Apply, Context, Example, Step
+
+
+class Select(Step):
+    """Makes a flat object of the listed fields; each is called like the last part of its path.
+
+    What is missing is left out: where nothing is found, `{}` remains. Of two fields with the same
+    name the later one that is there wins. `replaceField` with `include` keeps the nesting.
+    """
+
+    type: ClassVar[str] = "select"
+    fields: tuple[Path, ...] = Field(min_length=1)
+    """Paths of what to keep."""
+
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "nested fields come to the top",
+            {"fields": ["u.id", "t"]},
+            '{"u":{"id":1,"p":2},"t":3}',
+            ('{"id":1,"t":3}',),
+        ),
+        Example("with $", {"fields": ["$.u.id"]}, '{"u":{"id":1}}', ('{"id":1}',)),
+        Example(
+            "null and whole objects are values",
+            {"fields": ["u", "n"]},
+            '{"n":null,"u":{"id":1},"x":2}',
+            ('{"u":{"id":1},"n":null}',),
+        ),
+        Example("missing ones are left out", {"fields": ["a", "b"]}, '{"a":1}', ('{"a":1}',)),
+        Example("nothing found: nothing leaks", {"fields": ["a.b"]}, '{"pin":1}', ("{}",)),
+        Example("nor of a body without keys", {"fields": ["a"]}, '"secret"', ("{}",)),
+        Example(
+            "the later of one name wins, if it is there",
+            {"fields": ["old.id", "new.id", "x.id"]},
+            '{"new":{"id":2},"old":{"id":1}}',
+            ('{"id":2}',),
+        ),
+        Example("no JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
+    )
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        columns = [(path.name, path.getter()) for path in self.fields]
+
+        def apply(record: Record) -> Record:
+            body = record.body
+            if isinstance(body, NotJson):
+                return record
+            found = {name: v for name, get in columns if (v := get(body)) is not MISSING}
+            return Record(found, record.metadata, record.route)
+
+        return apply
