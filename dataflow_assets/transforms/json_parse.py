@@ -1,0 +1,112 @@
+"""jsonParse: makes values of fields that hold JSON as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+from typing_extensions import override
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.paths import Path
+from dataflow_assets.records import NotJson, Record, parse
+from dataflow_assets.steps import Apply, Context, Example, Step
+
+
+def _writable(path: Path) -> Path:
+    path.check_writable()
+    return path
+
+
+class JsonParse(Step):
+    """Turns text that is JSON into the value it describes; `jsonString` is the way back.
+
+    Fields that are missing, or that hold no text, stay as they are.
+    """
+
+    type: ClassVar[str] = "jsonParse"
+    addition: ClassVar[bool] = True
+    fields: tuple[Annotated[Path, AfterValidator(_writable)], ...] = Field(min_length=1)
+    """Paths of the texts."""
+    on_error: Literal["reject", "keep"] = "reject"
+    """What becomes of text that is no JSON, empty text too: `reject` rejects the record, `keep`
+    leaves the text."""
+
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "an object",
+            {"fields": ["u.doc"]},
+            '{"u":{"doc":"{\\"a\\":[1,2]}"},"k":1}',
+            ('{"u":{"doc":{"a":[1,2]}},"k":1}',),
+        ),
+        Example(
+            "any value; numbers keep their digits",
+            {"fields": ["a", "b", "c"]},
+            '{"a":" 12345678901234567890 ","b":"null","c":"1.10"}',
+            ('{"a":12345678901234567890,"b":null,"c":1.10}',),
+        ),
+        Example(
+            "one level only",
+            {"fields": ["$.a"]},
+            '{"a":"\\"{}\\""}',
+            ('{"a":"{}"}',),
+        ),
+        Example(
+            "what is no text, or missing, stays",
+            {"fields": ["a", "b", "c", "d"]},
+            '{"a":{"x":1},"b":null,"c":5}',
+            ('{"a":{"x":1},"b":null,"c":5}',),
+        ),
+        Example("no JSON inside", {"fields": ["a"]}, '{"a":"{x"}', error="a: holds no JSON"),
+        Example("empty text", {"fields": ["a"]}, '{"a":""}', error="a: holds no JSON"),
+        Example(
+            "kept as text",
+            {"fields": ["a", "b"], "onError": "keep"},
+            '{"a":"{x","b":"[1]"}',
+            ('{"a":"{x","b":[1]}',),
+        ),
+        Example(
+            "JSON that cannot be kept exactly",
+            {"fields": ["a"]},
+            '{"a":"[\\"\\\\ud800\\"]"}',
+            error="a: JSON that cannot be kept exactly",
+        ),
+        Example("no JSON at all", {"fields": ["a"]}, "a=1", ("a=1",)),
+    )
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        changes = [_parser(path, keep=self.on_error == "keep") for path in self.fields]
+
+        def apply(record: Record) -> Record:
+            body = record.body
+            for change in changes:
+                body = change(body)
+            return record if body is record.body else Record(body, record.metadata, record.route)
+
+        return apply
+
+
+def _parser(path: Path, *, keep: bool) -> Callable[[Any], Any]:
+    get, put = path.getter(), path.setter()
+
+    def change(body: Any) -> Any:
+        text = get(body)
+        if not isinstance(text, str):
+            return body
+        try:
+            return put(body, _value(text))
+        except RejectedRecord as error:
+            if keep:
+                return body
+            raise RejectedRecord("step", f"{path.text}: {error.reason}") from None
+
+    return change
+
+
+def _value(text: str) -> Any:
+    value = parse(text.encode())
+    if isinstance(value, NotJson):
+        raise RejectedRecord("step", "holds no JSON; onError: keep would leave the text")
+    return value

@@ -1,0 +1,78 @@
+"""jsonString: writes values as JSON text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
+from typing_extensions import override
+
+from dataflow_assets.paths import Path
+from dataflow_assets.records import MISSING, Record, encode
+from dataflow_assets.steps import Apply, Context, Example, Step
+
+
+def _writable(path: Path) -> Path:
+    path.check_writable()
+    return path
+
+
+class JsonString(Step):
+    """Turns values into their JSON text, compact; `jsonParse` is the way back.
+
+    Null stays null, so that a column of text holds no word `null`; what is missing is skipped. Text
+    is quoted like any other value, or the way back would not lead to it.
+    """
+
+    type: ClassVar[str] = "jsonString"
+    addition: ClassVar[bool] = True
+    fields: tuple[Annotated[Path, AfterValidator(_writable)], ...] = Field(min_length=1)
+    """Paths of the values."""
+
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "an object",
+            {"fields": ["$.u.doc"]},
+            '{"u":{"doc":{"a": [1, 2]}},"k":1}',
+            ('{"u":{"doc":"{\\"a\\":[1,2]}"},"k":1}',),
+        ),
+        Example(
+            "any value; numbers keep their digits",
+            {"fields": ["a", "b", "c"]},
+            '{"a":12345678901234567890,"b":true,"c":1.10}',
+            ('{"a":"12345678901234567890","b":"true","c":"1.10"}',),
+        ),
+        Example("text is quoted", {"fields": ["a"]}, '{"a":"x"}', ('{"a":"\\"x\\""}',)),
+        Example(
+            "null and what is missing stay",
+            {"fields": ["a", "b", "a.c"]},
+            '{"a":null}',
+            ('{"a":null}',),
+        ),
+        Example("no JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
+    )
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        changes = [_writer(path) for path in self.fields]
+
+        def apply(record: Record) -> Record:
+            body = record.body
+            for change in changes:
+                body = change(body)
+            return record if body is record.body else Record(body, record.metadata, record.route)
+
+        return apply
+
+
+def _writer(path: Path) -> Callable[[Any], Any]:
+    get, put = path.getter(), path.setter()
+
+    def change(body: Any) -> Any:
+        value = get(body)
+        if value is None or value is MISSING:
+            return body
+        return put(body, encode(value).decode())
+
+    return change
