@@ -1,0 +1,56 @@
+"""Renaming the keys of JSON objects: what the steps that change their case share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from operator import is_
+from typing import Any
+
+from dataflow_assets.errors import RejectedRecord
+
+KEPT = 10_000  # keys repeat; but where they are ids, remembering every one would fill the memory
+_NESTED = frozenset({dict, list})
+
+
+def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]:
+    """Body -> the body under the new names; the very same object when every name stays.
+
+    Not `deep`: the body's own keys only; no value is looked at. Raises RejectedRecord when two keys
+    of one object would get the same name: one of their values would be lost.
+    """
+    name = lru_cache(KEPT)(rename)
+
+    def top(body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        return _checked(body, {name(key): value for key, value in body.items()}, name)
+
+    def everywhere(value: Any) -> Any:
+        if isinstance(value, dict):
+            renamed = {
+                name(key): everywhere(item) if item.__class__ in _NESTED else item
+                for key, item in value.items()
+            }
+            return _checked(value, renamed, name)
+        if isinstance(value, list):
+            items = list(map(everywhere, value))
+            return value if all(map(is_, items, value)) else items
+        return value
+
+    return everywhere if deep else top
+
+
+def _checked(given: dict[str, Any], renamed: dict[str, Any], name: Callable[[str], str]) -> Any:
+    if len(renamed) < len(given):
+        raise _collision(given, name)
+    same = list(renamed) == list(given) and all(map(is_, renamed.values(), given.values()))
+    return given if same else renamed
+
+
+def _collision(keys: Iterable[str], name: Callable[[str], str]) -> RejectedRecord:
+    first: dict[str, str] = {}
+    for key in keys:
+        if (other := first.setdefault(name(key), key)) != key:
+            break
+    return RejectedRecord("step", f"the keys {other} and {key} would both become {name(key)}")
