@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Meta
 
 from dataflow_assets.contracts import ABSENT, HAS_DEFAULT, KIND, MAX_LENGTH, NO_NUL, OFFSET, OP
 from dataflow_assets.formats.json import Decoded, JsonDecoder, Tombstones
@@ -260,3 +262,83 @@ def test_what_is_stored_equals_what_was_sent(
 def test_every_body_is_accounted_for(bodies: list[bytes]) -> None:
     decoded = decode(*bodies)
     assert decoded.rows.num_rows + len(decoded.rejected) == len(bodies)
+
+
+ZONED = pa.field("x", pa.timestamp("us", "UTC"))
+NAIVE = pa.field("x", pa.timestamp("us"))
+LIKE_TIMES = st.from_regex(
+    r"[0-9]{4}-[01][0-9]-[0-3][0-9][Tt ][0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{0,9})?)?"
+    r"([Zz]|[+-][0-2][0-9](:?[0-6][0-9])?)?",
+    fullmatch=True,
+)
+TIMES = st.one_of(
+    st.none(),
+    st.datetimes().map(dt.datetime.isoformat),
+    st.datetimes(timezones=st.timezones()).map(dt.datetime.isoformat),
+    st.datetimes().map(lambda at: f"{at.isoformat()}Z"),
+    st.from_regex(r"[12][0-9]{3}-[01][0-9]-[0-2][0-9]T[01][0-9]:[0-5][0-9]:[0-5][0-9]Z"),
+    LIKE_TIMES,
+)
+
+
+def time_as_decoded(text: str | None, field: pa.Field) -> list[dt.datetime | None]:
+    """The one value that msgspec reads, or none when it refuses it."""
+    kind: Any = Annotated[dt.datetime, Meta(tz=True)] if field.type.tz else dt.datetime
+    try:
+        found = msgspec.json.decode(json.dumps(text), type=kind | None)
+    except msgspec.ValidationError:
+        return []
+    try:
+        return list(pa.array([found], field.type).to_pylist())
+    except OverflowError:  # the last hours of the year 9999
+        return []
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(TIMES, min_size=1, max_size=5), st.sampled_from([ZONED, NAIVE]))
+def test_timestamps_are_read_as_a_decoder_of_single_ones_reads_them(
+    texts: list[str | None], field: pa.Field
+) -> None:
+    for few in (texts, *([text] for text in texts)):
+        decoded = decode(*(msgspec.json.encode({"x": t}) for t in few), schema=pa.schema([field]))
+        expected = [found for text in few for found in time_as_decoded(text, field)]
+        assert decoded.rows.column(0).to_pylist() == expected
+        assert len(decoded.rejected) == len(few) - len(expected)
+
+
+TEMPLATES = ("-", "Z", "+02:00", ".5Z", ".1234567Z", ".123456-11:59", " ")
+
+
+@pytest.mark.parametrize("zone", TEMPLATES)
+@pytest.mark.parametrize("day", ["2026-11-21", "2026-02-29", "2024-02-29", "0000-01-01"])
+def test_timestamps_of_all_forms(zone: str, day: str) -> None:
+    text = f"{day}T10:11:12{zone}"
+    for field in (ZONED, NAIVE):
+        decoded = decode(msgspec.json.encode({"x": text}), schema=pa.schema([field]))
+        assert decoded.rows.column(0).to_pylist() == time_as_decoded(text, field)
+
+
+EVERY = pa.schema(
+    [
+        pa.field(str(number), kind, metadata=metadata)
+        for number, (kind, metadata) in enumerate(
+            [
+                *((kind, {}) for kind in (pa.int16(), pa.int64(), pa.float32(), pa.float64())),
+                *((kind, {}) for kind in (pa.bool_(), pa.string(), pa.date32(), pa.binary())),
+                *((kind, {}) for kind in (pa.time64("us"), pa.decimal128(9, 2), ZONED.type)),
+                *((kind, {}) for kind in (pa.timestamp("us"), NESTED.type, pa.list_(pa.int64()))),
+                (pa.map_(pa.string(), pa.int64()), {}),
+                *((pa.string(), {KIND: kind}) for kind in (b"json", b"numeric")),
+            ]
+        )
+    ]
+)
+
+
+def test_what_is_absent_is_found_in_every_kind_of_column() -> None:
+    null = msgspec.json.encode(dict.fromkeys(EVERY.names))
+    decoded = decode(null, b"{}", null, schema=EVERY)
+    assert not decoded.rejected
+    masks = decoded.rows.column(ABSENT).to_pylist()
+    assert [int.from_bytes(mask, "little").bit_count() for mask in masks] == [0, len(EVERY), 0]
+    assert all(column.null_count == 3 for column in decoded.rows.columns[: len(EVERY)])

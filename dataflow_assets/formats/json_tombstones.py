@@ -1,0 +1,89 @@
+"""Null messages: an error, nothing, or the deletion of the row that the message key names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+from msgspec import UNSET
+from msgspec.structs import astuple
+
+from dataflow_assets.contracts import INSERT, OFFSET, OP
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.json_columns import array, first_line, named
+from dataflow_assets.formats.json_types import struct_type
+
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+@dataclass(frozen=True)
+class Tombstones:
+    """What a null message means: an error, nothing, or the deletion of its key."""
+
+    mode: Literal["reject", "skip", "delete"] = "reject"
+    key_columns: tuple[str, ...] = ()
+
+
+REJECT_NULLS = Tombstones()
+
+
+class KeyDecoder:
+    """Message keys to the values of the key's columns."""
+
+    def __init__(self, schema: pa.Schema, tombstones: Tombstones) -> None:
+        self._mode = tombstones.mode
+        self._columns = tombstones.key_columns
+        self._fields = [schema.field(name) for name in self._columns]
+        self._decode = msgspec.json.Decoder(struct_type(self._fields, forbid_unknown=False)).decode
+
+    def deleted(self, key: bytes | None) -> dict[str, Any]:
+        """The key's columns of the row to delete; raises RejectedRecord when nothing says which."""
+        if self._mode == "reject":
+            raise RejectedRecord("decode", "null message; set tombstones: delete or skip to allow")
+        if key is None or not self._columns:
+            raise RejectedRecord(
+                "decode", "null message without a key: nothing says what to delete"
+            )
+        try:
+            return self._values(key)
+        except (RejectedRecord, *DECODE_ERRORS) as error:
+            raise RejectedRecord("decode", f"key of a null message: {reason(error)}") from None
+
+    def _values(self, key: bytes) -> dict[str, Any]:
+        cells = astuple(self._decode(_key_object(key, self._columns)))
+        for field, cell in zip(self._fields, cells, strict=True):
+            if cell is UNSET:
+                raise RejectedRecord("decode", f"column {field.name} is missing")
+            named(array, field, [cell])
+        return dict(zip(self._columns, cells, strict=True))
+
+
+def with_deletes(rows: pa.RecordBatch, deletes: pa.RecordBatch) -> pa.RecordBatch:
+    """Both, in the order of their offsets."""
+    inserts = rows.append_column(OP, pa.array([INSERT] * rows.num_rows, pa.int8()))
+    both = pa.concat_tables(
+        [pa.Table.from_batches([inserts]), pa.Table.from_batches([deletes])],
+        promote_options="default",
+    )
+    return both.sort_by(OFFSET).combine_chunks().to_batches()[0]
+
+
+def reason(error: Exception) -> str:
+    """Why a record is rejected, from whatever was raised."""
+    return error.reason if isinstance(error, RejectedRecord) else first_line(error)
+
+
+def _key_object(key: bytes, columns: tuple[str, ...]) -> bytes:
+    """A message key as a JSON object: an object as it is; a lone value becomes the one column."""
+    stripped = key.strip()
+    if stripped.startswith(b"{"):
+        return stripped
+    name = json.dumps(columns[0]).encode()
+    try:
+        msgspec.json.decode(stripped)
+    except DECODE_ERRORS:
+        stripped = json.dumps(key.decode("utf-8", "strict")).encode()
+    return b"{" + name + b":" + stripped + b"}"
