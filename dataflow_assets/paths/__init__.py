@@ -1,0 +1,84 @@
+"""Paths into a JSON value: the gjson dialect for reading, sjson for writing (reference 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from dataflow_assets.paths.parts import Glob, Key, Part, Unreadable, read
+from dataflow_assets.paths.reading import reader
+from dataflow_assets.paths.writing import remover, setter
+
+
+@dataclass(frozen=True)
+class Path:
+    """A path as the manifest writes it, without `$.`; equal texts are equal paths."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str, column: int = 1) -> Path:
+        """Raises ValueError with the column of what cannot be read, `column` being its first."""
+        bare = text.removeprefix("$")
+        bare = bare.removeprefix(".") if bare != text else bare
+        if not bare:
+            raise ValueError("is empty: a path such as a.b is wanted")
+        try:
+            read(bare)
+        except Unreadable as error:
+            at = column + len(text) - len(bare) + error.at
+            raise ValueError(f"cannot be read at column {at}: {error.why}") from None
+        # Read once more it must stay the same path: a key of its own `$` is kept by a backslash.
+        return cls(f"\\{bare}" if bare.startswith("$") else bare)
+
+    def _parts(self) -> tuple[Part, ...]:
+        return read(self.text)
+
+    @property
+    def name(self) -> str:
+        """What `select` calls the column: the last key, index or `#`; patterns as they stand."""
+        named = (p for p in reversed(self._parts()) if isinstance(p, Key | Glob) or p.text == "#")
+        return next((part.text for part in named), "_")
+
+    def getter(self) -> Callable[[Any], Any]:
+        """Body -> the value there, or MISSING; of several matches the first."""
+        return reader(self._parts())
+
+    def setter(self) -> Callable[[Any, Any], Any]:
+        """(body, value) -> a body with the value there; the given body is left as it was.
+
+        Raises RejectedRecord where an array stands in the way of a key, or would have to be filled
+        up far past its end.
+        """
+        return setter(self._keys(), self.text)
+
+    def remover(self) -> Callable[[Any], Any]:
+        """Body -> a body without it; the very same object when there is nothing to remove."""
+        return remover(self._keys())
+
+    def check_writable(self) -> None:
+        """Raises ValueError where nothing can be written: wildcards, `#`, queries, modifiers."""
+        self._keys()
+
+    def _keys(self) -> tuple[Key, ...]:
+        parts = self._parts()
+        keys = tuple(part for part in parts if isinstance(part, Key))
+        if len(keys) < len(parts):
+            other = next(part.text for part in parts if not isinstance(part, Key))
+            allowed = "keys and indexes such as a.b or a.0"
+            raise ValueError(f"{self.text} cannot be written: {other}; allowed: {allowed}")
+        return keys
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            cls.parse,
+            core_schema.str_schema(),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda path: path.text),
+        )
