@@ -1,0 +1,42 @@
+"""extractField: one value of the body becomes the whole body."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from typing_extensions import override
+
+from dataflow_assets.paths import Path
+from dataflow_assets.records import MISSING, Record
+from dataflow_assets.steps import Apply, Context, Example, Step
+
+
+class ExtractField(Step):
+    """Replaces the body by the value at a path, whatever its kind; unchanged where it is missing.
+
+    Sinks that store columns need an object: extract objects, or follow with `hoistField`.
+    """
+
+    type: ClassVar[str] = "extractField"
+    field: Path
+    """Where the value is."""
+
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example("an array", {"field": "p.q"}, '{"p":{"q":[1]}}', ("[1]",)),
+        Example("an object", {"field": "$.p"}, '{"p":{"id":1},"k":2}', ('{"id":1}',)),
+        Example("text stays JSON text", {"field": "p"}, '{"p":"x"}', ('"x"',)),
+        Example("null is a value", {"field": "p"}, '{"p":null}', ("null",)),
+        Example("every digit stays", {"field": "n"}, '{"n":1.10}', ("1.10",)),
+        Example("missing: unchanged", {"field": "p.q"}, '{"p":1}', ('{"p":1}',)),
+        Example("no JSON: unchanged", {"field": "p"}, "hello", ("hello",)),
+    )
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        find = self.field.getter()
+
+        def apply(record: Record) -> Record:
+            value = find(record.body)
+            return record if value is MISSING else Record(value, record.metadata, record.route)
+
+        return apply
