@@ -1,0 +1,100 @@
+"""flatten: one record per element of an array."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import field_validator
+from typing_extensions import override
+
+from dataflow_assets.paths import Path
+from dataflow_assets.records import Record
+from dataflow_assets.steps import Apply, Context, Example, Step
+
+
+class Flatten(Step):
+    """Makes one record of each element of an array, with what stands beside the array in each.
+
+    An element that is an object is merged into the body, and wins over keys of the same name. Any
+    other element stands under a key that is the path as written. The array itself is removed; an
+    empty one leaves one record without it. Metadata is the same for all.
+    """
+
+    type: ClassVar[str] = "flatten"
+    field: Path
+    """Where the array is, or an object that holds it as `array`, as Avro's JSON does."""
+
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "objects are merged, other elements stand under the field's name",
+            {"field": "xs"},
+            '{"k":1,"xs":[{"v":2},3]}',
+            ('{"k":1,"v":2}', '{"k":1,"xs":3}'),
+        ),
+        Example(
+            "the element wins",
+            {"field": "$.xs"},
+            '{"id":1,"xs":[{"id":2},{"n":null}]}',
+            ('{"id":2}', '{"id":1,"n":null}'),
+        ),
+        Example(
+            "a nested array goes from its parent, its elements go to the top",
+            {"field": "orders.items"},
+            '{"id":1,"orders":{"items":[{"sku":"a"},{"sku":"b"}]}}',
+            ('{"id":1,"orders":{},"sku":"a"}', '{"id":1,"orders":{},"sku":"b"}'),
+        ),
+        Example(
+            "other elements of a nested array stand under the whole path",
+            {"field": "a.xs"},
+            '{"a":{"xs":[1,[2]],"k":0}}',
+            ('{"a":{"k":0},"a.xs":1}', '{"a":{"k":0},"a.xs":[2]}'),
+        ),
+        Example(
+            "an array as Avro writes it",
+            {"field": "xs"},
+            '{"k":1,"xs":{"array":[{"v":2},{"v":3}]}}',
+            ('{"k":1,"v":2}', '{"k":1,"v":3}'),
+        ),
+        Example("empty: one record without it", {"field": "xs"}, '{"k":1,"xs":[]}', ('{"k":1}',)),
+        Example("missing: unchanged", {"field": "xs"}, '{"k":1}', ('{"k":1}',)),
+        Example("no array: unchanged", {"field": "xs"}, '{"xs":{"v":2}}', ('{"xs":{"v":2}}',)),
+        Example("no object: unchanged", {"field": "0"}, "[[1,2]]", ("[[1,2]]",)),
+        Example("no JSON: unchanged", {"field": "xs"}, "hello", ("hello",)),
+        Example(
+            "metadata is shared",
+            {"field": "xs"},
+            '{"xs":[1,2]}',
+            ('{"xs":1}', '{"xs":2}'),
+            metadata={"key": "a"},
+            out_metadata={"key": "a"},
+        ),
+    )
+
+    @field_validator("field")
+    @classmethod
+    def _removable(cls, field: Path) -> Path:
+        field.check_writable()
+        return field
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        find, remove, key = self.field.getter(), self.field.remover(), self.field.text
+
+        def apply(record: Record) -> Record | list[Record]:
+            body, metadata, route = record.body, record.metadata, record.route
+            elements = _array(find(body)) if isinstance(body, dict) else None
+            if elements is None:
+                return record
+            rest = remove(body)
+            return [
+                Record({**rest, **(one if isinstance(one, dict) else {key: one})}, metadata, route)
+                for one in elements
+            ] or Record(rest, metadata, route)
+
+        return apply
+
+
+def _array(found: Any) -> list[Any] | None:
+    if isinstance(found, dict):
+        found = found.get("array")
+    return found if isinstance(found, list) else None
