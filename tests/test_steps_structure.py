@@ -1,0 +1,235 @@
+"""Steps that change a record's structure or count: what one record in, one out cannot show."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records import Record, parse, text
+from dataflow_assets.steps import Apply, Context, Step
+from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
+from dataflow_assets.transforms.dedupe import Dedupe
+from dataflow_assets.transforms.flatten import Flatten
+from dataflow_assets.transforms.hoist_field import HoistField
+from dataflow_assets.transforms.struct_flatten import StructFlatten
+from dataflow_assets.transforms.validate import Validate
+
+
+def compiled(step: type[Step], **config: Any) -> Apply:
+    context = Context(datetime(2026, 7, 20, 10, tzinfo=UTC))
+    return step.model_validate_json(_json(config)).compile(context)
+
+
+def _json(config: dict[str, Any]) -> str:
+    body = text(config)
+    assert body is not None
+    return body.decode()
+
+
+def record(body: str, **metadata: Any) -> Record:
+    return Record(parse(body.encode()), metadata, "a route")
+
+
+def passed(apply: Apply, bodies: list[str]) -> list[str]:
+    return [body for body in bodies if apply(record(body)) is not None]
+
+
+def finding(step: type[Step], **config: Any) -> tuple[tuple[int | str, ...], str]:
+    with pytest.raises(ValidationError) as raised:
+        compiled(step, **config)
+    [error] = raised.value.errors()
+    return error["loc"], error["msg"]
+
+
+@pytest.mark.parametrize(
+    ("step", "config", "body"),
+    [
+        (Flatten, {"field": "xs"}, '{"xs":[{"v":1},2]}'),
+        (StructFlatten, {}, '{"a":{"b":1}}'),
+        (HoistField, {"field": "r"}, "1"),
+        (DebeziumUnwrap, {}, '{"op":"c","after":{"a":1}}'),
+    ],
+)
+def test_the_route_stays(step: type[Step], config: dict[str, Any], body: str) -> None:
+    found = compiled(step, **config)(record(body))
+    children = found if isinstance(found, list) else [found]
+    assert {child.route for child in children if child} == {"a route"}
+
+
+# dedupe
+
+
+def test_of_records_with_one_key_the_first_stays() -> None:
+    apply = compiled(Dedupe, key=["id"])
+    bodies = ['{"id":1,"n":1}', '{"id":2}', '{"id":1,"n":2}', '{"id":1.0}', "{}", "{}"]
+    assert passed(apply, bodies) == ['{"id":1,"n":1}', '{"id":2}', "{}", "{}"]
+
+
+def test_keys_of_different_types_are_different_keys() -> None:
+    bodies = ['{"id":1}', '{"id":"1"}', '{"id":true}', '{"id":"true"}', '{"id":[1]}', '{"id":""}']
+    assert passed(compiled(Dedupe, key=["id"]), bodies) == bodies
+
+
+def test_objects_are_one_key_in_any_order() -> None:
+    bodies = ['{"id":{"a":1,"b":2}}', '{"id":{"b":2,"a":1}}']
+    assert passed(compiled(Dedupe, key=["id"]), bodies) == bodies[:1]
+
+
+def test_a_key_of_several_parts() -> None:
+    bodies = ['{"a":1,"b":0}', '{"a":0,"b":1}', '{"a":1,"b":0,"c":1}', '{"a":1}', '{"a":1}']
+    apply = compiled(Dedupe, key=["a", "$.b"])
+    assert passed(apply, bodies) == [bodies[0], bodies[1], bodies[3], bodies[4]]
+
+
+def test_the_key_of_the_message() -> None:
+    apply = compiled(Dedupe, key=["metadata.key", "metadata.partition"])
+    found = [apply(record("{}", key=key, partition=0)) for key in ("a", "a", "b", "", "")]
+    assert [one is not None for one in found] == [True, False, True, True, True]
+    assert Dedupe(key=("metadata.key", "id")).reads() == {"key"}
+
+
+def test_each_compiled_step_begins_with_nothing_seen() -> None:
+    step = Dedupe(key=("id",))
+    context = Context(datetime(2026, 7, 20, 10, tzinfo=UTC))
+    assert all(step.compile(context)(record('{"id":1}')) for _ in range(2))
+
+
+# structFlatten
+
+
+def test_nesting_of_64_levels_is_the_deepest() -> None:
+    apply = compiled(StructFlatten)
+    found = apply(record('{"a":' * 65 + "1" + "}" * 65))
+    assert isinstance(found, Record)
+    assert found.body == {".".join("a" * 65): 1}
+    with pytest.raises(RejectedRecord, match="more than 64 levels"):
+        apply(record('{"a":' * 66 + "1" + "}" * 66))
+
+
+# validate
+
+
+@pytest.mark.parametrize(
+    ("schema", "place", "says"),
+    [
+        ({"properties": {"a": {"type": "intger"}}}, ("properties", "a", "type"), "no type"),
+        ({"items": {"pattern": "("}}, ("items", "pattern"), "no regular expression"),
+        ({"required": "id"}, ("required",), "breaks the rule type"),
+        ({"allOf": [{"format": "int63"}]}, ("allOf", 0, "format"), "no format"),
+        ({"$ref": "http://127.0.0.1:9/x"}, ("$ref",), "nothing is fetched"),
+        ({"$ref": "http://127.0.0.1:9/x#/a"}, ("$ref",), "nothing is fetched"),
+        ({"not": {"$ref": "file:///etc/hostname"}}, ("not", "$ref"), "nothing is fetched"),
+        (
+            {"$defs": {"q": {}}, "oneOf": [{"$ref": "#/$defs/q"}, {"$ref": "#/$defs/qq"}]},
+            ("oneOf", 1, "$ref"),
+            "not part of this schema",
+        ),
+        ({"$schema": "http://127.0.0.1:9/x"}, ("$schema",), "no known draft"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_a_finding_at_its_place(
+    schema: dict[str, Any], place: tuple[int | str, ...], says: str
+) -> None:
+    loc, message = finding(Validate, schema=schema)
+    assert loc == ("schema", *place)
+    assert says in message
+
+
+def test_a_reason_never_tells_a_value() -> None:
+    apply = compiled(Validate, schema={"additionalProperties": False})
+    with pytest.raises(RejectedRecord) as raised:
+        apply(record('{"planted":"planted"}'))
+    assert "planted" not in str(raised.value)
+
+
+def test_a_body_nested_too_deeply_to_tell_where_is_rejected_all_the_same() -> None:
+    deep = record("[" * 500 + "]" * 500)
+    assert compiled(Validate, schema={"items": {"$ref": "#"}, "type": "array"})(deep) is deep
+    with pytest.raises(RejectedRecord, match="breaks the schema, nested too deeply"):
+        compiled(Validate, schema={"type": "object"})(deep)
+
+
+@pytest.mark.parametrize("number", ["1e999999999", "1e-999999999", "9" * 4000])
+def test_numbers_beyond_all_bounds_cost_no_time(number: str) -> None:
+    apply = compiled(Validate, schema={"maximum": 1, "multipleOf": 0.01})
+    with pytest.raises(RejectedRecord):
+        apply(record(number))
+
+
+# debeziumUnwrap
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"payload":{"a":1}}',
+        '{"payload":{"op":""},"op":"c","after":{"a":1}}',
+        '{"payload":null}',
+        '{"op":"c","ts_ms":1}',
+        '{"op":"c","before":null,"after":"text"}',
+        '{"before":{},"after":{}}',
+        "hello",
+    ],
+)
+def test_what_is_no_change_event_passes_unchanged(body: str) -> None:
+    given = record(body)
+    assert compiled(DebeziumUnwrap)(given) is given
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("[1]", "wants an object"),
+        ("null", "wants an object"),
+        ('{"op":"add","before":null}', "op is none of"),
+        ('{"payload":{"op":["c"]}}', "payload.op is none of"),
+        ('{"payload":{"op":"u","after":[1]}}', "payload.after is no object"),
+    ],
+)
+def test_change_events_that_cannot_be_unwrapped(body: str, says: str) -> None:
+    with pytest.raises(RejectedRecord, match=says):
+        compiled(DebeziumUnwrap)(record(body))
+
+
+@pytest.mark.parametrize("key", ["", "7", "{", '{"schema":{},"payload":7}', "\ud800"])
+def test_a_tombstone_that_tells_no_row_is_rejected_only_where_deletes_are_inferred(
+    key: str,
+) -> None:
+    tombstone = record(" ", key=key)
+    assert compiled(DebeziumUnwrap)(tombstone) is None
+    with pytest.raises(RejectedRecord, match="no JSON object"):
+        compiled(DebeziumUnwrap, inferDeleteFromTombstone=True)(tombstone)
+
+
+def test_the_key_is_read_only_where_deletes_are_inferred() -> None:
+    assert DebeziumUnwrap().reads() == frozenset()
+    assert DebeziumUnwrap(infer_delete_from_tombstone=True).reads() == {"key"}
+
+
+# Options that cannot work
+
+
+@pytest.mark.parametrize(
+    ("step", "config", "key", "says"),
+    [
+        (Dedupe, {"key": []}, "key", "at least 1"),
+        (Dedupe, {"key": ["metadata."]}, "key", "needs a name"),
+        (Dedupe, {"key": ["$"]}, "key", "is empty"),
+        (HoistField, {"field": "a.b"}, "field", "single key"),
+        (HoistField, {"field": " "}, "field", "single key"),
+        (StructFlatten, {"delimiter": " "}, "delimiter", "blank"),
+        (DebeziumUnwrap, {"addSourceFields": [" "]}, "addSourceFields", "blank"),
+        (DebeziumUnwrap, {"snapshotOperation": "delete"}, "snapshotOperation", "insert"),
+        (Validate, {"schema": {}}, "schema", "at least 1"),
+    ],
+)
+def test_options_that_cannot_work(
+    step: type[Step], config: dict[str, Any], key: str, says: str
+) -> None:
+    loc, message = finding(step, **config)
+    assert loc[0] == key
+    assert says in message
