@@ -222,7 +222,7 @@ class _Attempt:
 
     def _pass(self, span: Span) -> fused.Pass:
         lanes = tuple(
-            Lane(branch.sink, session.ticket(), branch.route) for branch, session in self._sinks
+            Lane(branch.sink, session.ticket(), branch.routes) for branch, session in self._sinks
         )
         percent = self._flow.policies.max_rejected_percent
         steps = Steps.of(self._flow, local_now())
@@ -232,7 +232,7 @@ class _Attempt:
         """Makes the missing table from the types of the first records."""
         span = self._source.plan(self._positions(), SAMPLE)
         steps = Steps.of(self._flow, local_now())
-        work = fused.Sampler(self._flow.source, span, steps, branch.sink, branch.route)
+        work = fused.Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
         session.create(fused.sample(self._spark, self._source, work).schema)
 
     def _positions(self) -> Positions:

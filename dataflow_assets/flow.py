@@ -29,14 +29,25 @@ class Branch:
 
     sink: Sink
     connection: str | None = None
-    route: str | None = None
-    """The condition of the route that leads to it; None: the main branch."""
+    routes: tuple[str | None, ...] = (None,)
+    """The conditions of the routes that lead to it; None: what no route takes."""
+    place: tuple[str | int, ...] = ("spec", "sink", "config")
+    """Where the sink stands in the manifest."""
 
     @property
     def address(self) -> Address:
         """Where the rows go; the manifest's connection name wins over the derived one."""
         address = self.sink.address()
         return replace(address, connection=self.connection) if self.connection else address
+
+    @property
+    def main(self) -> bool:
+        """True for the branch of `spec.sink`: what fails before branching is rejected there."""
+        return None in self.routes
+
+    def with_route(self, route: str | None) -> Branch:
+        """The branch with one more way to it."""
+        return self if route in self.routes else replace(self, routes=(*self.routes, route))
 
     @property
     def id(self) -> str:

@@ -166,7 +166,7 @@ class Sampler:
     span: Span
     steps: Steps | None
     sink: Sink
-    route: str | None
+    routes: tuple[str | None, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row: the sample, as msgpack."""
@@ -186,7 +186,7 @@ class Sampler:
         slices = self.span.slices
         piece = slices[batch.column("_at")[0].as_py() % len(slices)]
         rows = Rows(self.source, piece, len(slices), self.steps.reads)
-        return sampled(self.steps, rows, batch, self.sink, self.route)
+        return sampled(self.steps, rows, batch, self.sink, self.routes)
 
 
 def too_many(rejected: int, consumed: int, most: float) -> bool:

@@ -29,11 +29,11 @@ from dataflow_assets.steps import Context
 
 @dataclass(frozen=True)
 class Lane:
-    """One branch inside the pass. `route`: the condition that leads to it; None: the main one."""
+    """One branch inside the pass. `routes`: the conditions that lead to it; None: no route's."""
 
     sink: Sink
     ticket: Ticket
-    route: str | None = None
+    routes: tuple[str | None, ...] = (None,)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -109,7 +109,8 @@ class Stepped:
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each lane's chunk. Records of a route that is not among the lanes are left out."""
         offsets = self._rows.offsets(batch)
-        shares = {lane.route: Share(lane, self._tombstones) for lane in self._lanes}
+        shares = [Share(lane, self._tombstones) for lane in self._lanes]
+        ways = {route: share for share in shares for route in share.lane.routes}
         rejected = []
         for at, (raw, metadata) in enumerate(self._rows.records(batch)):
             try:
@@ -118,15 +119,15 @@ class Stepped:
                 rejected.append(rejection(int(offsets[at]), error, raw))
                 continue
             for n, record in enumerate(found):
-                share = shares.get(record.route)
+                share = ways.get(record.route)
                 if share is not None:
                     share.add(at, n, record)
-        if None in shares:
-            shares[None].rejected += rejected
+        if None in ways:
+            ways[None].rejected += rejected
         bodies = Bodies(pa.array(offsets, pa.int64()), batch.column("body"))
         return [
             share.chunk(decoder, offsets, bodies)
-            for share, decoder in zip(shares.values(), self._decoders, strict=True)
+            for share, decoder in zip(shares, self._decoders, strict=True)
         ]
 
 
@@ -234,7 +235,7 @@ def rejection(offset: int, error: RejectedRecord, raw: bytes | None) -> Rejectio
 
 
 def sampled(
-    steps: Steps, rows: Rows, batch: pa.RecordBatch, sink: Sink, route: str | None
+    steps: Steps, rows: Rows, batch: pa.RecordBatch, sink: Sink, routes: tuple[str | None, ...]
 ) -> Iterator[bytes | None]:
     """The bodies that one branch gets; None for what it must store as rejected."""
     chain = Chain(steps.transformations, steps.context)
@@ -243,8 +244,8 @@ def sampled(
         try:
             found = chain(Record(parse(raw), metadata))
         except RejectedRecord:
-            yield from () if route else (None,)
+            yield from (None,) if None in routes else ()
             continue
         for record in found:
-            if record.route == route:
+            if record.route in routes:
                 yield text(record.body if shape is None else shape(record))

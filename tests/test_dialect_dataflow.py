@@ -58,13 +58,6 @@ MINIMUM = HEAD + SPEC
 
 BAD_SPEC = [
     (
-        "  transformations: [{type: mask, config: {}}]",
-        (
-            "12:20: spec.transformations: not supported yet: "
-            "steps (transformations); leave the list out or empty"
-        ),
-    ),
-    (
         "  errors: {type: kafka, config: {a: 1}}",
         (
             "12:11: spec.errors: not supported yet: "

@@ -14,12 +14,14 @@ from pathlib import Path as File
 from typing import Any
 
 from dataflow_assets import catalogue
-from dataflow_assets.contracts import Connector, Limit, Sink, Source
+from dataflow_assets.contracts import Connector, Limit, Source
 from dataflow_assets.dialects import dataflow_model as model
+from dataflow_assets.dialects import dataflow_steps
+from dataflow_assets.dialects.dataflow_ends import end
 from dataflow_assets.dialects.documents import Document, Path
-from dataflow_assets.dialects.keys import meant, suggest
-from dataflow_assets.dialects.wording import ruled, validate
-from dataflow_assets.errors import DataflowError, Finding
+from dataflow_assets.dialects.keys import meant
+from dataflow_assets.dialects.wording import validate
+from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.spec import Spec, hints
 
@@ -57,16 +59,25 @@ def read(document: Document) -> Reading:
         return Reading(document, tuple(findings))
     envelope, more = validate(model.Manifest, document)
     findings += [_explained(finding) for finding in more]
-    source, source_findings = _end(document, _SOURCE, catalogue.sources(), model.SOURCES)
-    sink, sink_findings = _end(document, _SINK, catalogue.sinks(), model.SINKS)
-    findings += source_findings + sink_findings
-    if envelope is None or source is None or sink is None:
+    source, source_findings = end(document, _SOURCE, catalogue.sources(), model.SOURCES)
+    sink, sink_findings = end(document, _SINK, catalogue.sinks(), model.SINKS)
+    main = None
+    if sink is not None and not sink_findings:
+        main = Branch(sink, _annotated(document, model.SINK_CONNECTION))
+    steps = dataflow_steps.read(document, main)
+    findings += [*source_findings, *sink_findings, *steps.findings]
+    if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
     findings += _rules(document, envelope)
-    notes = _hints(document, envelope, source, sink)
+    notes = _hints(document, envelope, source, steps.branches)
     if findings or not document.sound:
         return Reading(document, tuple(findings), notes)
-    return Reading(document, (), notes, _flow(document, envelope, source, sink), envelope)
+    return Reading(document, (), notes, _flow(document, envelope, source, steps), envelope)
+
+
+def _annotated(document: Document, name: str) -> str | None:
+    value = document.get("metadata", "annotations", name)
+    return value if isinstance(value, str) else None
 
 
 def _header(document: Document) -> Iterable[Finding]:
@@ -81,37 +92,6 @@ def _header(document: Document) -> Iterable[Finding]:
     }:
         message = f"is not one of the allowed values: {model.API_VERSION}"
         yield document.finding(("apiVersion",), message)
-
-
-def _end(
-    document: Document,
-    path: Path,
-    found: Mapping[str, type[Any]],
-    known: tuple[str, ...],
-) -> tuple[Any, list[Finding]]:
-    """The connector of one end, validated by its own model; None with the reasons."""
-    name, config = document.get(*path, "type"), document.get(*path, "config")
-    if not isinstance(name, str):
-        return None, []
-    if name not in found:
-        return None, [document.finding((*path, "type"), _no_type(name, path[-1], found, known))]
-    if not isinstance(config, dict) or not config:
-        return None, []
-    connector, findings = validate(found[name], document, (*path, "config"))
-    return connector, findings or list(_lost(document, path, connector))
-
-
-def _lost(document: Document, path: Path, connector: Connector | None) -> Iterable[Finding]:
-    """An address that cannot be told is a finding here, not an exception while assets load."""
-    if connector is None:
-        return
-    try:
-        connector.address()
-    except DataflowError as error:
-        yield ruled(str(error), (*path, "config"), [type(connector)], document)
-    except (ValueError, LookupError) as error:
-        message = f"does not say where it points ({type(error).__name__}): check its addresses"
-        yield document.finding((*path, "config"), message, key=True)
 
 
 def _explained(finding: Finding) -> Finding:
@@ -136,16 +116,6 @@ def _fields(cls: type[Connector]) -> Iterable[tuple[str, Any]]:
     return cls.model_fields.items()
 
 
-def _no_type(name: str, end: str | int, found: Iterable[str], known: tuple[str, ...]) -> str:
-    allowed = "allowed: " + ", ".join(n for n in found if not n.startswith("memory"))
-    if name in known:
-        return f"not supported yet: the {name} {end}; {allowed}"
-    if name in model.SOURCES:
-        return f"{name} is a source only; {allowed}"
-    probably = suggest(name, dict.fromkeys([*known, *found]))
-    return f"unknown {end} type; {f'did you mean {probably}? ' if probably else ''}{allowed}"
-
-
 def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
     """What one field says about another."""
     spec = manifest.spec
@@ -161,12 +131,12 @@ def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
 
 
 def _hints(
-    document: Document, manifest: model.Manifest, source: Source, sink: Sink
+    document: Document, manifest: model.Manifest, source: Source, branches: Iterable[Branch]
 ) -> tuple[Finding, ...]:
     parts: list[tuple[Path, Spec]] = [
         ((), manifest),
         ((*_SOURCE, "config"), source),
-        ((*_SINK, "config"), sink),
+        *((branch.place, branch.sink) for branch in branches),
     ]
     notes = [
         document.finding((*base, *_split(path)), instead, key=True)
@@ -183,15 +153,18 @@ def _split(path: str) -> Path:
     return tuple(int(p[1:-1]) if p.startswith("[") else p for p in parts)
 
 
-def _flow(document: Document, manifest: model.Manifest, source: Source, sink: Sink) -> Flow:
+def _flow(
+    document: Document, manifest: model.Manifest, source: Source, steps: dataflow_steps.Steps
+) -> Flow:
     meta, spec = manifest.metadata, manifest.spec
     reset = spec.checkpoint_reset or meta.annotations.get(model.RESET) == "true"
     return Flow(
         namespace=meta.namespace,
         name=meta.name,
         source=source,
-        branches=(Branch(sink, meta.annotations.get(model.SINK_CONNECTION)),),
+        branches=steps.branches,
         policies=_policies(spec, source, reset),
+        transformations=steps.transformations,
         file=File(document.file),
         line=document.places[()].line,
         hash=_hash(document.get("spec"), reset),

@@ -137,10 +137,7 @@ class DataFlowSpec(Spec):
     """Where to read."""
     sink: End
     """Where to write."""
-    transformations: Annotated[
-        tuple[Transformation, ...],
-        Refused("steps (transformations); leave the list out or empty", (None, [], ())),
-    ] = ()
+    transformations: tuple[Transformation, ...] = ()
     """Steps, applied in order."""
     errors: Annotated[
         ErrorSink | None,

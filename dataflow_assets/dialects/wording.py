@@ -67,8 +67,12 @@ class _Trouble:
 def validate(
     model: type[AnySpec], document: Document, base: Path = ()
 ) -> tuple[AnySpec | None, list[Finding]]:
-    """The document's value at `base` as a model, or every reason why it is none."""
-    text = json.dumps(document.get(*base))
+    """The document's value at `base` as a model, or every reason why it is none.
+
+    Nothing there counts as an empty block: what is required is then missing in it.
+    """
+    value = document.get(*base)
+    text = json.dumps({} if value is None else value)
     spec, errors = _tried(model, text, strict=False)
     _, strict = _tried(model, text, strict=True)
     errors = [e for e in strict if e["type"] in _SCALARS] + errors

@@ -57,7 +57,7 @@ def _same_keys(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
 def _addresses(flow: Flow) -> Iterator[tuple[Address, Path]]:
     yield flow.source_address, ("spec", "source", "config")
     for branch in flow.branches:
-        yield branch.address, ("spec", "sink", "config")
+        yield branch.address, branch.place
 
 
 def _collision(

@@ -54,7 +54,7 @@ def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
     """Every SecretRef of a flow with its place in the manifest."""
     yield from _references(flow.source, ("spec", "source", "config"))
     for branch in flow.branches:
-        yield from _references(branch.sink, ("spec", "sink", "config"))
+        yield from _references(branch.sink, branch.place)
 
 
 def _references(spec: Spec, path: Path) -> Iterator[tuple[Path, SecretRef]]:
