@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from dataflow_assets.times import (
     Instant,
-    layout,
     of_epoch,
     read,
     rfc3339,
@@ -19,6 +18,7 @@ from dataflow_assets.times import (
     unix_milli,
     zone,
 )
+from dataflow_assets.times.layouts import layout
 
 BERLIN = zone("Europe/Berlin")
 MOMENT = Instant(datetime(2026, 2, 3, 16, 5, 6, tzinfo=BERLIN), "0789")
@@ -68,6 +68,12 @@ def test_read(text: str, utc: str) -> None:
 def test_no_time(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         read(text, UTC)
+
+
+@pytest.mark.parametrize("value", [True, False, [], {}, None])
+def test_no_time_of_another_kind(value: object) -> None:
+    with pytest.raises(ValueError, match="is no time: wanted is RFC 3339"):
+        read(value, UTC)
 
 
 def test_of_an_hour_that_comes_twice_the_first_is_meant() -> None:

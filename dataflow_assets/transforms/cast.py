@@ -1,0 +1,205 @@
+"""cast: gives fields the type that a sink expects."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from itertools import permutations
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, ValidatorFunctionWrapHandler, field_validator
+from typing_extensions import override
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.paths import Path
+from dataflow_assets.records import MISSING, Record, text_form
+from dataflow_assets.spec import Addition
+from dataflow_assets.steps import Apply, Context, Example, Step
+
+Target = Literal["string", "int64", "float64", "bool", "null"]
+
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_FARTHEST = Decimal(sys.float_info.max)
+_BOOLS: Mapping[str | int | Decimal, bool] = {"true": True, "false": False, 1: True, 0: False}
+
+
+class Cast(Step):
+    """Turns values into the declared types.
+
+    | type | from | an error for |
+    |---|---|---|
+    | `string` | text, numbers, booleans | objects, arrays, null |
+    | `int64` | whole numbers of 64 bits (`1.0` and `1e3` are whole), also as text | all others |
+    | `float64` | numbers in the range of a double, also as text; all digits stay | all others |
+    | `bool` | booleans; `true` and `false` as text in any case; 0 and 1 | all others |
+    | `null` | anything | |
+
+    Missing fields are skipped.
+    """
+
+    type: ClassVar[str] = "cast"
+    spec: dict[Path, Target] = Field(min_length=1)
+    """Path to type."""
+    nullable: Annotated[bool, Addition()] = False
+    """Null stays null, instead of being an error."""
+
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "text to a number, anything to null",
+            {"spec": {"n": "int64", "z": "null"}},
+            '{"n":"7","z":1}',
+            ('{"n":7,"z":null}',),
+        ),
+        Example(
+            "whole numbers in every spelling; large ones keep their digits",
+            {"spec": dict.fromkeys("abcde", "int64")},
+            '{"a":1.0,"b":1e3,"c":" 1.0 ","d":9223372036854775807,"e":"-9223372036854775808"}',
+            ('{"a":1,"b":1000,"c":1,"d":9223372036854775807,"e":-9223372036854775808}',),
+        ),
+        Example(
+            "a fraction is not cut off",
+            {"spec": {"$.n": "int64"}},
+            '{"n":1.5}',
+            error="n: a whole number of 64 bits is wanted",
+        ),
+        Example(
+            "one more than 64 bits hold",
+            {"spec": {"n": "int64"}},
+            '{"n":9223372036854775808}',
+            error="n: a whole number of 64 bits is wanted",
+        ),
+        Example(
+            "a number stays as it is written, digits of text become a number",
+            {"spec": dict.fromkeys("abc", "float64")},
+            '{"a":0.10,"b":"0.1234567890123456789","c":3}',
+            ('{"a":0.10,"b":0.1234567890123456789,"c":3}',),
+        ),
+        Example(
+            "NaN is no JSON number",
+            {"spec": {"n": "float64"}},
+            '{"n":"NaN"}',
+            error="n: a number in the range of a double is wanted",
+        ),
+        Example(
+            "booleans",
+            {"spec": dict.fromkeys("abcd", "bool")},
+            '{"a":"TRUE","b":0,"c":1.0,"d":false}',
+            ('{"a":true,"b":false,"c":true,"d":false}',),
+        ),
+        Example(
+            "other numbers and texts are no booleans",
+            {"spec": {"a": "bool"}},
+            '{"a":"1"}',
+            error="a: true, false, 0 or 1 is wanted",
+        ),
+        Example(
+            "text",
+            {"spec": {"o.a": "string", "o.b": "string", "o.c": "string"}},
+            '{"o":{"a":12345678901234567890,"b":1e3,"c":true}}',
+            ('{"o":{"a":"12345678901234567890","b":"1000","c":"true"}}',),
+        ),
+        Example(
+            "null is an error",
+            {"spec": {"n": "int64"}},
+            '{"n":null}',
+            error="n: a whole number of 64 bits is wanted",
+        ),
+        Example(
+            "with nullable it stays",
+            {"spec": {"n": "int64", "m": "string"}, "nullable": True},
+            '{"n":null}',
+            ('{"n":null}',),
+        ),
+        Example("text that is no JSON passes", {"spec": {"n": "int64"}}, "hello", ("hello",)),
+    )
+
+    @field_validator("spec", mode="wrap")
+    @classmethod
+    def _without_contradiction(
+        cls, given: Any, validate: ValidatorFunctionWrapHandler
+    ) -> dict[Path, Target]:
+        spec: dict[Path, Target] = validate(given)
+        if len(spec) < len(given):
+            raise ValueError("names a path twice: with and without `$.` it is the same")
+        for path in spec:
+            path.check_writable()
+        for outer, inner in permutations((path.text for path in spec), 2):
+            if inner.startswith((f"{outer}.", f"{outer}[")):
+                raise ValueError(f"names {inner} inside of {outer}: only one can have its type")
+        return spec
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        plan = [
+            (path.text, path.getter(), path.setter(), _CASTS[target])
+            for path, target in self.spec.items()
+        ]
+        nullable = self.nullable
+
+        def apply(record: Record) -> Record:
+            body = record.body
+            for name, get, put, cast in plan:
+                value = get(body)
+                if value is MISSING or (value is None and nullable):
+                    continue
+                try:
+                    found = cast(value)
+                except ValueError as error:
+                    raise RejectedRecord("step", f"{name}: {error} is wanted") from None
+                body = body if found is value else put(body, found)
+            unchanged = body is record.body
+            return record if unchanged else Record(body, record.metadata, record.route)
+
+        return apply
+
+
+def _string(value: Any) -> str:
+    if value is None or isinstance(value, dict | list):
+        raise ValueError("text, a number or a boolean")
+    return text_form(value)
+
+
+def _int64(value: Any) -> int:
+    number = _number(value)
+    # First the size: int() of 1e999999 would fill the memory.
+    whole = int(number) if number is not None and _LEAST <= number <= _MOST else None
+    if whole is None or whole != number:
+        raise ValueError("a whole number of 64 bits")
+    return whole
+
+
+def _float64(value: Any) -> int | Decimal:
+    number = _number(value)
+    if number is None or not -_FARTHEST <= number <= _FARTHEST:
+        raise ValueError("a number in the range of a double")
+    return number
+
+
+def _number(value: Any) -> int | Decimal | None:
+    """The very same number, the number that a text spells, or None."""
+    if isinstance(value, str):
+        return Decimal(value) if _NUMBER.fullmatch(value := value.strip()) else None
+    return value if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
+
+
+def _bool(value: Any) -> bool:
+    found = value.strip().lower() if isinstance(value, str) else value
+    if isinstance(found, str | int | Decimal) and found in _BOOLS:
+        return _BOOLS[found]
+    raise ValueError("true, false, 0 or 1")
+
+
+def _null(_: Any) -> None:
+    return None
+
+
+_CASTS: Mapping[Target, Callable[[Any], Any]] = {
+    "string": _string,
+    "int64": _int64,
+    "float64": _float64,
+    "bool": _bool,
+    "null": _null,
+}

@@ -1,0 +1,224 @@
+"""insertField: writes constants, metadata and the time into each record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import permutations
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, ValidatorFunctionWrapHandler, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.paths import Path
+from dataflow_assets.records import MISSING, NotJson, Record, parse, text_form
+from dataflow_assets.spec import Addition
+from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.times import Instant, rfc3339, rfc3339_nano
+
+Value = Callable[[Record], Any]
+
+_METADATA = re.compile(r"\$\{metadata\.([^{}]+)\}")
+_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}]*)\}?")
+_JSON = "json:"
+_ALLOWED = "allowed are ${now}, ${metadata.key} and ${$.path}; a literal ${ is written $${"
+
+
+class InsertField(Step):
+    """Writes values into a record, over whatever stood there.
+
+    | value | what is written |
+    |---|---|
+    | `${metadata.key}` | the metadata as text; nothing there: the empty text |
+    | `${now}` | when the micro-batch was planned, in the machine's own zone (RFC 3339) |
+    | `json:[1, 2]` | any JSON |
+    | anything else | the text as it stands |
+
+    All values are taken from the record as it came in, whatever their order. Bodies that are no
+    object pass unchanged.
+    """
+
+    type: ClassVar[str] = "insertField"
+    fields: dict[Path, str] = Field(min_length=1)
+    """Path to value."""
+    interpolate: Annotated[bool, Addition()] = False
+    """Fills in placeholders inside longer texts too, and `${$.path}` with a field of the body.
+
+    Alone `${$.path}` copies the field as it is, or writes nothing where it is missing; within a
+    text a missing or null one is the empty text. `$${` stands for `${`.
+    """
+
+    examples: ClassVar[tuple[Example, ...]] = (
+        Example(
+            "JSON, metadata and parents that are made",
+            {"fields": {"x.y": "json:[1]", "t": "${metadata.topic}"}},
+            "{}",
+            ('{"x":{"y":[1]},"t":"a"}',),
+            metadata={"topic": "a"},
+        ),
+        Example(
+            "a constant replaces what was there; the time",
+            {"fields": {"$.env": "prod", "at": "${now}"}},
+            '{"env":null,"a":1}',
+            ('{"env":"prod","a":1,"at":"2026-07-20T10:00:00Z"}',),
+        ),
+        Example(
+            "metadata is text: numbers, times (UTC, all digits), nothing",
+            {
+                "fields": {
+                    "o": "${metadata.offset}",
+                    "t": "${metadata.timestamp}",
+                    "n": "${metadata.gone}",
+                }
+            },
+            "{}",
+            ('{"o":"7","t":"2026-07-20T09:59:59.25Z","n":""}',),
+            metadata={
+                "offset": 7,
+                "timestamp": datetime(2026, 7, 20, 9, 59, 59, 250_000, tzinfo=UTC),
+            },
+        ),
+        Example(
+            "placeholders inside longer text stay as they stand",
+            {"fields": {"id": "${metadata.topic}/${metadata.offset}"}},
+            "{}",
+            ('{"id":"${metadata.topic}/${metadata.offset}"}',),
+            metadata={"topic": "a", "offset": 7},
+        ),
+        Example(
+            "unless interpolate is set",
+            {
+                "fields": {"id": "${metadata.topic}/${$.user.id}${$.gone}", "s": "cost: $${5}"},
+                "interpolate": True,
+            },
+            '{"user":{"id":12}}',
+            ('{"user":{"id":12},"id":"a/12","s":"cost: ${5}"}',),
+            metadata={"topic": "a"},
+        ),
+        Example(
+            "a field of the body alone is copied as it is, or not at all",
+            {"fields": {"b": "${$.a}", "c": "${$.gone}", "a": "x"}, "interpolate": True},
+            '{"a":{"n":1.50}}',
+            ('{"a":"x","b":{"n":1.50}}',),
+        ),
+        Example("an array passes", {"fields": {"a": "1"}}, "[1]", ("[1]",)),
+        Example("text that is no JSON passes", {"fields": {"a": "1"}}, "hello", ("hello",)),
+    )
+
+    @field_validator("fields", mode="wrap")
+    @classmethod
+    def _without_contradiction(
+        cls, given: Any, validate: ValidatorFunctionWrapHandler
+    ) -> dict[Path, str]:
+        fields: dict[Path, str] = validate(given)
+        if len(fields) < len(given):
+            raise ValueError("names a path twice: with and without `$.` it is the same")
+        for path in fields:
+            path.check_writable()
+        for outer, inner in permutations((path.text for path in fields), 2):
+            if inner.startswith((f"{outer}.", f"{outer}[")):
+                raise ValueError(f"names {inner} inside of {outer}: write both as one json:")
+        return fields
+
+    @model_validator(mode="after")
+    def _readable(self) -> Self:
+        for path, text in self.fields.items():
+            try:
+                self._value(text, "")
+            except (ValueError, RejectedRecord) as error:
+                raise ValueError(f"fields: the value of {path.text}: {error}") from None
+        return self
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        now = rfc3339(Instant.of(context.now))
+        plan = [(path.setter(), self._value(text, now)) for path, text in self.fields.items()]
+
+        def apply(record: Record) -> Record:
+            if not isinstance(record.body, dict):
+                return record
+            body = record.body
+            for put, value in plan:
+                found = value(record)
+                body = body if found is MISSING else put(body, found)
+            unchanged = body is record.body
+            return record if unchanged else Record(body, record.metadata, record.route)
+
+        return apply
+
+    @override
+    def reads(self) -> frozenset[str]:
+        texts = [text for text in self.fields.values() if not text.startswith(_JSON)]
+        search = _METADATA.findall if self.interpolate else _alone
+        return frozenset(key for text in texts for key in search(text))
+
+    def _value(self, text: str, now: str) -> Value:
+        if text.startswith(_JSON):
+            return _constant(_json(text.removeprefix(_JSON)))
+        if self.interpolate:
+            return _interpolated(text, now)
+        if text == "${now}":
+            return _constant(now)
+        return next(map(_metadata, _alone(text)), _constant(text))
+
+
+def _alone(text: str) -> list[str]:
+    match = _METADATA.fullmatch(text)
+    return [match[1]] if match else []
+
+
+def _constant(value: Any) -> Value:
+    return lambda _: value
+
+
+def _json(text: str) -> Any:
+    value = parse(text.encode())
+    if isinstance(value, NotJson):
+        raise ValueError("no JSON after json:")  # noqa: TRY004 - a mistake in a value, not a kind
+    return value
+
+
+def _metadata(key: str) -> Value:
+    def value(record: Record) -> str:
+        found = record.metadata.get(key)
+        if isinstance(found, datetime):
+            return rfc3339_nano(Instant.of(found).at(UTC))
+        return text_form(found)
+
+    return value
+
+
+def _interpolated(text: str, now: str) -> Value:
+    parts = list(_parts(text, now))
+    if len(parts) == 1:
+        return parts[0]
+
+    def value(record: Record) -> str:
+        found = (part(record) for part in parts)
+        return "".join(text_form(None if part is MISSING else part) for part in found)
+
+    return value
+
+
+def _parts(text: str, now: str) -> Iterator[Value]:
+    end = 0
+    for match in _PLACEHOLDER.finditer(text):
+        if match.start() > end:
+            yield _constant(text[end : match.start()])
+        yield _constant("${") if match[0] == "$${" else _placeholder(match, now)
+        end = match.end()
+    if end < len(text) or not text:
+        yield _constant(text[end:])
+
+
+def _placeholder(match: re.Match[str], now: str) -> Value:
+    for key in _alone(match[0]):
+        return _metadata(key)
+    if match[0] == "${now}":
+        return _constant(now)
+    if match[0].endswith("}") and match[1].startswith("$."):
+        get = Path.parse(match[1]).getter()
+        return lambda record: get(record.body)
+    raise ValueError(f"a placeholder that does not exist; {_ALLOWED}")
