@@ -18,6 +18,7 @@ from dataflow_assets.dialects.documents import Document, parse
 from dataflow_assets.dialects.keys import meant
 from dataflow_assets.errors import Finding, ManifestError
 from dataflow_assets.flow import Flow
+from dataflow_assets.manifests import connections
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.neighbours import clashes
 from dataflow_assets.manifests.secret_refs import absent, missing_keys
@@ -55,6 +56,7 @@ class _FileReading:
 
     readings: tuple[dataflow.Reading, ...] = ()
     secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
+    names: tuple[connections.Entry, ...] = field(default=(), repr=False)
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
 
@@ -62,18 +64,14 @@ class _FileReading:
 def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
     """Every flow, finding and note in these files and folders (`*.yaml`, `*.yml`, recursively).
 
-    Secrets stand in the same folders; a single file finds those in the files beside it.
+    Secrets and names of connections stand in the same folders; a single file finds those in the
+    files beside it.
     """
     several = [Path(p) for p in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     files, findings = expand(several)
     read = [_file(path) for path in files]
     near = [_file(path) for path in beside(several, files)]
-    own = [secret for file in read for secret in file.secrets]
-    others = [secret for file in near for secret in file.secrets]
-    findings += [finding for file in read for finding in file.findings]
-    hints = [hint for file in read for hint in file.hints]
-    readings = [reading for file in read for reading in file.readings]
-    return _assemble(readings, [*own, *others], findings, hints, len(own))
+    return _assemble(read, near, findings)
 
 
 def load_strict(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
@@ -85,26 +83,28 @@ def load_strict(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
 
 
 def _assemble(
-    readings: list[dataflow.Reading],
-    secrets: list[kubernetes.SecretDocument],
-    findings: list[Finding],
-    hints: list[Finding],
-    own: int,
+    read: list[_FileReading], near: list[_FileReading], findings: list[Finding]
 ) -> Loaded:
-    """The files together: flows get the Secrets, and must not get in each other's way."""
+    """The files together: flows get names and Secrets, and must not get in each other's way."""
+    secrets = [secret for file in (*read, *near) for secret in file.secrets]
     documents = {secret.id: secret.values for secret in reversed(secrets)}
-    flows = [(r.flow, r.document) for r in readings if r.flow is not None]
+    names = connections.Names(name for file in (*read, *near) for name in file.names)
+    readings = [reading for file in read for reading in file.readings]
+    flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
     late = [*clashes(flows), *missing_keys(flows, documents)]
     bad = {id(document) for document, _ in late}
-    findings += [finding for reading in readings for finding in reading.findings]
-    findings += [finding for _, finding in late] + list(_repeated(secrets[:own]))
-    hints += [hint for reading in readings for hint in reading.hints]
-    hints += list(absent(flows, documents))
     kept = [
         replace(flow, secrets=Secrets(flow.namespace, documents))
         for flow, document in flows
         if id(document) not in bad
     ]
+    own = {name.document.file for file in read for name in file.names}
+    findings += [finding for file in read for finding in file.findings]
+    findings += [finding for reading in readings for finding in reading.findings]
+    findings += [*(finding for _, finding in late), *_repeated(read), *names.findings(own)]
+    hints = [hint for file in read for hint in file.hints]
+    hints += [hint for reading in readings for hint in reading.hints]
+    hints += [*absent(flows, documents), *names.unused(own)]
     return Loaded(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
@@ -112,9 +112,9 @@ def _assemble(
     )
 
 
-def _repeated(secrets: list[kubernetes.SecretDocument]) -> Iterator[Finding]:
+def _repeated(files: list[_FileReading]) -> Iterator[Finding]:
     first: dict[tuple[str, str], kubernetes.SecretDocument] = {}
-    for secret in secrets:
+    for secret in (secret for file in files for secret in file.secrets):
         other = first.setdefault(secret.id, secret)
         if other is not secret:
             where = f"{other.document.file}:{other.document.places[()].line}"
@@ -156,9 +156,14 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
     readings: list[dataflow.Reading] = []
     secrets: list[kubernetes.SecretDocument] = []
     hints: list[Finding] = []
+    names: list[connections.Entry] = []
     for document in documents:
         if problem := _list(document):
             findings.append(problem)
+        elif connections.reads(document):
+            entries, more = connections.read(document)
+            names += entries
+            findings += more
         elif dataflow.reads(document):
             readings.append(dataflow.read(document))
         elif kubernetes.reads(document):
@@ -170,7 +175,8 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
         else:
             message = "is not a flow: skipped"
             hints.append(document.finding(("kind",), message))
-    return _FileReading(tuple(readings), tuple(secrets), tuple(findings), tuple(hints))
+    found = tuple(readings), tuple(secrets), tuple(names)
+    return _FileReading(*found, tuple(findings), tuple(hints))
 
 
 def _list(document: Document) -> Finding | None:

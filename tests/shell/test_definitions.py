@@ -133,6 +133,19 @@ def test_a_set_of_flows_loaded_together(folder: Path) -> None:
     assert [schedule.name for schedule in repository.schedule_defs] == ["retention_schedule"]
 
 
+def test_brokers_that_are_spelled_differently_are_one_topic_by_the_setting(folder: Path) -> None:
+    for name, broker in (("east", "localhost:9092"), ("west", "127.0.0.1:9092")):
+        text = to_postgresql(name, "clicks", name).replace("nowhere:9092", broker)
+        text = text.replace("    dataflow-assets/source-connection: events\n", "")
+        (folder / f"{name}.yaml").write_text(text)
+    (folder / "connections.yaml").write_text("web: [localhost, 127.0.0.1]\n")
+    graph = definitions.build([folder]).resolve_asset_graph()
+    assert {
+        child.to_user_string()
+        for child in graph.get(dg.AssetKey(["kafka", "web", "clicks"])).child_keys
+    } == {"postgresql/shop/public/east", "postgresql/shop/public/west"}
+
+
 def test_an_asset_says_where_it_comes_from(folder: Path) -> None:
     spec = _spec(folder, ["postgresql", "shop", "public", "orders"])
     assert spec.kinds == {"postgres", "spark"}

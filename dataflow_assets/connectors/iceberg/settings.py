@@ -155,6 +155,12 @@ class IcebergConnection(Connector):
         host = urlsplit(self.catalog_uri).netloc.rpartition("@")[2]
         return slug(f"{host} {self.warehouse or ''}")
 
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        """The catalog's address with the warehouse behind it: catalogs may hold several."""
+        if not self.catalog_uri:
+            return (self.catalog_uri_secret_ref,) if self.catalog_uri_secret_ref else ()
+        return (f"{self.catalog_uri}/{self.warehouse}" if self.warehouse else self.catalog_uri,)
+
     @property
     def identifier(self) -> tuple[str, ...]:
         """Namespace levels and table."""

@@ -169,6 +169,14 @@ class KafkaConnection(Connector):
             return _slug(self.brokers[0].removesuffix(f":{DEFAULT_PORT}"))
         return _slug(self.brokers_secret_ref.name if self.brokers_secret_ref else "")
 
+    @override
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        """Each of the brokers; the default port may be left out."""
+        if not self.brokers:
+            return (self.brokers_secret_ref,) if self.brokers_secret_ref else ()
+        pairs = ((broker, broker.removesuffix(f":{DEFAULT_PORT}")) for broker in self.brokers)
+        return tuple(dict.fromkeys(spelling for pair in pairs for spelling in pair))
+
     def bootstrap(self) -> str:
         """The brokers as every client takes them. Raises PermanentError for a broken secret."""
         if not self.brokers or not all(_BROKER.fullmatch(broker) for broker in self.brokers):

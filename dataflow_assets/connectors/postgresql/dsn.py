@@ -59,6 +59,19 @@ def slug(text: str) -> str:
     return slugify(f"{host}_{database}")
 
 
+def spellings(text: str) -> tuple[str, ...]:
+    """`host:port/database` of each host; the default port may be left out."""
+    settings = parse(text)
+    hosts = settings.get("host", "localhost").split(",")
+    ports = [port or "5432" for port in settings.get("port", "").split(",")]
+    ports = ports if len(ports) == len(hosts) else ports[:1] * len(hosts)
+    database = settings.get("dbname") or settings.get("user") or "postgres"
+    found: list[str] = []
+    for host, port in zip(hosts, ports, strict=True):
+        found += [f"{host}:{port}/{database}"] + [f"{host}/{database}"] * (port == "5432")
+    return tuple(found)
+
+
 def slugify(text: str) -> str:
     """Lower-case letters, digits and underscores only."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "postgresql"

@@ -128,6 +128,12 @@ class PostgresqlSink(Sink):
         return Address(self.type, connection, schema, name)
 
     @override
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        if self.connection_string_secret_ref:
+            return (self.connection_string_secret_ref,)
+        return dsn.spellings(self.dsn())
+
+    @override
     def open(self, target: Target, run: Run) -> SinkSession:
         return PostgresqlSession(self, target, run)
 
