@@ -61,6 +61,12 @@ class ReplaceField(Step):
             '{"u":{"id":1,"n":2,"tags":["a"]},"k":null,"x":3}',
             ('{"u":{"id":1,"tags":["a"]},"k":null}',),
         ),
+        Example(
+            "keys of digits, and places in arrays",
+            {"include": ["years.2026.sum", "xs.1"]},
+            '{"years":{"2025":{"sum":1},"2026":{"sum":2}},"xs":["a","b"]}',
+            ('{"years":{"2026":{"sum":2}},"xs":[null,"b"]}',),
+        ),
         Example("include finds nothing", {"include": ["a"]}, '{"b":1}', ("{}",)),
         Example(
             "exclude takes out what it emptied, and only that",
@@ -131,17 +137,43 @@ class ReplaceField(Step):
 
 
 def _includer(paths: tuple[Path, ...]) -> Change:
-    moves = [(path.getter(), path.setter()) for path in paths]
+    keepers = [_keeper(path) for path in paths]
 
     def include(body: Any) -> Any:
         kept: Any = {}
-        for get, put in moves:
-            value = get(body)
-            if value is not MISSING:
-                kept = put(kept, value)
+        for keep in keepers:
+            kept = keep(kept, body)
         return kept
 
     return include
+
+
+def _keeper(path: Path) -> Callable[[Any, Any], Any]:
+    """(what is kept so far, the body) -> the same with the body's value at the path."""
+    get, put, remove = path.getter(), path.setter(), path.remover()
+    digits = any(map(str.isdigit, path.text))
+
+    def keep(kept: Any, body: Any) -> Any:
+        value = get(body)
+        if value is MISSING:
+            return kept
+        return put(_led(kept, body, remove(body)) if digits else kept, value)
+
+    return keep
+
+
+def _led(kept: Any, before: Any, after: Any) -> Any:
+    """`kept` with the objects that lead to what `after` lacks.
+
+    Where they are missing, the setter would take a key of digits for an index and make an array.
+    """
+    if not isinstance(before, dict):
+        return [] if kept is MISSING else kept
+    kept = {} if kept is MISSING else kept
+    for key, value in after.items():
+        if value is not before[key]:
+            return {**kept, key: _led(kept.get(key, MISSING), before[key], value)}
+    return kept
 
 
 def _renamer(old: Path, new: Path) -> Change:
