@@ -144,7 +144,7 @@ def _finding(schema: Any, error: jsonschema_rs.ValidationError) -> tuple[tuple[A
     if place[-1:] == ("format",):
         return place, "is no format that can be checked: leave it out, or use pattern"
     if place[-1:] == ("type",):
-        return place, f"is no type of JSON Schema: {_TYPES}"
+        return place, f"is no type of JSON Schema; allowed: {_TYPES}"
     if place[-1:] == ("pattern",):
         return place, "is no regular expression"
     if place:
