@@ -21,6 +21,22 @@ class Filter(Step):
     examples: ClassVar[tuple[Example, ...]] = (
         Example("kept", {"condition": "$.ok == true"}, '{"ok":true}', ('{"ok":true}',)),
         Example("dropped", {"condition": "$.ok == true"}, '{"ok":1}', ()),
+        Example("what is there and not empty, 0, false or null", {"condition": "$.n"}, '{"n":0}'),
+        Example("of a missing field nothing holds", {"condition": "$.lvl != 'err'"}, '{"a":1}'),
+        Example(
+            "unless it is turned round as a whole",
+            {"condition": "!$.lvl == 'err'"},
+            '{"a":1}',
+            ('{"a":1}',),
+        ),
+        Example(
+            "by metadata",
+            {"condition": "metadata.operation != 'delete' && $.id"},
+            '{"id":1}',
+            ('{"id":1}',),
+            metadata={"operation": "insert"},
+        ),
+        Example("no JSON: its fields are missing", {"condition": "$.ok"}, "hello"),
     )
 
     @override
