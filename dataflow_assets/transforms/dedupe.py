@@ -24,12 +24,13 @@ class Dedupe(Step):
 
     It thins out repeats that come close together; it does not make a table unique. What repeats in
     another micro-batch or another partition passes: an upsert sink is what makes those one row.
-    Nothing is remembered beyond the micro-batch. After a crash it is run again from its first
-    record, with nothing seen, on the same records in the same order, and so drops the same ones.
+    Nothing is remembered beyond the micro-batch. After a crash the next one begins where the last
+    commit ended, with nothing seen: a repeat of what was committed just before passes then, as it
+    does at every border between micro-batches. No key gets lost by it.
 
-    A record without the key passes. A record counts as seen even if a later step rejects it: let
-    `validate` and `cast` stand before. The keys seen are held in memory, as many as one micro-batch
-    has in one partition.
+    A record without the key passes. A record counts as seen even if a later step or the sink
+    rejects it, and its repeats are dropped: let `validate` and `cast` stand before. The keys seen
+    are held in memory, as many as one micro-batch has in one partition.
     """
 
     type: ClassVar[str] = "dedupe"
