@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.paths import Path
-from dataflow_assets.records import MISSING, Record, text_form
+from dataflow_assets.records import LONGEST_TEXT, MISSING, Record, text_form
 from dataflow_assets.spec import Addition
 from dataflow_assets.steps import Apply, Context, Example, Step
 
@@ -22,6 +22,7 @@ Target = Literal["string", "int64", "float64", "bool", "null"]
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _LEAST, _MOST = -(2**63), 2**63 - 1
+_DIGITS = len(str(_MOST))
 _FARTHEST = Decimal(sys.float_info.max)
 _BOOLS: Mapping[str | int | Decimal, bool] = {"true": True, "false": False, 1: True, 0: False}
 
@@ -121,6 +122,8 @@ class Cast(Step):
     def _without_contradiction(
         cls, given: Any, validate: ValidatorFunctionWrapHandler
     ) -> dict[Path, Target]:
+        if isinstance(given, dict) and None in given.values():
+            raise ValueError('has a path without a type; the type null is written "null"')
         spec: dict[Path, Target] = validate(given)
         if len(spec) < len(given):
             raise ValueError("names a path twice: with and without `$.` it is the same")
@@ -159,16 +162,24 @@ class Cast(Step):
 def _string(value: Any) -> str:
     if value is None or isinstance(value, dict | list):
         raise ValueError("text, a number or a boolean")
-    return text_form(value)
+    try:
+        return text_form(value)
+    except RejectedRecord:
+        raise ValueError(f"a number of at most {LONGEST_TEXT} digits") from None
 
 
 def _int64(value: Any) -> int:
     number = _number(value)
-    # First the size: int() of 1e999999 would fill the memory.
-    whole = int(number) if number is not None and _LEAST <= number <= _MOST else None
-    if whole is None or whole != number:
+    whole = _whole(number) if isinstance(number, Decimal) else number
+    if whole is None or not _LEAST <= whole <= _MOST:
         raise ValueError("a whole number of 64 bits")
     return whole
+
+
+def _whole(number: Decimal) -> int | None:
+    # First the size: int() of 1e999999 would fill the memory.
+    whole = int(number) if not number or number.adjusted() < _DIGITS else None
+    return whole if whole == number else None
 
 
 def _float64(value: Any) -> int | Decimal:

@@ -33,7 +33,7 @@ class InsertField(Step):
     |---|---|
     | `${metadata.key}` | the metadata as text; nothing there: the empty text |
     | `${now}` | when the micro-batch was planned, in the machine's own zone (RFC 3339) |
-    | `json:[1, 2]` | any JSON |
+    | `json:[1, 2]`, `json:5` | any JSON |
     | anything else | the text as it stands |
 
     All values are taken from the record as it came in, whatever their order. Bodies that are no
@@ -127,7 +127,7 @@ class InsertField(Step):
         for path, text in self.fields.items():
             try:
                 self._value(text, "")
-            except (ValueError, RejectedRecord) as error:
+            except ValueError as error:
                 raise ValueError(f"fields: the value of {path.text}: {error}") from None
         return self
 
@@ -174,7 +174,10 @@ def _constant(value: Any) -> Value:
 
 
 def _json(text: str) -> Any:
-    value = parse(text.encode())
+    try:
+        value = parse(text.encode())
+    except RejectedRecord as error:
+        raise ValueError(error.reason) from None
     if isinstance(value, NotJson):
         raise ValueError("no JSON after json:")  # noqa: TRY004 - a mistake in a value, not a kind
     return value
