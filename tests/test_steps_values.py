@@ -44,7 +44,6 @@ def one(apply: Apply, body: str, **metadata: Any) -> str:
     [
         (Cast, {"spec": {}}, "spec", "at least 1"),
         (Cast, {"spec": {"a": "int"}}, "spec.a", "'int64'"),
-        (Cast, {"spec": {"a": None}}, "spec", 'the type null is written "null"'),
         (Cast, {"spec": {"a": "int64", "$.a": "bool"}}, "spec", "names a path twice"),
         (Cast, {"spec": {"a.b": "int64", "a": "bool"}}, "spec", "names a.b inside of a"),
         (Cast, {"spec": {"a[0]": "int64", "a": "bool"}}, "spec", "names a[0] inside of a"),

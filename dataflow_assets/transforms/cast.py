@@ -122,8 +122,6 @@ class Cast(Step):
     def _without_contradiction(
         cls, given: Any, validate: ValidatorFunctionWrapHandler
     ) -> dict[Path, Target]:
-        if isinstance(given, dict) and None in given.values():
-            raise ValueError('has a path without a type; the type null is written "null"')
         spec: dict[Path, Target] = validate(given)
         if len(spec) < len(given):
             raise ValueError("names a path twice: with and without `$.` it is the same")
