@@ -84,6 +84,8 @@ class _Progress:
         """By identity of the source: the end that the run's first attempt saw, or was given."""
         self.reported: dict[str, Totals] = {}
         """By branch: the totals of its last report, so that a failed attempt's commits count."""
+        self.done = Totals()
+        """What the run's reports add up to: the share of rejected records is of the run."""
 
     @property
     def continuous(self) -> bool:
@@ -132,7 +134,6 @@ class _Attempt:
         self._committed = time.monotonic()
         self._lag: Lag | None = None
         self._lag_taken = 0.0
-        self._run_totals = Totals()
 
     @cached_property
     def _spark(self) -> SparkSession:
@@ -160,6 +161,7 @@ class _Attempt:
             report = self._report(branch, session.checkpoint, 0.0, fresh=True)
             report = replace(report, last=True, reason=reason, schema=session.schema())
             yield replace(report, table_rows=session.row_count())
+        self._judge()  # an attempt that failed may have committed more than it reported
 
     def _end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""
@@ -250,7 +252,7 @@ class _Attempt:
     ) -> Report:
         delta = checkpoint.totals - self._progress.reported[branch.id]
         self._progress.reported[branch.id] = checkpoint.totals
-        self._run_totals += delta
+        self._progress.done += delta
         now = time.monotonic()
         if self._lag is None or fresh or now - self._lag_taken >= LAG_SECONDS:
             self._lag, self._lag_taken = self._source.lag(checkpoint.positions), now
@@ -258,7 +260,7 @@ class _Attempt:
         return Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds)
 
     def _judge(self) -> None:
-        done = self._run_totals
+        done = self._progress.done
         consumed, most = done.rows + done.rejected, self._flow.policies.max_rejected_percent
         if not fused.too_many(done.rejected, consumed, most):
             return

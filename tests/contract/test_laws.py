@@ -134,3 +134,16 @@ def test_less_than_was_visible_at_start_is_not_the_end(
     with pytest.raises(TransientError, match="shows less than when the run began"):
         case.drain()
     case.expect(numbered(1, 9))
+
+
+@pytest.mark.parametrize("failure", ["drain.finished:raise:1", "drain.passed:raise:2"])
+def test_the_share_of_rejected_records_is_of_the_run_not_of_its_attempts(
+    sink_case: Case, failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two micro-batches, each of which holds too few to be judged by, in two attempts."""
+    sink_case.limit = 300
+    sink_case.source.seed([], raw=[b"{}"] * 1_200)
+    monkeypatch.setenv("DATAFLOW_FAILPOINT", failure)
+    monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+    with pytest.raises(PermanentError, match="1200 of 1200 records of this run were rejected"):
+        sink_case.drain()
