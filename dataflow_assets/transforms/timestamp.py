@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.paths import Path
@@ -22,7 +22,7 @@ class Timestamp(Step):
     """
 
     type: ClassVar[str] = "timestamp"
-    field_name: Path = Path("created_at")
+    field_name: Path = Field(default="created_at", validate_default=True)
     """Where to write it; missing parents are made."""
     format: LayoutText = "RFC3339"
     """`RFC3339`, `RFC3339Nano`, `Unix` (seconds, as text), `UnixMilli` (a number), another of Go's
