@@ -18,6 +18,7 @@ from dataflow_assets.assets.graph import Graph
 from dataflow_assets.errors import Finding
 from jobs.flows import flow_job
 from jobs.retention import retention_job, retention_schedule
+from jobs.tables import table_jobs
 from resources.io_managers import DefaultIOManager, io_managers
 from resources.spark import SparkResource
 from sensors import default_status
@@ -58,13 +59,14 @@ def _base(
         for flow_id, job in jobs.items()
         if (nodes := [node for node in flows.nodes if node.flow.id == flow_id])
     ]
+    tidying, at_night = table_jobs(flows)
     wrecks = broken(findings)
     checks = [wreck for wreck in wrecks if isinstance(wreck, dg.AssetChecksDefinition)]
     return dg.Definitions(
         assets=[*assets(flows), *(wreck for wreck in wrecks if wreck not in checks)],
         asset_checks=checks,
-        jobs=[*jobs.values(), retention_job],
-        schedules=[retention_schedule],
+        jobs=[*jobs.values(), retention_job, *tidying],
+        schedules=[retention_schedule, *at_night],
         sensors=[*sensors, lag_sensor(flows), automation_sensor(), *more],
         resources=_resources(flows),
         executor=dg.in_process_executor,

@@ -127,10 +127,13 @@ def test_a_set_of_flows_loaded_together(folder: Path) -> None:
     } | {"memory/ring/x": ["memory/ring/y"]}
     flows = ["back", "eu", "order_history", "orders", "there", "us"]
     jobs = {name for name in repository.job_names if not name.startswith("__")}
-    assert jobs == {f"{flow}_job" for flow in flows} | {"retention"}
+    assert jobs == {f"{flow}_job" for flow in flows} | {"retention", "iceberg_maintenance"}
     sensors = {sensor.name for sensor in repository.sensor_defs}
     assert sensors == {f"{flow}_sensor" for flow in flows} | {"automation", "files", "lag"}
-    assert [schedule.name for schedule in repository.schedule_defs] == ["retention_schedule"]
+    schedules = {schedule.name: schedule.default_status for schedule in repository.schedule_defs}
+    assert schedules == dict.fromkeys(
+        ["retention_schedule", "iceberg_maintenance_schedule"], dg.DefaultScheduleStatus.STOPPED
+    )
 
 
 def test_brokers_that_are_spelled_differently_are_one_topic_by_the_setting(folder: Path) -> None:

@@ -1,0 +1,91 @@
+"""Iceberg tables that flows write are kept small: every commit leaves a snapshot behind."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import dagster as dg
+
+from dataflow_assets.assets.graph import Graph, Node
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.masking import mask
+from dataflow_assets.secrets import resolve
+
+SYSTEM = "iceberg"
+NAME = "iceberg_maintenance"
+
+
+class TablesConfig(dg.Config):
+    """What stays."""
+
+    snapshots: int = 10
+    """At least so many snapshots of each table, however old."""
+    days: float = 1.0
+    """All snapshots that were current within so many days; an hour at least."""
+    orphan_days: float = 3.0
+    """Files that no snapshot lists, until they are so old; a day at least. No run may last longer,
+    and no DataFrame that is read again and again."""
+
+
+def table_jobs(graph: Graph) -> tuple[list[dg.JobDefinition], list[dg.ScheduleDefinition]]:
+    """The job and its schedule, which ships stopped; nothing where no flow writes to Iceberg."""
+    nodes = list(_tables(graph))
+    if not nodes:
+        return [], []
+    job = _job(nodes)
+    return [job], [dg.ScheduleDefinition(f"{NAME}_schedule", job=job, cron_schedule="43 2 * * *")]
+
+
+def _tables(graph: Graph) -> Iterator[Node]:
+    """One node for each table."""
+    known = {node.table: node for node in graph.nodes if node.branch.address.system == SYSTEM}
+    yield from known.values()
+
+
+def _job(nodes: list[Node]) -> dg.JobDefinition:
+    @dg.op(description="Expires old snapshots, and deletes old files that no snapshot lists.")
+    def tidy_tables(context: dg.OpExecutionContext, config: TablesConfig) -> None:
+        failed = [text for node in nodes if (text := _tidy(node, config, context))]
+        if failed:
+            raise dg.Failure("\n".join(failed), allow_retries=False)
+
+    @dg.job(
+        name=NAME,
+        description=(
+            "Expires old snapshots of the Iceberg tables that flows write, and deletes what failed "
+            "tasks left. Checkpoints are not touched, and flows need not stop."
+        ),
+        executor_def=dg.in_process_executor,
+        resource_defs={"io_manager": dg.mem_io_manager},
+    )
+    def tables_job() -> None:
+        tidy_tables()
+
+    return tables_job
+
+
+def _tidy(node: Node, config: TablesConfig, context: dg.OpExecutionContext) -> str:
+    """Why one table could not be tidied; the others are not affected."""
+    from dataflow_assets.connectors.iceberg.maintenance import Keep, maintain
+
+    try:
+        keep = Keep(config.snapshots, config.days, config.orphan_days)
+        sink: Any = resolve(node.branch.sink, node.flow.secrets)
+        for tidied in maintain(sink, keep):
+            context.log.info("%s", asdict(tidied))
+            _tell(node, asdict(tidied), context)
+    except DataflowError as error:
+        text = mask(f"{node.branch.address}: {error}", [node.flow])
+        context.log.error(text)  # noqa: TRY400 - the chain may show what a client thinks fit
+        return text
+    return ""
+
+
+def _tell(node: Node, figures: dict[str, Any], context: dg.OpExecutionContext) -> None:
+    """An observation on the table's page; rejected records have no page of their own."""
+    name = figures.pop("table")
+    if name == f"{node.branch.address.namespace}.{node.branch.address.name}":
+        removed = {f"removed_{key}": value for key, value in figures.items() if key != "note"}
+        note = {"note": figures["note"]} if figures["note"] else {}
+        key = dg.AssetKey(list(node.table))
+        context.log_event(dg.AssetObservation(asset_key=key, metadata={**removed, **note}))

@@ -1,0 +1,79 @@
+"""The job that keeps Iceberg tables small, over the flows of a location."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyiceberg.catalog import Catalog
+
+import devservers
+from dataflow_assets.assets import graph
+from dataflow_assets.connectors.iceberg import IcebergSink, maintenance
+from dataflow_assets.connectors.memory import MemoryOffsetSource
+from dataflow_assets.contracts import utc_now
+from dataflow_assets.flow import Branch, Flow
+from jobs.tables import table_jobs
+from tests.iceberg_driver import make_sink, opened, pump
+
+
+@pytest.fixture
+def in_ten_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "utc_now", lambda: utc_now() + timedelta(days=10))
+
+
+def flow(sink: IcebergSink, name: str, connection: str | None = "lake") -> Flow:
+    source = MemoryOffsetSource(store="s", topic="orders")
+    return Flow("default", name, source, (Branch(sink, connection),))
+
+
+def run(flows: list[Flow], instance: dg.DagsterInstance, **config: Any) -> Any:
+    (job,), (schedule,) = table_jobs(graph.build(flows))
+    assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
+    return job.execute_in_process(
+        run_config={"ops": {"tidy_tables": {"config": config}}},
+        instance=instance,
+        raise_on_error=False,
+    )
+
+
+@pytest.mark.usefixtures("in_ten_days")
+def test_one_table_that_cannot_be_reached_does_not_keep_the_others(
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+    instance: dg.DagsterInstance,
+) -> None:
+    sink = make_sink(seaweedfs, namespace)
+    session = opened(sink)
+    for start in range(0, 30, 10):
+        pump(sink, session, start, 10)
+    before = len(catalog.load_table((namespace, "orders")).snapshots())
+    changes = {"catalogURI": "http://127.0.0.1:9", "oauth2ServerURI": "http://127.0.0.1:9/t"}
+    lost = make_sink(seaweedfs, namespace, **changes)
+    flows = [flow(lost, "a", None), flow(sink, "b"), flow(sink, "c")]
+    result = run(flows, instance, snapshots=2)
+    assert not result.success
+    assert len(catalog.load_table((namespace, "orders")).snapshots()) == 2
+    key = dg.AssetKey(["iceberg", "lake", namespace, "orders"])
+    (record,) = instance.fetch_observations(key, limit=5).records
+    observed: Any = record.asset_observation
+    assert observed.metadata["removed_snapshots"].value == before - 2
+    (failure,) = result.filter_events(lambda event: event.is_step_failure)
+    said = str(failure.step_failure_data.user_failure_data)
+    assert "127-0-0-1-9" in said
+    assert seaweedfs.secret_key not in said
+
+
+def test_what_running_flows_need_is_refused_in_the_launchpad(
+    seaweedfs: devservers.SeaweedFS, namespace: str, instance: dg.DagsterInstance
+) -> None:
+    result = run([flow(make_sink(seaweedfs, namespace), "a")], instance, orphan_days=0.1)
+    (failure,) = result.filter_events(lambda event: event.is_step_failure)
+    assert "running flows need" in str(failure.step_failure_data.user_failure_data)
+
+
+def test_without_iceberg_there_is_no_job() -> None:
+    assert table_jobs(graph.build([])) == ([], [])
