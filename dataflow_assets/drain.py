@@ -1,15 +1,15 @@
 """The loop: plan, begin, pass, finish, release, report; until the end that was visible at start.
 
 One call is one run. A TransientError closes everything and tries again from the checkpoint with a
-new epoch, so that what was left behind by the failed attempt can commit nothing any more.
+new epoch, so that what was left behind by the failed attempt can commit nothing any more. A branch
+whose sink fails is set aside while the others go on.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cached_property
@@ -17,22 +17,21 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints, fused
 from dataflow_assets.contracts import (
-    Checkpoint,
     Lag,
     Limit,
     Position,
     Positions,
     Receipt,
-    SinkSession,
     Span,
-    Totals,
     local_now,
 )
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import PermanentError, TransientError, blamed
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.messages import Lane, Steps
-from dataflow_assets.order import Order, Report, Start
+from dataflow_assets.order import Order, Report
+from dataflow_assets.progress import Progress
 from dataflow_assets.starting import before, settle
+from dataflow_assets.turns import Standing, Turn, lowest, nearer, next_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,70 +44,39 @@ CADENCE_SECONDS = 1.0  # least time between commits of spans that are not full
 LAG_SECONDS = 5.0  # how often the age of the oldest unread record is asked for
 
 
+class _Reopen(Exception):
+    """A branch that was set aside may come back: everything is opened anew."""
+
+
 def drain(flow: Flow, spark: Callable[[], SparkSession], order: Order) -> Iterator[Report]:
     """Runs the flow; yields a Report per commit and branch, and one last per branch.
 
     `spark` gives a live session each time it is called. Raises TransientError once the patience is
-    used up, PermanentError and TakenOver at once; what was reported is committed either way.
+    used up, PermanentError and TakenOver at once; what was reported is committed either way. A
+    branch that failed while others went on ends the run with its error only after them.
     """
     failpoints.arm(failpoints.from_environment())
-    progress = _Progress(order)
+    progress = Progress(order)
     log.info("flow %s: %s begins", flow.id, order.run)
     while True:
         try:
             with ExitStack() as stack:
                 for report in _Attempt(flow, spark, order, progress, stack).reports():
-                    progress.made()
+                    progress.made(report)
                     yield report
+        except _Reopen:
+            continue
+        except PermanentError as error:
+            if not progress.set_aside(flow, error):
+                raise
         except TransientError as error:
             if order.stop():
                 raise  # whoever asked to stop should not have to wait for the outage to end
-            progress.wait_or_raise(flow, error)
-            order = replace(order, start=Start()) if progress.started else order
+            if not progress.set_aside(flow, error):
+                progress.wait_or_raise(flow, error)
         else:
+            progress.raise_aside(flow)
             return
-
-
-class _Progress:
-    """What outlives an attempt: the run's deadline, its patience, and what was reported."""
-
-    def __init__(self, order: Order) -> None:
-        self._patience = order.patience
-        self._deadline = None if order.seconds is None else time.monotonic() + order.seconds
-        self._bounded = order.until is not None
-        self._since = time.monotonic()
-        self._wait = order.patience.first_wait
-        self.started = False
-        """True once the start position of the order is stored."""
-        self.ends: dict[str, Positions] = {}
-        """By identity of the source: the end that the run's first attempt saw, or was given."""
-        self.reported: dict[str, Totals] = {}
-        """By branch: the totals of its last report, so that a failed attempt's commits count."""
-        self.done = Totals()
-        """What the run's reports add up to: the share of rejected records is of the run."""
-
-    @property
-    def continuous(self) -> bool:
-        return self._deadline is not None and not self._bounded
-
-    @property
-    def over(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
-
-    def made(self) -> None:
-        self._since = time.monotonic()
-        self._wait = self._patience.first_wait
-
-    def wait_or_raise(self, flow: Flow, error: TransientError) -> None:
-        tried = time.monotonic() - self._since
-        if tried >= self._patience.seconds or self.over:
-            raise TransientError(
-                f"flow {flow.id}: gave up after {tried:.0f} s without progress: {error}. Nothing "
-                f"is lost: the next run continues from the checkpoint"
-            ) from error
-        log.warning("flow %s: %s; trying again in %.1f s", flow.id, error, self._wait)
-        time.sleep(self._wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-        self._wait = min(2 * self._wait, self._patience.longest_wait)
 
 
 class _Attempt:
@@ -119,49 +87,54 @@ class _Attempt:
         flow: Flow,
         spark: Callable[[], SparkSession],
         order: Order,
-        progress: _Progress,
+        progress: Progress,
         stack: ExitStack,
     ) -> None:
         self._flow = flow.resolved()
         self._order = order
         self._progress = progress
+        self._stack = stack
         self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
-        self._sinks = [
-            (branch, stack.enter_context(closing(self._open(branch))))
-            for branch in self._flow.branches
-        ]
+        self._standings: list[Standing] = []
         self._new_session = spark
         self._committed = time.monotonic()
-        self._lag: Lag | None = None
-        self._lag_taken = 0.0
+        self._lags: dict[str, tuple[float, Lag]] = {}
 
     @cached_property
     def _spark(self) -> SparkSession:
         """Made when it is first needed: a run that finds nothing new needs none."""
         return self._new_session()
 
-    def _open(self, branch: Branch) -> SinkSession:
-        target = replace(self._flow.target(branch), source_id=self._source.identity)
-        return branch.sink.open(target, self._order.run)
-
     def reports(self) -> Iterator[Report]:
         until = None if self._progress.continuous else self._end()
-        for branch, session in self._sinks:
-            self._progress.reported.setdefault(branch.id, session.checkpoint.totals)
-            settle(self._flow, branch, self._source, session, self._order.start)
-        self._progress.started = True
+        self._open()
         reason = ""
         while not reason:
-            span = self._source.plan(self._positions(), self._flow.policies.limit, until)
-            if self._due(span):
-                yield from self._micro_batch(span)
-            reason = self._reason_to_end(span, until)
+            turn = next_turn(self._standings)
+            bound = nearer(turn.until, until)
+            span = self._source.plan(turn.after, self._flow.policies.limit, bound)
+            if turn.alone and span.empty:
+                self._step_on(turn, span)
+            elif self._due(span):
+                yield from self._micro_batch(span, turn)
+            reason = self._reason_to_end(span, turn, until)
         log.info("flow %s: %s ends: %s", self._flow.id, self._order.run, reason)
-        for branch, session in self._sinks:
-            report = self._report(branch, session.checkpoint, 0.0, fresh=True)
-            report = replace(report, last=True, reason=reason, schema=session.schema())
-            yield replace(report, table_rows=session.row_count())
-        self._judge()  # an attempt that failed may have committed more than it reported
+        for standing in self._standings:
+            yield self._last_report(standing, reason)
+
+    def _open(self) -> None:
+        """Opens every branch that is not set aside; one that fails is, unless it is the last."""
+        for branch in self._flow.branches:
+            if not self._progress.open_for(branch):
+                continue
+            with blamed(branch.id):
+                target = replace(self._flow.target(branch), source_id=self._source.identity)
+                opened = branch.sink.open(target, self._order.run)
+                session = self._stack.enter_context(closing(opened))
+            self._progress.reported.setdefault(branch.id, session.checkpoint.totals)
+            settle(self._flow, branch, self._source, session, self._progress.start(branch))
+            self._progress.settled(branch)
+            self._standings.append(Standing(branch, session))
 
     def _end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""
@@ -171,25 +144,37 @@ class _Attempt:
             self._progress.ends[identity] = given or self._source.ends()
         return self._progress.ends[identity]
 
-    def _reason_to_end(self, span: Span, until: Positions | None) -> str:
+    def _reason_to_end(self, span: Span, turn: Turn, until: Positions | None) -> str:
         asked = self._order.stop()
         if asked:
             return asked
         if self._progress.over:
             return "its time is up"
+        self._look_aside(wait=until is not None and span.empty and not turn.alone)
         if until is not None:
-            return self._drained(until) if span.empty else ""
+            return self._drained(until) if span.empty and not turn.alone else ""
         if not self._due(span):
             time.sleep(IDLE_SECONDS)
         return ""
 
+    def _look_aside(self, *, wait: bool) -> None:
+        """Takes branches back whose time has come; with nothing else to do it waits for them."""
+        returning = self._progress.returning()
+        if wait and returning:
+            time.sleep(max(0.0, min(aside.back for aside in returning) - time.monotonic()))
+        if any(time.monotonic() >= aside.back for aside in returning):
+            raise _Reopen
+
     def _drained(self, until: Positions) -> str:
         """Nothing more to read is not yet the end: a broker may show less for a while."""
-        positions = self._positions()
+        positions = lowest(self._standings)
         if all(_reached(positions.get(partition), end) for partition, end in until.items()):
             given = self._order.until
             return f"drained to {given or 'the end that was visible at start'}"
-        raise TransientError(
+        raise self._less(until, positions)
+
+    def _less(self, until: Positions, positions: Positions) -> TransientError:
+        return TransientError(
             f"{self._flow.source_address} shows less than when the run began: "
             f"its end was {dict(until)}, and {dict(positions)} is as far as it can be read"
         )
@@ -200,67 +185,111 @@ class _Attempt:
             return False
         if not self._progress.continuous or span.full:
             return True
-        bounds = (branch.sink.flush_seconds() for branch, _ in self._sinks)
+        bounds = (standing.branch.sink.flush_seconds() for standing in self._standings)
         return time.monotonic() - self._committed >= max(CADENCE_SECONDS, *bounds)
 
-    def _micro_batch(self, span: Span) -> Iterator[Report]:
-        for branch, session in self._sinks:
-            if session.schema() is None:
-                self._create(branch, session)
-        for _, session in self._sinks:
-            span = session.begin(span)
+    def _step_on(self, turn: Turn, span: Span) -> None:
+        """A branch that knows nothing of a partition where others stand at its beginning."""
+        for standing in turn.standings:
+            with blamed(standing.branch.id):
+                standing.session.begin(span)
+        again = next_turn(self._standings)
+        if again.alone and dict(again.after) == dict(turn.after):
+            raise self._less(turn.until or {}, turn.after)
+
+    def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
+        ready = [standing for standing in turn.standings if self._has_table(standing, span)]
+        for standing in turn.standings:
+            if standing not in ready:
+                self._pass_by(standing, span)
+        for standing in ready:
+            with blamed(standing.branch.id):
+                span = standing.session.begin(span)
         failpoints.reach("drain.begun")
-        receipts = fused.run(self._spark, self._source, span, self._pass(span))
+        work = self._pass(span, ready)
+        receipts = fused.run(self._spark, self._source, span, work) if ready else {}
         failpoints.reach("drain.passed")
         seconds = time.monotonic() - self._committed
-        for branch, session in self._sinks:
-            checkpoint = session.finish(span, _by_partition(receipts[branch.id]), self._source)
-            report = self._report(branch, checkpoint, seconds)
-            yield replace(report, table_rows=session.row_count())
+        for standing in ready:
+            yield self._finished(standing, span, receipts[standing.branch.id], seconds)
         self._committed = time.monotonic()
         failpoints.reach("drain.finished")
-        self._source.release(self._positions())
+        self._release()
         self._judge()
 
-    def _pass(self, span: Span) -> fused.Pass:
+    def _finished(
+        self, standing: Standing, span: Span, receipts: Sequence[Receipt], seconds: float
+    ) -> Report:
+        ordered = sorted(receipts, key=lambda receipt: receipt.partition)
+        with blamed(standing.branch.id):
+            standing.session.finish(span, ordered, self._source)
+            report = self._report(standing, seconds)
+            return replace(report, table_rows=standing.session.row_count())
+
+    def _release(self) -> None:
+        """Tells the source what every branch has; what one set aside has is not known here."""
+        if len(self._standings) == len(self._flow.branches):
+            self._source.release(lowest(self._standings))
+
+    def _pass(self, span: Span, ready: Sequence[Standing]) -> fused.Pass:
         lanes = tuple(
-            Lane(branch.sink, session.ticket(), branch.routes) for branch, session in self._sinks
+            Lane(one.branch.sink, one.session.ticket(), one.branch.routes) for one in ready
         )
         percent = self._flow.policies.max_rejected_percent
         steps = Steps.of(self._flow, local_now())
         return fused.Pass(self._flow.source, span, lanes, percent, steps)
 
-    def _create(self, branch: Branch, session: SinkSession) -> None:
-        """Makes the missing table from the types of the first records."""
-        span = self._source.plan(self._positions(), SAMPLE)
-        steps = Steps.of(self._flow, local_now())
+    def _has_table(self, standing: Standing, span: Span) -> bool:
+        """Makes a missing table from the first records; False when none gets there yet."""
+        if standing.session.schema() is not None:
+            return True
+        first = self._source.plan(span.after, SAMPLE, span.upto)
+        with blamed(standing.branch.id):
+            found = self._sample(standing, first)
+            if not found.records:
+                found = self._sample(standing, span)
+            if not found.records and self._flow.by_record:
+                return False
+            standing.session.create(found.schema)
+        return True
+
+    def _sample(self, standing: Standing, span: Span) -> fused.Sample:
+        branch, steps = standing.branch, Steps.of(self._flow, local_now())
         work = fused.Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
-        session.create(fused.sample(self._spark, self._source, work).schema)
+        return fused.sample(self._spark, self._source, work)
 
-    def _positions(self) -> Positions:
-        """The lowest position of all branches: each skips what its own checkpoint covers."""
-        lowest: dict[str, Position] = {}
-        for _, session in self._sinks:
-            for partition, position in session.checkpoint.positions.items():
-                known = lowest.setdefault(partition, position)
-                if isinstance(position, int) and isinstance(known, int) and position < known:
-                    lowest[partition] = position
-        return lowest
+    def _pass_by(self, standing: Standing, span: Span) -> None:
+        """Moves the start of a branch without a table over a span that holds nothing for it."""
+        upto = self._source.fold({**standing.positions, **span.upto})
+        with blamed(standing.branch.id):
+            standing.session.restart(upto, self._source.identity)
 
-    def _report(
-        self, branch: Branch, checkpoint: Checkpoint, seconds: float, *, fresh: bool = False
-    ) -> Report:
+    def _last_report(self, standing: Standing, reason: str) -> Report:
+        session = standing.session
+        self._lags.pop(standing.branch.id, None)
+        report = self._report(standing, 0.0)
+        report = replace(report, last=True, reason=reason, schema=session.schema())
+        return replace(report, table_rows=session.row_count())
+
+    def _report(self, standing: Standing, seconds: float) -> Report:
+        branch, checkpoint = standing.branch, standing.session.checkpoint
         delta = checkpoint.totals - self._progress.reported[branch.id]
         self._progress.reported[branch.id] = checkpoint.totals
-        self._progress.done += delta
-        now = time.monotonic()
-        if self._lag is None or fresh or now - self._lag_taken >= LAG_SECONDS:
-            self._lag, self._lag_taken = self._source.lag(checkpoint.positions), now
-        lag = _moved(self._lag, checkpoint.positions)
+        self._progress.totals += delta
+        lag = _moved(self._lag(branch, checkpoint.positions), checkpoint.positions)
         return Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds)
 
+    def _lag(self, branch: Branch, positions: Positions) -> Lag:
+        """Asked for every few seconds only: the age of a record costs a read."""
+        now = time.monotonic()
+        taken, lag = self._lags.get(branch.id, (0.0, None))
+        if lag is None or now - taken >= LAG_SECONDS:
+            lag = self._source.lag(positions)
+            self._lags[branch.id] = (now, lag)
+        return lag
+
     def _judge(self) -> None:
-        done = self._progress.done
+        done = self._progress.totals
         consumed, most = done.rows + done.rejected, self._flow.policies.max_rejected_percent
         if not fused.too_many(done.rejected, consumed, most):
             return
@@ -284,7 +313,3 @@ def _moved(lag: Lag, positions: Positions) -> Lag:
         return lag
     waiting = (max(0, end - int(positions.get(p, end))) for p, end in ends.items())
     return replace(lag, records=sum(waiting))
-
-
-def _by_partition(receipts: list[Receipt]) -> list[Receipt]:
-    return sorted(receipts, key=lambda receipt: receipt.partition)

@@ -10,11 +10,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
 class DataflowError(Exception):
     """Root of every error this engine raises on purpose."""
+
+    branch: str | None = None
+    """The branch it is about, where the others could go on without it."""
 
 
 @dataclass(frozen=True, order=True)
@@ -65,3 +70,13 @@ class RejectedRecord(DataflowError):
         self.step = step
         self.step_type = step_type
         super().__init__(f"{stage}: {reason}")
+
+
+@contextmanager
+def blamed(branch: str) -> Iterator[None]:
+    """Errors inside are about this branch: the others may go on without it."""
+    try:
+        yield
+    except DataflowError as error:
+        error.branch = error.branch or branch
+        raise

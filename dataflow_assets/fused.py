@@ -33,7 +33,7 @@ from dataflow_assets.contracts import (
     Span,
     Writer,
 )
-from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError, blamed
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.messages import Lane, Steps, reader, sampled
@@ -52,6 +52,7 @@ class Failure:
 
     error: str
     message: str
+    branch: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,21 +80,35 @@ class Pass:
         try:
             results = [Result(receipt) for receipt in self._receipts(batches)]
         except DataflowError as error:
-            results = [Result(failure=Failure(type(error).__name__, str(error)))]
+            results = [Result(failure=Failure(type(error).__name__, str(error), error.branch))]
         yield pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], _RESULT)
 
     def _receipts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Receipt]:
         for piece, chunks in self._slices(batches):
-            writers = [lane.sink.writer(lane.ticket, piece) for lane in self.lanes]
+            names = [lane.ticket.target.branch for lane in self.lanes]
+            writers: list[Writer] = []
             try:
+                writers += self._opened(piece)
                 for share in chunks:
-                    for writer, chunk in zip(writers, share, strict=True):
-                        writer.write(chunk)
+                    for name, writer, chunk in zip(names, writers, share, strict=True):
+                        with blamed(name):
+                            writer.write(chunk)
                 self.source.confirm(self.lanes[0].ticket.target.source_id)
-                complete = not isinstance(piece, OffsetSlice)
-                yield from [writer.close(complete) for writer in writers]
+                yield from self._closed(names, writers, complete=not isinstance(piece, OffsetSlice))
             finally:
                 _abort_all(writers)
+
+    def _opened(self, piece: Slice) -> Iterator[Writer]:
+        for lane in self.lanes:
+            with blamed(lane.ticket.target.branch):
+                yield lane.sink.writer(lane.ticket, piece)
+
+    def _closed(
+        self, names: Sequence[str], writers: Sequence[Writer], *, complete: bool
+    ) -> Iterator[Receipt]:
+        for name, writer in zip(names, writers, strict=True):
+            with blamed(name):
+                yield writer.close(complete)
 
     def _slices(
         self, batches: Iterable[pa.RecordBatch]
@@ -267,7 +282,9 @@ def _raise_gravest(failures: Sequence[Failure]) -> None:
     order = ["TakenOver", "PermanentError"]
     ranked = sorted(failures, key=lambda f: order.index(f.error) if f.error in order else 9)
     for failure in ranked:
-        raise getattr(errors, failure.error)(failure.message)
+        error = getattr(errors, failure.error)(failure.message)
+        error.branch = failure.branch
+        raise error
 
 
 def _abort_all(writers: Sequence[Writer]) -> None:

@@ -107,7 +107,7 @@ class _OffsetSession(_StoreSession):
         slices, full = [], False
         for partition in sorted(ends, key=int):
             start = int(after.get(partition, 0))
-            end = max(start, min(int(ends[partition]), int((until or ends)[partition])))
+            end = max(start, min(int(ends[partition]), int((until or ends).get(partition, start))))
             full = full or end - start > limit.records
             slices.append(OffsetSlice(partition, start, min(end, start + limit.records)))
         return Span(tuple(slices), full)

@@ -1,0 +1,223 @@
+"""Flows with several branches: one read, a checkpoint each, every record accounted for."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from dataflow_assets.chain import Transformation
+from dataflow_assets.conditions import Condition
+from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink, Store
+from dataflow_assets.contracts import (
+    Limit,
+    Run,
+    Sink,
+    SinkSession,
+    Slice,
+    Target,
+    Ticket,
+    Writer,
+)
+from dataflow_assets.drain import drain
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.order import Order, Patience, Report
+from dataflow_assets.transforms.cast import Cast
+from dataflow_assets.transforms.router import Router
+from tests.contract.conftest import numbered
+from tests.contract.drivers import MemoryOffsets
+
+ODD = "$.name =~ '[13579]$'"
+SIX = "$.name =~ '6$'"
+
+
+class Flaky(MemorySliceSink):
+    """Down while the flag stands: at opening or in the task, as the flag says."""
+
+    flag: Path
+
+    def open(self, target: Target, run: Run) -> SinkSession:
+        self._look("open")
+        return super().open(target, run)
+
+    def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        self._look("task")
+        return super().writer(ticket, piece)
+
+    def _look(self, where: str) -> None:
+        if self.flag.exists() and where in self.flag.read_text():
+            kind = PermanentError if "for good" in self.flag.read_text() else TransientError
+            raise kind("the sink is down")
+
+
+class Branched:
+    """A topic, a main table for even numbers but six, one for odd ones, one for sixes."""
+
+    def __init__(self, request: pytest.FixtureRequest, spark: SparkSession) -> None:
+        self.source = MemoryOffsets(request)
+        self.spark = spark
+        self.name = f"branched-{uuid.uuid4().hex[:8]}"
+        self.store = Store(self.name)
+        self.store.create()
+        self.sinks: list[Sink] = [
+            MemorySliceSink(store=self.name, table="even"),
+            MemorySpanSink(store=self.name, table="odd"),
+            MemorySliceSink(store=self.name, table="six"),
+        ]
+        self.limit = 1_000_000
+        routes = [{"condition": c, "sink": {"type": "x", "config": {"a": 1}}} for c in (ODD, SIX)]
+        router = Router.model_validate({"routes": routes})
+        self.transformations = (Transformation(router),)
+
+    def flow(self) -> Flow:
+        routes = ((None,), (ODD,), (SIX,))
+        branches = tuple(
+            Branch(sink, routes=way) for sink, way in zip(self.sinks, routes, strict=True)
+        )
+        return Flow(
+            "contract",
+            self.name,
+            self.source.declare(),
+            branches,
+            Policies(limit=Limit(records=self.limit)),
+            self.transformations,
+            hash="h1",
+        )
+
+    def drain(self, patience: float = 20) -> list[Report]:
+        order = Order(run=Run(), patience=Patience(patience, 0.01, 0.05))
+        return list(drain(self.flow(), lambda: self.spark, order))
+
+    def rows(self, table: str) -> list[int]:
+        found = self.store.query("select row from rows where name = ?", table)
+        return sorted(json.loads(row)["id"] for (row,) in found)
+
+    def expect(self, top: int) -> None:
+        assert self.rows("odd") == [n for n in range(1, top) if n % 2]
+        assert self.rows("six") == [n for n in range(1, top) if n % 10 == 6]
+        assert self.rows("even") == [n for n in range(1, top) if n % 2 == 0 and n % 10 != 6]
+
+
+@pytest.fixture
+def branched(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Branched]:
+    case = Branched(request, spark)
+    yield case
+    case.store.remove()
+
+
+def test_each_record_goes_to_one_branch(branched: Branched) -> None:
+    branched.source.seed(numbered(1, 41))
+    reports = branched.drain()
+    branched.expect(41)
+    assert sum(report.delta.rows for report in reports) == 40
+    branched.source.seed(numbered(41, 55))
+    branched.limit = 3
+    branched.drain()
+    branched.expect(55)
+
+
+def test_reordering_routes_changes_nothing(branched: Branched) -> None:
+    branched.source.seed(numbered(1, 20))
+    branched.drain()
+    flow = branched.flow()
+    branched.source.seed(numbered(20, 41))
+    turned = Flow(
+        flow.namespace,
+        flow.name,
+        flow.source,
+        (flow.branches[0], flow.branches[2], flow.branches[1]),
+        flow.policies,
+        flow.transformations,
+        hash="h2",
+    )
+    list(drain(turned, lambda: branched.spark, Order(run=Run())))
+    branched.expect(41)
+
+
+@pytest.fixture
+def flag(tmp_path: Path, branched: Branched) -> Path:
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    path = tmp_path / "flag"
+    branched.sinks[2] = Flaky(store=branched.name, table="six", flag=path)
+    return path
+
+
+@pytest.mark.parametrize("where", ["open", "task"])
+def test_a_branch_that_is_down_does_not_hold_the_others(
+    branched: Branched, flag: Path, where: str
+) -> None:
+    branched.source.seed(numbered(1, 20))
+    branched.drain()
+    branched.source.seed(numbered(20, 60))
+    flag.write_text(where)
+    with pytest.raises(TransientError, match="memory:six was set aside: the sink is down"):
+        branched.drain(patience=2)
+    assert branched.rows("odd") == [n for n in range(1, 60) if n % 2]
+    assert branched.rows("six") == [6, 16]
+    branched.source.seed(numbered(60, 70))
+    flag.unlink()
+    branched.drain()
+    branched.expect(70)
+
+
+def test_a_branch_comes_back_in_the_same_run(branched: Branched, flag: Path) -> None:
+    branched.source.seed(numbered(1, 40))
+    flag.write_text("task")
+    order = Order(run=Run(), patience=Patience(60, 0.2, 0.5))
+    for report in drain(branched.flow(), lambda: branched.spark, order):
+        if report.branch.address.name == "odd" and branched.rows("odd"):
+            flag.unlink(missing_ok=True)
+    branched.expect(40)
+
+
+def test_a_branch_that_fails_for_good_ends_the_run_after_the_others(
+    branched: Branched, flag: Path
+) -> None:
+    branched.source.seed(numbered(1, 40))
+    flag.write_text("task, for good")
+    with pytest.raises(PermanentError, match="The other branches went on"):
+        branched.drain()
+    assert len(branched.rows("odd")) == 20
+    assert branched.rows("six") == []
+
+
+def test_a_branch_that_is_added_later_reads_from_the_beginning(branched: Branched) -> None:
+    branched.source.seed(numbered(1, 30))
+    six = branched.sinks.pop()
+    branched.sinks.append(MemorySliceSink(store=branched.name, table="other"))
+    branched.drain()
+    branched.sinks[2] = six
+    branched.source.seed(numbered(30, 50))
+    branched.drain()
+    branched.expect(50)
+
+
+def test_a_table_is_made_with_its_first_record(branched: Branched) -> None:
+    branched.sinks[2] = MemorySliceSink(store=branched.name, table="six", exists=False)
+    branched.source.seed(numbered(1, 5))
+    branched.drain()
+    branched.source.seed(numbered(5, 30))
+    branched.drain()
+    branched.expect(30)
+
+
+def test_a_record_that_a_step_rejects_is_rejected_once_by_the_main_branch(
+    branched: Branched,
+) -> None:
+    cast = Cast.model_validate({"spec": {"name": "int64"}})
+    only_six = Condition.parse("$.id == 6")
+    branched.transformations += (Transformation(cast, only_six),)
+    branched.source.seed(numbered(1, 20), raw=[b'{"id": 99, "name": "\\ud800"}'])
+    branched.drain()
+    assert branched.rows("six") == [16]
+    found = sorted(branched.store.query("select name, reason from rejected"))
+    assert [name for name, _ in found] == ["even", "even"]
+    assert "cannot be kept exactly" in found[0][1]
+    assert found[1][1] == "transformations[1] (cast): name: a whole number of 64 bits is wanted"
