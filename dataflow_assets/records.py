@@ -8,7 +8,8 @@ unread, or a `mask` could be slipped past. Text that is no JSON at all passes st
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -65,8 +66,19 @@ def _fraction(digits: str) -> Decimal:
 
 
 _decode = msgspec.json.Decoder(float_hook=_fraction).decode
-encode: Callable[[Any], bytes] = msgspec.json.Encoder(decimal_format="number").encode
-"""A body as JSON text."""
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def encode(body: Any) -> bytes:
+    """A body as JSON text. Raises RejectedRecord for what a step made and JSON cannot hold."""
+    try:
+        return _encode(body)
+    except UnicodeEncodeError:
+        raise RejectedRecord("step", "text with a lone surrogate") from None
+    except RecursionError:
+        raise RejectedRecord("step", "nested too deeply") from None
+    except ValueError:
+        raise RejectedRecord("step", f"an integer of more than {LONGEST_TEXT} digits") from None
 
 
 def parse(raw: bytes | None) -> Any:
@@ -94,7 +106,9 @@ def _not_json(raw: bytes, error: Exception) -> NotJson:
         pass  # an integer too long, or nesting too deep: JSON all the same
     if isinstance(error, RecursionError):
         raise RejectedRecord("decode", "nested too deeply")
-    raise RejectedRecord("decode", f"JSON that cannot be kept exactly: {error}")
+    # What only the lenient parser reads: "\\ud800" without its other half, or an integer too long.
+    what = "an integer too long" if "Integer" in str(error) else "text with a lone surrogate"
+    raise RejectedRecord("decode", f"JSON that cannot be kept exactly: {what}")
 
 
 def _no_constant(name: str) -> None:
@@ -110,7 +124,8 @@ def text_form(value: Any) -> str:
     """A value as text, for comparisons and casts (reference section 4.1).
 
     Strings as they are, `true` and `false`, null as nothing, numbers in their shortest decimal form
-    without exponent, objects and arrays as JSON. Raises RejectedRecord for a number too long.
+    without exponent, objects and arrays as JSON, times of the metadata as RFC 3339 in UTC. Raises
+    RejectedRecord for a number too long.
     """
     if isinstance(value, str):
         return value
@@ -119,12 +134,34 @@ def text_form(value: Any) -> str:
     if value is True or value is False:
         return "true" if value else "false"
     if isinstance(value, int):
+        return _integer_text(value)
+    if isinstance(value, Decimal):
+        return _decimal_text(value)
+    return _time_text(value) if isinstance(value, datetime) else encode(value).decode()
+
+
+def _integer_text(value: int) -> str:
+    try:
         return str(value)
-    return _decimal_text(value) if isinstance(value, Decimal) else encode(value).decode()
+    except ValueError:
+        raise _too_long() from None
 
 
 def _decimal_text(value: Decimal) -> str:
+    if not value:
+        return "0"  # `0e999999999` and -0.0 too
     if abs(value.adjusted()) > LONGEST_TEXT:
-        raise RejectedRecord("step", f"a number of more than {LONGEST_TEXT} digits")
+        raise _too_long()
     digits = format(value, "f")
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
+def _too_long() -> RejectedRecord:
+    return RejectedRecord("step", f"a number of more than {LONGEST_TEXT} digits")
+
+
+def _time_text(value: datetime) -> str:
+    """RFC 3339 in UTC, a fraction only as long as it must be."""
+    utc = value.astimezone(UTC)
+    fraction = f".{utc.microsecond:06}".rstrip("0") if utc.microsecond else ""
+    return f"{utc:%Y-%m-%dT%H:%M:%S}{fraction}Z"
