@@ -22,7 +22,7 @@ APPEND = -1
 
 _KEY = re.compile(r"(?:[^.|\[\\]|\\.)+", re.DOTALL)
 _MODIFIER = re.compile(r'@(\w+)(?=[.|:\[]|\Z)(:\{"deep": ?true\}(?=[.|\[]|\Z))?')
-_BRACKETS = re.compile(
+BRACKETS = re.compile(
     r"""\[(?:([0-9]+)|(\*)|'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\]""", re.DOTALL
 )
 _TOKEN = re.compile(r"""\\.|"(?:[^"\\]|\\.)*"|(?<=[=<>% ])'(?:[^'\\]|\\.)*'|.""", re.DOTALL)
@@ -159,7 +159,7 @@ def unescaped(text: str) -> str:
 
 
 def _brackets(text: str, at: int) -> tuple[Part, int]:
-    found = _BRACKETS.match(text, at)
+    found = BRACKETS.match(text, at)
     if not found:
         why = f"[ is written \\[ in a key; allowed in brackets: {_IN_BRACKETS}"
         raise Unreadable(why, at)

@@ -20,6 +20,7 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 _TRUE_WORDS = ("1", "t", "true")
 _FALSE_WORDS = ("0", "f", "false")
 
@@ -55,12 +56,11 @@ def test(sign: str, literal: str) -> Test:
 
 
 def as_number(text: str) -> Decimal | None:
-    """The number that a text spells out, None when it is none."""
+    """The number that a text spells out, blanks around it aside; None when it is none."""
     try:
-        number = Decimal(text)
+        return Decimal(text) if _NUMBER.fullmatch(text) else None
     except InvalidOperation:
-        return None
-    return number if number.is_finite() else None
+        return None  # an exponent of twenty digits
 
 
 def _compare(holds: Callable[[Any, Any], bool], literal: str, number: Decimal | None) -> Test:

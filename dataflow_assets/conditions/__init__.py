@@ -1,0 +1,69 @@
+"""Conditions of `when`, `filter` and `router` (reference 4.2), with our additions.
+
+| Test | Holds |
+|---|---|
+| `$.a` | truth: not false, 0, null, `""` or `"false"`; objects and arrays always |
+| `$.a == 'x'`, `!=` | the text forms are equal, or not: `5`, `'5'` and `"5"` are one value |
+| `$.a < 5`, `<=`, `>`, `>=` | both are numbers or texts of numbers, compared exactly |
+| `$.a in [x, 'y', 3]` | the text form is one of the list |
+| `$.a =~ '^x'` | Python's regular expression is found in the text form |
+
+A missing field, and every field of a body that is no JSON, fulfils none of them; null exists, and
+its text is empty. `!` inverts what follows: `!$.a == 'x'` holds where `a` is missing. `&&` binds
+tighter than `||`; parentheses group. `metadata.k` is a key of the metadata (null: missing), the
+field of the body is `$.metadata.k`.
+
+A regular expression that backtracks without end cannot be stopped: avoid `(a+)+`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from dataflow_assets.conditions.grammar import Node, Not, Test, read
+from dataflow_assets.conditions.holding import holds
+from dataflow_assets.records import Record
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition as the manifest writes it; equal texts are equal conditions."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Raises ValueError with the column of what cannot be read, and what is allowed there."""
+        read(text)
+        return cls(text)
+
+    def reads(self) -> frozenset[str]:
+        """The metadata keys it looks at."""
+        return frozenset(test.key for test in _tests(read(self.text)) if test.path is None)
+
+    def compile(self) -> Callable[[Record], bool]:
+        """Record -> whether it holds; made once per task."""
+        return holds(read(self.text))
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            cls.parse,
+            core_schema.str_schema(),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda when: when.text),
+        )
+
+
+def _tests(node: Node) -> Iterator[Test]:
+    if isinstance(node, Test):
+        yield node
+        return
+    for inner in (node.inner,) if isinstance(node, Not) else node.terms:
+        yield from _tests(inner)
