@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.paths import Path
+from dataflow_assets.paths.queries import glob
 from dataflow_assets.records import MISSING, NotJson, encode, parse
 from dataflow_assets.spec import Spec
 
@@ -415,9 +417,20 @@ def test_any_text_is_a_path_or_an_error(body: Any, text: str) -> None:
 
 
 @laws
+@given(st.text(alphabet="ab*?", max_size=7), st.text(alphabet="ab\n", max_size=7))
+def test_wildcards_match_like_those_of_file_names(pattern: str, key: str) -> None:
+    assert bool(glob(pattern).fullmatch(key)) is fnmatchcase(key, pattern)
+
+
+@laws
 @given(NAMES, VALUES)
 def test_what_is_off_the_path_is_shared_not_copied(name: str, value: Any) -> None:
     other = {"deep": [value]}
     body = {"other": other, "in": {"x": 1}}
     written = Path.parse(f"in{_in_brackets(name)}.z").setter()(body, value)
     assert written["other"] is other
+
+
+def test_arrays_in_arrays_are_flattened_however_deep() -> None:
+    body = parse(b"[" * 900 + b"1" + b"]" * 900)
+    assert Path.parse('@flatten:{"deep":true}').getter()(body) == [1]

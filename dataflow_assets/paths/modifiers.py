@@ -40,8 +40,14 @@ def flatten_deep(value: Any) -> Any:
     """`@flatten:{"deep":true}`: arrays in arrays in arrays too."""
     if not isinstance(value, list):
         return value
-    parts = (flatten_deep(item) if isinstance(item, list) else [item] for item in value)
-    return [inner for part in parts for inner in part]
+    flat, waiting = [], value[::-1]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            waiting += item[::-1]
+        else:
+            flat.append(item)
+    return flat
 
 
 def _join(value: Any) -> Any:
