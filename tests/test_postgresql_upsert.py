@@ -6,16 +6,29 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import devservers
+from dataflow_assets.connectors.postgresql import straight
+from dataflow_assets.connectors.postgresql.link import AdbcLink
 from dataflow_assets.contracts import DELETE, OP
 from dataflow_assets.errors import PermanentError
 from tests.postgresql_driver import Place, start, store
 
 
-@pytest.fixture
-def place(postgresql: devservers.PostgreSQL, schema: str) -> Place:
+@pytest.fixture(params=["few", "many"])
+def place(
+    postgresql: devservers.PostgreSQL,
+    schema: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Place:
+    """`many`: every upsert is taken for a large one of new keys, after a look at its first row."""
+    if request.param == "many":
+        monkeypatch.setattr(straight, "LEAST", 1)
+        monkeypatch.setattr(straight, "SAMPLE", 1)
+        monkeypatch.setattr(straight, "PAUSE", 0)
     return Place(postgresql.dsn(), schema, options={"upsertMode": True})
 
 
@@ -53,6 +66,59 @@ def test_a_row_without_a_required_column_updates_but_cannot_insert(place: Place)
     ((offset, _, _, reason, _),) = place.rejected()
     assert offset == 2
     assert "23502" in reason
+    session.close()
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, int]]:
+    """Each COPY: the schema of its table, None for the temporary one, and how many rows."""
+    found: list[tuple[str | None, int]] = []
+    load = AdbcLink.load
+
+    def spy(link: AdbcLink, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
+        found.append((schema, rows.num_rows))
+        load(link, schema, table, rows)
+
+    monkeypatch.setattr(AdbcLink, "load", spy)
+    return found
+
+
+def _orders(first: int, count: int, value: int = 0) -> list[dict[str, Any]]:
+    return [{"id": i, "v": value} for i in range(first, first + count)]
+
+
+def test_many_new_keys_go_straight_into_the_table(
+    place: Place, loaded: list[tuple[str | None, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(straight, "LEAST", 100)
+    place.run("CREATE TABLE orders (id bigint PRIMARY KEY, v int)")
+    session = store(place.sink(), _orders(0, 300))
+    assert loaded[-1] == (place.schema, 300)
+    store(place.sink(), _orders(300, 99), session=session)
+    assert loaded[-1] == (None, 99)  # few
+    store(place.sink(), _orders(300, 200, 1), session=session)
+    assert loaded[-1] == (None, 200)  # known
+    assert place.run("SELECT v, count(*) FROM orders GROUP BY v ORDER BY v") == [(0, 300), (1, 200)]
+    session.close()
+
+
+def test_a_wrong_guess_leaves_nothing_and_is_not_soon_repeated(
+    place: Place, loaded: list[tuple[str | None, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"LEAST": 100, "SAMPLE": 2, "PAUSE": 2}.items():
+        monkeypatch.setattr(straight, name, value)
+    place.run("CREATE TABLE orders (id bigint PRIMARY KEY, v int CHECK (v < 2))")
+    session = store(place.sink(), [{"id": 150, "v": 0}])
+    wrong = [*_orders(100, 100, 1), {"id": 200, "v": 2}, *_orders(201, 50, 1)]
+    straights = []
+    for batch in (wrong, *[_orders(first, 100) for first in (1000, 2000, 3000)]):
+        loaded.clear()
+        store(place.sink(), batch, session=session)
+        straights.append(place.schema in dict(loaded))
+    assert straights == [True, False, False, True]
+    assert place.rows()[:150] == [(i, 1) for i in range(100, 251) if i != 200]
+    assert len(place.rows()) == 450
+    assert [row[0] for row in place.rejected()] == [101]
     session.close()
 
 

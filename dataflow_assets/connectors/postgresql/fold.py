@@ -10,68 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dataflow_assets.connectors.postgresql import keys
 from dataflow_assets.connectors.postgresql.absent import Bools, matrix
-from dataflow_assets.connectors.postgresql.table import TYPE, key_of
+from dataflow_assets.connectors.postgresql.keys import Ints
+from dataflow_assets.connectors.postgresql.rules import DELETED, GROUP, Rules, Step
 from dataflow_assets.connectors.postgresql.trial import ORDER
-from dataflow_assets.contracts import DELETE, KIND, OP
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
-
-GROUP = "_dataflow_group"
-DELETED = "_dataflow_deleted"
-
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What the manifest says about keys, versions and deletes."""
-
-    schema: pa.Schema
-    key: tuple[str, ...]
-    version: str | None = None
-    soft: str | None = None
-    hard: bool = False
-
-    @classmethod
-    def of(cls, sink: PostgresqlSink, schema: pa.Schema) -> Rules:
-        """The rules of a sink."""
-        version = sink.upsert_version_column if sink.upsert_strategy == "ifNewer" else None
-        hard = sink.delete_mode == "hard"
-        return cls(schema, key_of(schema), version, None if hard else sink.soft_delete_column, hard)
-
-    @property
-    def deletes(self) -> bool:
-        """True where deletes mean something."""
-        return self.hard or self.soft is not None
-
-
-@dataclass(frozen=True)
-class Step:
-    """Rows for one statement: distinct keys, in key order, all carrying the same columns."""
-
-    verb: Literal["upsert", "mark", "delete"]
-    columns: tuple[str, ...]
-    rows: pa.RecordBatch
+from dataflow_assets.contracts import DELETE, OP
 
 
 def groups(rows: pa.RecordBatch, rules: Rules) -> Ints:
     """The number of each row's key, from 0 without gaps."""
-    codes = np.zeros(rows.num_rows, np.int64)
-    for position, name in enumerate(rules.key):
-        encoded = _comparable(rows.column(name), rules.schema.field(name)).dictionary_encode()
-        found = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = found if position == 0 else _dense(codes * len(encoded.dictionary) + found)
-    return codes
+    return keys.numbers(rows, rules.key, rules.schema)
 
 
 def steps(rows: pa.RecordBatch, group: Ints, rules: Rules) -> Iterator[Step]:
@@ -130,14 +85,19 @@ class Batch:
     def steps(self) -> Iterator[Step]:
         """One row per key; the rows of a plain batch go as they are."""
         if self.plain:
-            chosen = _last(self.group, np.ones(len(self.group), np.bool_))
-            rows = self.rows if len(chosen) == len(self.group) else self.rows.take(pa.array(chosen))
-            rows = rows.append_column(GROUP, pa.array(self.group[chosen]))
-            rows = rows.append_column(ORDER, pa.array(chosen))
-            yield Step("upsert", tuple(self.rules.schema.names), sort(rows, self.rules.key))
+            rows = self._latest()
+            names = tuple(self.rules.schema.names)
+            yield Step("upsert", names, keys.sorted_by(rows, self.rules.key))
             return
         yield from self._deletes()
         yield from self._merged()
+
+    def _latest(self) -> pa.RecordBatch:
+        """The last row of each key, whole."""
+        chosen = _last(self.group, np.ones(len(self.group), np.bool_))
+        rows = self.rows if len(chosen) == len(self.group) else self.rows.take(pa.array(chosen))
+        rows = rows.append_column(GROUP, pa.array(self.group[chosen]))
+        return rows.append_column(ORDER, pa.array(chosen))
 
     def _deletes(self) -> Iterator[Step]:
         """Hard: every key that was deleted at any time. Soft: keys that were only deleted."""
@@ -149,7 +109,7 @@ class Batch:
             rows = self.rows.select(self.rules.key).take(pa.array(last))
             rows = rows.append_column(GROUP, pa.array(self.group[last]))
             verb: Literal["delete", "mark"] = "delete" if self.rules.hard else "mark"
-            yield Step(verb, self.rules.key, sort(rows, self.rules.key))
+            yield Step(verb, self.rules.key, keys.sorted_by(rows, self.rules.key))
 
     def _alive(self) -> Bools:
         """Rows that leave something in the table."""
@@ -191,16 +151,23 @@ class Batch:
             ]
             carried = [names[index] for index in np.flatnonzero(columns).tolist()]
             last = final[mine]
-            arrays += [pa.array(kept[mine]), pa.array(last), pa.array(self.deleted[last])]
-            rows = pa.RecordBatch.from_arrays(arrays, names=[*carried, GROUP, ORDER, DELETED])
-            yield Step("upsert", tuple(carried), sort(rows, self.rules.key))
+            arrays += [pa.array(kept[mine]), pa.array(last)]
+            rows = pa.RecordBatch.from_arrays(arrays, names=[*carried, GROUP, ORDER])
+            if self._marks(carried, last):
+                rows = rows.append_column(DELETED, pa.array(self.deleted[last]))
+            yield Step("upsert", tuple(carried), keys.sorted_by(rows, self.rules.key))
+
+    def _marks(self, carried: list[str], last: Ints) -> bool:
+        """True where a mark has to be set, or taken away though no row speaks of it."""
+        soft = self.rules.soft
+        return soft is not None and (soft not in carried or bool(self.deleted[last].any()))
 
     def newest(self, version: str) -> Batch:
         """Without the rows that an earlier or higher version of the same run makes void.
 
         A run is a key's rows one after another that carry the same columns; a delete ends a run.
         """
-        values = _ranked(self.rows.column(version), self.rules.schema.field(version))
+        values = keys.ranked(self.rows.column(version), self.rules.schema.field(version))
         if values is None:
             return self
         runs = self._runs()
@@ -229,56 +196,9 @@ class Batch:
         return runs
 
 
-def sort(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
-    """In key order: two slices that lock the same keys then meet in the same order."""
-    order = pc.sort_indices(rows, [(name, "ascending") for name in key]).to_numpy()
-    if (np.diff(order.astype(np.int64)) == 1).all():
-        return rows
-    return rows.take(pa.array(order))
-
-
 def _last(group: Ints, wanted: Bools) -> Ints:
     """For each key its last wanted row, or -1."""
     found = np.full(int(group.max(initial=-1)) + 1, -1, np.int64)
     rows = np.flatnonzero(wanted)
     found[group[rows]] = rows  # of equal places the last assignment stays
     return found
-
-
-def _dense(codes: Ints) -> Ints:
-    encoded = pa.array(codes).dictionary_encode()
-    indices: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return indices
-
-
-def _comparable(values: pa.Array, field: pa.Field) -> pa.Array:
-    """Equal only where PostgreSQL finds them equal: 1.0 and 1, and a uuid in most spellings.
-
-    Two that only PostgreSQL knows to be equal meet in its statement, which splits the rows.
-    """
-    metadata = field.metadata or {}
-    if metadata.get(KIND) == b"numeric":
-        seen: dict[Decimal, int] = {}
-        numbers = [seen.setdefault(_decimal(text), len(seen)) for text in values.to_pylist()]
-        return pa.array(numbers, pa.int64())
-    if metadata.get(TYPE) == b"uuid":
-        return pc.replace_substring(pc.utf8_lower(values), "-", "")
-    return values
-
-
-def _ranked(values: pa.Array, field: pa.Field) -> pa.Array | None:
-    """Numbers that sort as PostgreSQL sorts the versions; None where only it can tell."""
-    if (field.metadata or {}).get(KIND) == b"numeric":
-        encoded = values.dictionary_encode()
-        numbers = [_decimal(text) for text in encoded.dictionary.to_pylist()]
-        rank = {number: place for place, number in enumerate(sorted(set(numbers)))}
-        return pa.array([rank[number] for number in numbers], pa.int64()).take(encoded.indices)
-    return None if pa.types.is_string(field.type) else values
-
-
-def _decimal(text: str) -> Decimal:
-    """Exact; exponents that no numeric column holds are all the same, and refused by it."""
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        return Decimal("-Infinity" if text.startswith("-") else "Infinity")

@@ -13,7 +13,9 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import fold, table, wire
 from dataflow_assets.connectors.postgresql.absent import by_columns, matrix
+from dataflow_assets.connectors.postgresql.keys import Ints
 from dataflow_assets.connectors.postgresql.link import Link
+from dataflow_assets.connectors.postgresql.rules import GROUP, Rules
 from dataflow_assets.connectors.postgresql.trial import Trial
 from dataflow_assets.connectors.postgresql.upsert import Staging
 from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection
@@ -125,7 +127,7 @@ class Upsert(Loader):
     def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
         super().__init__(sink, link, schema)
         self._key = table.key_of(schema)
-        self._rules = fold.Rules.of(sink, schema)
+        self._rules = Rules.of(sink, schema)
         self._staging = Staging(sink, link, schema)
         self._rows: list[pa.RecordBatch] = []
 
@@ -148,11 +150,11 @@ class Upsert(Loader):
         refused: dict[int, str] = {}
         for step in fold.steps(rows, groups, self._rules):
             for row, failure in self._trial.run(step.rows, self._staging.loads(step)):
-                refused[row.column(fold.GROUP)[0].as_py()] = failure.reason
+                refused[row.column(GROUP)[0].as_py()] = failure.reason
         if refused:
             self._settle(rows, groups, refused)
 
-    def _settle(self, rows: pa.RecordBatch, groups: fold.Ints, refused: dict[int, str]) -> None:
+    def _settle(self, rows: pa.RecordBatch, groups: Ints, refused: dict[int, str]) -> None:
         """A refused row may stand for several of its key: each of them gets its own verdict."""
         single = np.bincount(groups) == 1
         for index in np.flatnonzero(np.isin(groups, list(refused))).tolist():

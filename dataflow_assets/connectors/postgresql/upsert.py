@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql import wire
-from dataflow_assets.connectors.postgresql.fold import DELETED, Rules, Step
 from dataflow_assets.connectors.postgresql.link import Link, qualified, quote
+from dataflow_assets.connectors.postgresql.rules import DELETED, Rules, Step
+from dataflow_assets.connectors.postgresql.straight import Straight
 from dataflow_assets.connectors.postgresql.table import oid_of
 from dataflow_assets.contracts import HAS_DEFAULT
 
@@ -39,18 +41,20 @@ class Staging:
 
     def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
         self._link = link
+        self._place = sink.place()
         self._schema = schema
         self._rules = Rules.of(sink, schema)
         self._name = _name(schema)
         self._most = 0
         self._words = {
-            "target": qualified(*sink.place()),
+            "target": qualified(*self._place),
             "staged": qualified(None, self._name),
             "key": _list(self._rules.key),
             "same": " AND ".join(f"t.{quote(n)} = s.{quote(n)}" for n in self._rules.key),
         }
         columns, name, deleted = _list(schema.names), quote(self._name), quote(DELETED)
         link.execute(_MAKE.format(**self._words, name=name, columns=columns, deleted=deleted))
+        self._straight = Straight(link, self._name, self._words)
 
     def loads(self, step: Step) -> Callable[[pa.RecordBatch], None]:
         """What loads rows of this step; to be run inside a savepoint."""
@@ -58,15 +62,31 @@ class Staging:
         if DELETED in step.rows.schema.names:
             fields.append(pa.field(DELETED, pa.bool_()))
         statements = self._statements(step)
+        stage = partial(self._stage, fields)
+        copy = partial(self._copy, fields)
+        straight = self._insertable(step)
 
         def load(rows: pa.RecordBatch) -> None:
-            self._empty()
-            self._most = max(self._most, rows.num_rows)
-            self._link.load(None, self._name, wire.project(rows, fields, self._link.binary))
+            if straight and self._straight.load(rows, stage, copy):
+                return
+            stage(rows)
             for statement in statements:
                 self._link.execute(statement)
 
         return load
+
+    def _insertable(self, step: Step) -> bool:
+        """True where a row of a new key is inserted as it is."""
+        marked = DELETED in step.rows.schema.names
+        return step.verb == "upsert" and not marked and not self._lacks_required(step.columns)
+
+    def _stage(self, fields: Sequence[pa.Field], rows: pa.RecordBatch) -> None:
+        self._empty()
+        self._most = max(self._most, rows.num_rows)
+        self._link.load(None, self._name, wire.project(rows, fields, self._link.binary))
+
+    def _copy(self, fields: Sequence[pa.Field], rows: pa.RecordBatch) -> None:
+        self._link.load(*self._place, wire.project(rows, fields, self._link.binary))
 
     def _empty(self) -> None:
         if self._most:
