@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from itertools import permutations
+from typing import Annotated, Any
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import AfterValidator, GetCoreSchemaHandler, WrapValidator
 from pydantic_core import CoreSchema, core_schema
 
 from dataflow_assets.paths.parts import Glob, Key, Part, Unreadable, read
@@ -51,8 +52,8 @@ class Path:
     def setter(self) -> Callable[[Any, Any], Any]:
         """(body, value) -> a body with the value there; the given body is left as it was.
 
-        Raises RejectedRecord where an array stands in the way of a key, or would have to be filled
-        up far past its end.
+        Raises RejectedRecord where a value other than null stands in the way that is no object, or
+        no array under an index, and where an array would have to be filled up far past its end.
         """
         return setter(self._keys(), self.text)
 
@@ -82,3 +83,32 @@ class Path:
             core_schema.str_schema(),
             serialization=core_schema.plain_serializer_function_ser_schema(lambda path: path.text),
         )
+
+
+def _writable(path: Path) -> Path:
+    path.check_writable()
+    return path
+
+
+Writable = Annotated[Path, AfterValidator(_writable)]
+"""A path of an option that writes; one that cannot be written is a finding."""
+
+
+def apart(why: str) -> WrapValidator:
+    """For a mapping from paths: refuses one path twice, and one inside another, saying `why`."""
+
+    def validate(given: Any, handler: Callable[[Any], Any]) -> Any:
+        found = handler(given)
+        _check_apart(found, len(given), why)
+        return found
+
+    return WrapValidator(validate)
+
+
+def _check_apart(paths: Collection[Path], count: int, why: str) -> None:
+    keys = {path._keys(): path.text for path in paths}  # noqa: SLF001 - its own module's
+    if len(keys) < count:
+        raise ValueError("names a path twice: with and without `$.` it is the same")
+    for outer, inner in permutations(keys, 2):
+        if inner[: len(outer)] == outer:
+            raise ValueError(f"names {keys[inner]} inside of {keys[outer]}: {why}")

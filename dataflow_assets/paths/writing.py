@@ -1,7 +1,8 @@
 """Paths as functions that write, by sjson's rules; only what lies on the path is copied.
 
-Missing parents are made: an array where an index follows, else an object. A scalar or null in the
-way is replaced. An object key is never written into an array: that record is rejected.
+Missing parents are made: an array where an index follows, else an object; null is replaced by them.
+Any other value in the way, which sjson would replace in silence, rejects the record, and so does an
+array where an object is wanted.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ def _put(node: Any, keys: Sequence[Key], value: Any, path: str) -> Any:
     if type(node) is dict:
         return {**node, head.text: _put(node.get(head.text, MISSING), rest, value, path)}
     if type(node) is not list:
+        if node is not MISSING and node is not None:
+            raise RejectedRecord("step", f"{path}: a value that is no object stands in the way")
         return _new(head, _put(MISSING, rest, value, path), path)
     if head.index is None:
         raise RejectedRecord("step", f"{path}: an array where an object is wanted")
