@@ -74,6 +74,11 @@ def test_what_is_wrong_is_found_where_it_stands(file: Path, text: str, wanted: s
     assert any(wanted in finding for finding in said(file, text)), said(file, text)
 
 
+def test_a_list_of_wrong_entries_is_not_called_empty_too(file: Path) -> None:
+    [found] = said(file, "    - {type: remove, config: {fields: [a.*]}}")
+    assert found.startswith("8:40: spec.transformations[0].config.fields[0]: a.* cannot be written")
+
+
 def test_a_router_makes_branches_that_know_their_conditions(file: Path) -> None:
     branches = flow(file, ROUTER.replace("TABLE", "y")).branches
     assert [(branch.address.name, branch.routes) for branch in branches] == [
@@ -99,5 +104,5 @@ def test_one_target_has_one_set_of_settings(file: Path) -> None:
 
 def test_what_is_wrong_in_the_sink_of_a_route_is_found(file: Path) -> None:
     found = said(file, ROUTER.replace("table: TABLE", "tabel: y"))
-    place = "12:60: spec.transformations[0].config.routes[0].sink.config.tabel: unknown key"
+    place = "12:59: spec.transformations[0].config.routes[0].sink.config.tabel: unknown key"
     assert any(finding.startswith(place) for finding in found), found

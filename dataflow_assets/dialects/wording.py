@@ -124,11 +124,13 @@ def _located(details: ErrorDetails, document: Document, base: Path) -> _Trouble:
 
 
 def _deepest(troubles: list[_Trouble]) -> Iterator[_Trouble]:
-    """Without the arms of a union that failed sooner than another one."""
-    deep = [t.path for t in troubles if t.arms]
+    """Without the arms of a union that failed sooner, or lists too short for wrong entries."""
+    paths = [t.path for t in troubles]
+    arms = [t.path for t in troubles if t.arms]
     for trouble in troubles:
-        size = len(trouble.path)
-        if not (trouble.arms and any(len(p) > size and p[:size] == trouble.path for p in deep)):
+        short = trouble.details["type"] == "too_short"
+        deep, size = paths if short else arms if trouble.arms else [], len(trouble.path)
+        if not any(len(path) > size and path[:size] == trouble.path for path in deep):
             yield trouble
 
 
