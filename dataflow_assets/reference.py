@@ -140,7 +140,7 @@ def _default(info: FieldInfo) -> str:
     value = info.get_default(call_default_factory=True, validated_data={})
     if value is None or value in ("", (), {}) or isinstance(value, Spec):
         return "-"
-    return f"`{json.dumps(value)}`"
+    return f"`{json.dumps(value, default=lambda path: path.text)}`"
 
 
 def _kind(annotation: Any) -> str:

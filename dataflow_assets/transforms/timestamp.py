@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field, field_validator
 from typing_extensions import override
 
-from dataflow_assets.paths import Path
+from dataflow_assets.paths import Path, Writable
 from dataflow_assets.records import Record
 from dataflow_assets.steps import Apply, Context, Example, Step
 from dataflow_assets.times import Instant
@@ -22,7 +21,7 @@ class Timestamp(Step):
     """
 
     type: ClassVar[str] = "timestamp"
-    field_name: Path = Field(default="created_at", validate_default=True)
+    field_name: Writable = Path("created_at")
     """Where to write it; missing parents are made."""
     format: LayoutText = "RFC3339"
     """`RFC3339`, `RFC3339Nano`, `Unix` (seconds, as text), `UnixMilli` (a number), another of Go's
@@ -63,12 +62,6 @@ class Timestamp(Step):
         Example("an array passes", {}, "[1]", ("[1]",)),
         Example("text that is no JSON passes", {}, "hello", ("hello",)),
     )
-
-    @field_validator("field_name")
-    @classmethod
-    def _writable(cls, path: Path) -> Path:
-        path.check_writable()
-        return path
 
     @override
     def compile(self, context: Context) -> Apply:
