@@ -8,14 +8,16 @@ unread, or a `mask` could be slipped past. Text that is no JSON at all passes st
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from dataflow_assets.errors import RejectedRecord
+
+Form = TypeVar("Form")
 
 LONGEST_TEXT = 4_300  # digits of a number written out; `1e999999999` would fill the memory
 
@@ -138,6 +140,14 @@ def text_form(value: Any) -> str:
     if isinstance(value, Decimal):
         return _decimal_text(value)
     return _time_text(value) if isinstance(value, datetime) else encode(value).decode()
+
+
+def at(name: str, form: Callable[[Any], Form], value: Any) -> Form:
+    """`form(value)`, its rejection telling where the value stands."""
+    try:
+        return form(value)
+    except RejectedRecord as error:
+        raise RejectedRecord("step", f"{name}: {error.reason}") from None
 
 
 def _integer_text(value: int) -> str:

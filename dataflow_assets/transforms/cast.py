@@ -6,14 +6,13 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from itertools import permutations
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidatorFunctionWrapHandler, field_validator
+from pydantic import Field
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.paths import Path
+from dataflow_assets.paths import Writable, apart
 from dataflow_assets.records import LONGEST_TEXT, MISSING, Record, text_form
 from dataflow_assets.spec import Addition
 from dataflow_assets.steps import Apply, Context, Example, Step
@@ -42,7 +41,9 @@ class Cast(Step):
     """
 
     type: ClassVar[str] = "cast"
-    spec: dict[Path, Target] = Field(min_length=1)
+    spec: Annotated[
+        dict[Writable, Target], Field(min_length=1), apart("only one can have its type")
+    ]
     """Path to type."""
     nullable: Annotated[bool, Addition()] = False
     """Null stays null, instead of being an error."""
@@ -116,21 +117,6 @@ class Cast(Step):
         ),
         Example("text that is no JSON passes", {"spec": {"n": "int64"}}, "hello", ("hello",)),
     )
-
-    @field_validator("spec", mode="wrap")
-    @classmethod
-    def _without_contradiction(
-        cls, given: Any, validate: ValidatorFunctionWrapHandler
-    ) -> dict[Path, Target]:
-        spec: dict[Path, Target] = validate(given)
-        if len(spec) < len(given):
-            raise ValueError("names a path twice: with and without `$.` it is the same")
-        for path in spec:
-            path.check_writable()
-        for outer, inner in permutations((path.text for path in spec), 2):
-            if inner.startswith((f"{outer}.", f"{outer}[")):
-                raise ValueError(f"names {inner} inside of {outer}: only one can have its type")
-        return spec
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import field_validator
 from typing_extensions import override
 
-from dataflow_assets.paths import Path
+from dataflow_assets.paths import Writable
 from dataflow_assets.records import Record
 from dataflow_assets.steps import Apply, Context, Example, Step
 
@@ -21,7 +20,7 @@ class Flatten(Step):
     """
 
     type: ClassVar[str] = "flatten"
-    field: Path
+    field: Writable
     """Where the array is, or an object that holds it as `array`, as Avro's JSON does."""
 
     examples: ClassVar[tuple[Example, ...]] = (
@@ -69,12 +68,6 @@ class Flatten(Step):
             out_metadata={"key": "a"},
         ),
     )
-
-    @field_validator("field")
-    @classmethod
-    def _removable(cls, field: Path) -> Path:
-        field.check_writable()
-        return field
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from dataflow_assets.paths import Path
-from dataflow_assets.records import MISSING, Record, encode, text_form
+from dataflow_assets.records import MISSING, Record, at, encode, text_form
 from dataflow_assets.steps import Apply, Context, Example, Step
 
 Change = Callable[[Any], Any]
@@ -75,6 +75,12 @@ class Hash(Step):
             '{"a":null,"c":1}',
             ('{"a":null,"c":1}',),
         ),
+        Example(
+            "a number that nobody could write out",
+            {"fields": ["u.n"]},
+            '{"u":{"n":1e999999}}',
+            error="u.n: a number of more than 4300 digits",
+        ),
         Example("no JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
     )
 
@@ -105,20 +111,20 @@ class Hash(Step):
 
 
 def _in_place(path: Path) -> Change:
-    get, put = path.getter(), path.setter()
+    get, put = _text(path), path.setter()
 
     def change(body: Any) -> Any:
-        text = _text(get(body))
+        text = get(body)
         return body if text is None else put(body, _sha256(text.encode()))
 
     return change
 
 
 def _combined(paths: tuple[Path, ...], target: Path) -> Change:
-    getters, put = [path.getter() for path in paths], target.setter()
+    getters, put = [_text(path) for path in paths], target.setter()
 
     def change(body: Any) -> Any:
-        texts = [_text(get(body)) for get in getters]
+        texts = [get(body) for get in getters]
         if texts == nothing:
             return body
         raw = encode(texts) if len(texts) > 1 else str(texts[0]).encode()
@@ -128,8 +134,14 @@ def _combined(paths: tuple[Path, ...], target: Path) -> Change:
     return change
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None or value is MISSING else text_form(value)
+def _text(path: Path) -> Callable[[Any], str | None]:
+    name, get = path.text, path.getter()
+
+    def text(body: Any) -> str | None:
+        value = get(body)
+        return None if value is None or value is MISSING else at(name, text_form, value)
+
+    return text
 
 
 def _sha256(raw: bytes) -> str:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
-from dataflow_assets.paths import Path
+from dataflow_assets.paths import Writable
 from dataflow_assets.records import Record
 from dataflow_assets.steps import Apply, Context, Example, Step
-
-
-def _writable(path: Path) -> Path:
-    path.check_writable()
-    return path
 
 
 def _pair(given: Any) -> Any:
@@ -26,7 +21,7 @@ def _pair(given: Any) -> Any:
 
 
 Mapped = Annotated[
-    tuple[str, Annotated[Path, AfterValidator(_writable)]],
+    tuple[str, Writable],
     BeforeValidator(_pair),
 ]
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from itertools import permutations
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.paths import Path
-from dataflow_assets.records import MISSING, NotJson, Record, parse, text_form
+from dataflow_assets.paths import Path, Writable, apart
+from dataflow_assets.records import MISSING, NotJson, Record, at, parse, text_form
 from dataflow_assets.spec import Addition
 from dataflow_assets.steps import Apply, Context, Example, Step
 from dataflow_assets.times import Instant, rfc3339, rfc3339_nano
@@ -41,7 +40,7 @@ class InsertField(Step):
     """
 
     type: ClassVar[str] = "insertField"
-    fields: dict[Path, str] = Field(min_length=1)
+    fields: Annotated[dict[Writable, str], Field(min_length=1), apart("write both as one json:")]
     """Path to value."""
     interpolate: Annotated[bool, Addition()] = False
     """Fills in placeholders inside longer texts too, and `${$.path}` with a field of the body.
@@ -103,24 +102,15 @@ class InsertField(Step):
             '{"a":{"n":1.50}}',
             ('{"a":"x","b":{"n":1.50}}',),
         ),
+        Example(
+            "a number that nobody could write out",
+            {"fields": {"u.s": "n: ${$.n}"}, "interpolate": True},
+            '{"n":1e999999}',
+            error="u.s: a number of more than 4300 digits",
+        ),
         Example("an array passes", {"fields": {"a": "1"}}, "[1]", ("[1]",)),
         Example("text that is no JSON passes", {"fields": {"a": "1"}}, "hello", ("hello",)),
     )
-
-    @field_validator("fields", mode="wrap")
-    @classmethod
-    def _without_contradiction(
-        cls, given: Any, validate: ValidatorFunctionWrapHandler
-    ) -> dict[Path, str]:
-        fields: dict[Path, str] = validate(given)
-        if len(fields) < len(given):
-            raise ValueError("names a path twice: with and without `$.` it is the same")
-        for path in fields:
-            path.check_writable()
-        for outer, inner in permutations((path.text for path in fields), 2):
-            if inner.startswith((f"{outer}.", f"{outer}[")):
-                raise ValueError(f"names {inner} inside of {outer}: write both as one json:")
-        return fields
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
@@ -134,14 +124,16 @@ class InsertField(Step):
     @override
     def compile(self, context: Context) -> Apply:
         now = rfc3339(Instant.of(context.now))
-        plan = [(path.setter(), self._value(text, now)) for path, text in self.fields.items()]
+        plan = [
+            (path.text, path.setter(), self._value(text, now)) for path, text in self.fields.items()
+        ]
 
         def apply(record: Record) -> Record:
             if not isinstance(record.body, dict):
                 return record
             body = record.body
-            for put, value in plan:
-                found = value(record)
+            for name, put, value in plan:
+                found = at(name, value, record)
                 body = body if found is MISSING else put(body, found)
             unchanged = body is record.body
             return record if unchanged else Record(body, record.metadata, record.route)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.paths import Path
+from dataflow_assets.paths import Path, Writable
 from dataflow_assets.records import NotJson, Record, parse
 from dataflow_assets.steps import Apply, Context, Example, Step
-
-
-def _writable(path: Path) -> Path:
-    path.check_writable()
-    return path
 
 
 class JsonParse(Step):
@@ -27,7 +22,7 @@ class JsonParse(Step):
 
     type: ClassVar[str] = "jsonParse"
     addition: ClassVar[bool] = True
-    fields: tuple[Annotated[Path, AfterValidator(_writable)], ...] = Field(min_length=1)
+    fields: tuple[Writable, ...] = Field(min_length=1)
     """Paths of the texts."""
     on_error: Literal["reject", "keep"] = "reject"
     """What becomes of text that is no JSON, empty text too: `reject` rejects the record, `keep`

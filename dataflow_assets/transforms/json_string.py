@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from typing_extensions import override
 
-from dataflow_assets.paths import Path
-from dataflow_assets.records import MISSING, Record, encode
+from dataflow_assets.paths import Path, Writable
+from dataflow_assets.records import MISSING, Record, at, encode
 from dataflow_assets.steps import Apply, Context, Example, Step
-
-
-def _writable(path: Path) -> Path:
-    path.check_writable()
-    return path
 
 
 class JsonString(Step):
@@ -27,7 +22,7 @@ class JsonString(Step):
 
     type: ClassVar[str] = "jsonString"
     addition: ClassVar[bool] = True
-    fields: tuple[Annotated[Path, AfterValidator(_writable)], ...] = Field(min_length=1)
+    fields: tuple[Writable, ...] = Field(min_length=1)
     """Paths of the values."""
 
     examples: ClassVar[tuple[Example, ...]] = (
@@ -73,6 +68,6 @@ def _writer(path: Path) -> Callable[[Any], Any]:
         value = get(body)
         if value is None or value is MISSING:
             return body
-        return put(body, encode(value).decode())
+        return put(body, at(path.text, encode, value).decode())
 
     return change

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from typing_extensions import override
 
-from dataflow_assets.paths import Path
+from dataflow_assets.paths import Writable
 from dataflow_assets.records import Record
 from dataflow_assets.steps import Apply, Context, Example, Step
-
-
-def _writable(path: Path) -> Path:
-    path.check_writable()
-    return path
 
 
 class Remove(Step):
@@ -24,7 +19,7 @@ class Remove(Step):
     """
 
     type: ClassVar[str] = "remove"
-    fields: tuple[Annotated[Path, AfterValidator(_writable)], ...] = Field(min_length=1)
+    fields: tuple[Writable, ...] = Field(min_length=1)
     """Paths of what to take out, one after another."""
 
     examples: ClassVar[tuple[Example, ...]] = (

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from dataflow_assets.paths import Path
+from dataflow_assets.paths import Path, Writable
 from dataflow_assets.records import MISSING, Record
 from dataflow_assets.steps import Apply, Context, Example, Step
 
 Change = Callable[[Any], Any]
 """A body -> another one; the very same object when nothing changes."""
-
-
-def _writable(path: Path) -> Path:
-    path.check_writable()
-    return path
 
 
 def _pair(given: Any) -> Any:
@@ -29,7 +24,6 @@ def _pair(given: Any) -> Any:
     return old.strip(), new.strip()
 
 
-Writable = Annotated[Path, AfterValidator(_writable)]
 Pair = Annotated[tuple[Writable, Writable], BeforeValidator(_pair)]
 
 
@@ -104,6 +98,12 @@ class ReplaceField(Step):
             {"renames": ["u:u.id"]},
             '{"u":1}',
             ('{"u":{"id":1}}',),
+        ),
+        Example(
+            "a value in the way of the new name is not lost in silence",
+            {"renames": ["u.id:k.id"]},
+            '{"u":{"id":1},"k":2}',
+            error="k.id: a value that is no object stands in the way",
         ),
         Example("no object", {"include": ["a"]}, '[{"b":1}]', ('[{"b":1}]',)),
         Example("no JSON", {"renames": ["a:b"]}, "a=1", ("a=1",)),
