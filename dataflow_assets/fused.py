@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets import errors, failpoints
+from dataflow_assets import causes, errors, failpoints
 from dataflow_assets.contracts import (
     OFFSET,
     Chunk,
@@ -266,16 +266,9 @@ def _collect(frame: DataFrame, work: Pass | Sampler) -> list[bytes]:
     try:
         table = frame.mapInArrow(work, "result binary").toArrow()
     except (PySparkException, RpcError, OSError) as error:
-        raise TransientError(f"the Spark job failed: {_cause(error)}") from error
+        raise TransientError(f"the Spark job failed: {causes.sentence(error)}") from error
     outputs: list[bytes] = table.column("result").to_pylist()
     return outputs
-
-
-def _cause(error: BaseException) -> str:
-    """The line that says what happened: the last one of a Python traceback, else the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    python = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]
-    return (python or lines or [type(error).__name__])[-1 if python else 0][:500]
 
 
 def _raise_gravest(failures: Sequence[Failure]) -> None:

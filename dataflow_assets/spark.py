@@ -10,6 +10,7 @@ Connection settings and secrets never go into Spark's configuration: only closur
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import hashlib
 import logging
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import threading
 import uuid
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from dataflow_assets import causes
 from dataflow_assets.errors import PermanentError, TransientError
 
 if TYPE_CHECKING:
@@ -119,8 +122,8 @@ class Spark:
             self._remote = self.settings.where if mode == "remote" else warm_server()
             return _attach(self._remote, self.settings.conf)
         except (PySparkException, OSError, RuntimeError) as error:
-            first = str(error).partition("\n")[0][:300]
-            raise TransientError(f"no Spark session at {self.settings.where}: {first}") from error
+            reason = causes.sentence(error)
+            raise TransientError(f"no Spark session at {self.settings.where}: {reason}") from error
 
     def _alive(self, session: SparkSession) -> bool:
         """Asks the server; a refused connection is known at once, without the client's retries."""
@@ -178,6 +181,7 @@ def _join(remote: str, conf: Mapping[str, str]) -> SparkSession:
 
     builder: Any = SparkSession.builder  # a class property, which mypy takes for a function
     session: Any = builder.remote(remote).create()
+    _quiet(session)
     for policy in session.client.get_retry_policies():
         policy.max_retries = RPC_RETRIES
     for key, value in conf.items():
@@ -186,6 +190,16 @@ def _join(remote: str, conf: Mapping[str, str]) -> SparkSession:
     _send_package(session)
     attached: SparkSession = session
     return attached
+
+
+def _quiet(session: Any) -> None:
+    """Nothing is asked at the process's end, and a warning does not repeat what an error says.
+
+    Its client would ask the server once more at exit, with all its retries where that is gone; one
+    that was closed before does not. What is registered later runs earlier.
+    """
+    atexit.register(session.client.close)
+    warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]", category=UserWarning)
 
 
 def _send_package(session: SparkSession) -> None:

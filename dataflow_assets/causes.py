@@ -1,0 +1,66 @@
+"""What went wrong in Spark, as one sentence: its errors are pages, and their advice is for others.
+
+The JVM wraps errors in errors and names classes where it means reasons; Python workers send whole
+tracebacks. Options of Spark that a message recommends do not exist in a manifest.
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST = 400
+_TRACE = re.compile(r"\n\s*(?:at [\w.$]+[(/]|\.\.\. \d+ more|JVM stacktrace:|Driver stacktrace:)")
+_WRAPPERS = re.compile(
+    r"^(?:\([\w.$]+\) |Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\): "
+    r"|\[[A-Z0-9_.]+\] |[\w.$]+(?:Exception|Error|Throwable)(?::\s+|$))",
+    re.DOTALL,
+)
+_ROOT = re.compile(r"^Caused by: ([\w.$]+)(?:: (.+))?$", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last):"
+_DETAILS = re.compile(r'details = "(.*)"')
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w{5}.*$", re.DOTALL)
+_ADVICE = re.compile(r"^(?:If you |Consider |Please |To .*\bset\b)|\bspark\.\w", re.IGNORECASE)
+# Where Spark names an option of its own, ours for the same.
+_OURS = {"failOnDataLoss": "onDataLoss: continue goes on without what is gone"}
+
+
+def sentence(error: BaseException) -> str:
+    """The reason, without class names, traces and Spark's advice."""
+    text = str(error)
+    if "RETRIES_EXCEEDED" in text and error.__cause__ is not None:
+        return sentence(error.__cause__)
+    found = _python(text) or _details(text) or _jvm(text) or type(error).__name__
+    ours = [advice for option, advice in _OURS.items() if option in text]
+    return "; ".join([found[:LONGEST], *ours])
+
+
+def _python(text: str) -> str:
+    """The line that ends the last traceback: the first one that is not indented."""
+    _, found, after = text.rpartition(_TRACEBACK)
+    lines = _TRACE.split(after)[0].splitlines() if found else []
+    return next((line for line in lines if line.strip() and not line[0].isspace()), "")
+
+
+def _details(text: str) -> str:
+    """What gRPC says inside its account of a call."""
+    match = _DETAILS.search(text)
+    return match[1] if match else ""
+
+
+def _jvm(text: str) -> str:
+    """What the outermost error says; where that is nothing but a class, the innermost one."""
+    roots = _ROOT.findall(text)
+    kind, words = roots[-1] if roots else ("", "")
+    name = kind.rpartition(".")[2]
+    return _said(_TRACE.split(text)[0]) or _said(words) or name
+
+
+def _said(text: str) -> str:
+    """A message without what is wrapped around it, its advice left out."""
+    text = text.strip()
+    while match := _WRAPPERS.match(text):
+        text = text[match.end() :].strip()
+    text = _SQLSTATE.sub("", " ".join(text.split()))
+    text = text.rpartition("Reason: ")[2]
+    told = [part for part in re.split(r"(?<=[.!?]) (?=[A-Z])", text) if not _ADVICE.search(part)]
+    return " ".join(told).removesuffix(".")
