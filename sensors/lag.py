@@ -1,5 +1,10 @@
-"""How far each flow is behind, observed for all of them together, whether a run is on or not."""
+"""How far each flow is behind, observed for all of them together.
 
+Not of a flow whose run has just told it: the mirrored checkpoint of a live run is some seconds old,
+and a lag counted from there would be a peak that never was.
+"""
+
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,7 +13,8 @@ import dagster as dg
 from dataflow_assets.assets.build import mirrored
 from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.metadata import LAG_CHECK, lag_check, lag_metadata
-from dataflow_assets.assets.mirror import positions
+from dataflow_assets.assets.mirror import EVERY_SECONDS, positions
+from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Lag
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.masking import mask
@@ -17,6 +23,7 @@ from sensors.sources import sources
 
 INTERVAL_SECONDS = 29
 AT_ONCE = 8
+TOLD_SECONDS = 2 * EVERY_SECONDS  # a live run that is silent for longer is idle, or hangs
 
 Event = dg.AssetObservation | dg.AssetCheckEvaluation
 
@@ -44,7 +51,7 @@ def lag_sensor(graph: Graph) -> dg.SensorDefinition:
 def _look(
     nodes: Sequence[Node], instance: dg.DagsterInstance, before: dict[str, str]
 ) -> tuple[list[Event], dict[str, str], list[str]]:
-    """Events for the lags that changed, what to remember, and what could not be asked."""
+    """Events for the lags that changed, what to remember, and what was not asked."""
     events: list[Event] = []
     after: dict[str, str] = {}
     notes: list[str] = []
@@ -62,15 +69,23 @@ def _look(
 
 
 def _lag(node: Node, instance: dg.DagsterInstance) -> Lag | str | None:
-    """None while there is no mirrored checkpoint; a text when the source could not be asked."""
+    """None while there is no mirrored checkpoint; a text when it was not asked, and why."""
     known = positions(mirrored(instance, node.key))
     if known is None:
         return None
+    if _told(node, instance):
+        return "its run tells its lag itself"
     try:
         return sources.lag(node.flow, known)
     except DataflowError as error:
         sources.drop(node.flow)
         return mask(str(error), [node.flow])
+
+
+def _told(node: Node, instance: dg.DagsterInstance) -> bool:
+    newest = instance.fetch_materializations(dg.AssetKey(list(node.key)), limit=1).records
+    fresh = bool(newest) and time.time() - newest[0].timestamp < TOLD_SECONDS
+    return fresh and Runs(instance, node.flow).on()
 
 
 def _events(node: Node, lag: Lag) -> Iterator[Event]:

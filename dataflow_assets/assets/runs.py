@@ -66,6 +66,11 @@ class Runs:
                 return run
         return None
 
+    def on(self) -> bool:
+        """Whether a run works on the flow right now; dead ones are reported as failed."""
+        runs = [record.dagster_run for record in self._records(LIVE)]
+        return any(self._drives(run) and not self._bury(run) for run in runs)
+
     def failures(self) -> list[dg.RunRecord]:
         """The latest runs of the flow's job since the last one that did not fail, newest first."""
         wanted = dg.RunsFilter(job_name=job_name(self._flow))

@@ -213,6 +213,28 @@ def test_the_lag_is_observed_when_it_changes(switch: Switch) -> None:
     assert quiet.skip_reason
 
 
+def test_a_run_that_commits_tells_its_lag_itself(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror of a live run is some seconds old: its plot would show peaks that never were."""
+    switch.produce(3)
+    switch.mirror(p0=1)
+    sensor = lag_sensor(graph.build([switch.flow]))
+
+    def look() -> Any:
+        return sensor(dg.build_sensor_context(instance=switch.instance))
+
+    live = switch.run(dg.DagsterRunStatus.STARTED, driver=str(Driver.here()))
+    quiet = look()
+    assert not quiet.asset_events
+    assert "its run tells its lag itself" in quiet.skip_reason.skip_message
+    _later(monkeypatch, 60)  # and has told nothing since: it hangs, or its commits do
+    assert look().asset_events[0].metadata["lag_records"].value == 2
+    monkeypatch.undo()
+    switch.instance.report_run_failed(live)
+    assert look().asset_events[0].metadata["lag_records"].value == 2
+
+
 def test_changed_files_are_loaded_again(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
