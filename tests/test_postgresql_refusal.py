@@ -88,8 +88,8 @@ def test_too_many_connections_pass(server: devservers.PostgreSQL) -> None:
     assert 'too many connections for role "full" (53300)' in str(error)
 
 
-@pytest.mark.parametrize("driver", ["adbc", "text"])
-def test_both_drivers_tell_the_same(server: devservers.PostgreSQL, driver: link.Driver) -> None:
+@pytest.mark.parametrize("driver", ["binary", "text"])
+def test_both_links_tell_the_same(server: devservers.PostgreSQL, driver: link.Driver) -> None:
     with pytest.raises(Failure) as caught:
         link.take(dsn(server), driver, "test")
     assert isinstance(caught.value.error("writing"), PermanentError)

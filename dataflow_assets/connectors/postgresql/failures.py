@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Any
 
 import psycopg
 
@@ -17,8 +16,6 @@ _REFUSED_CLASSES = ("22", "23", "44", "54", "P0")
 _TRANSIENT_CLASSES = ("08", "40", "53", "55", "57", "58", "XX")
 _TRANSIENT_CODES = frozenset({"25P01", "25P02", "25P03", "25P04", "25006", "3B001"})
 _AGAIN_CODES = frozenset({"40001", "40P01"})
-# ADBC's codes for what never reached the server: a column that the table lost, an unknown type.
-_DRIVERS_OWN = ("INVALID_ARGUMENT", "ALREADY_EXISTS", "NOT_FOUND", "NOT_IMPLEMENTED")
 _ADVICE = {
     "42P01": "create the table, or set autoCreateTable: true",
     "42703": "a column is missing: was the table altered? the next run reads its columns anew",
@@ -43,18 +40,9 @@ class Kind(Enum):
 class Failure(Exception):
     """One error of either driver, in one shape. Never leaves this package."""
 
-    def __init__(
-        self,
-        message: str,
-        sqlstate: str | None = None,
-        *,
-        connected: bool = False,
-        **where: str | None,
-    ) -> None:
+    def __init__(self, message: str, sqlstate: str | None = None, **where: str | None) -> None:
         self.message = message.strip()[:LONGEST]
         self.sqlstate = sqlstate
-        self.connected = connected
-        """True where the driver itself refused: the connection is sound, trying again is vain."""
         self.where = {key: value for key, value in where.items() if value}
         super().__init__(self.reason)
 
@@ -69,7 +57,7 @@ class Failure(Exception):
         """Judged by SQLSTATE; without one the connection itself is in doubt."""
         code = self.sqlstate
         if code is None:
-            return Kind.PERMANENT if self.connected else Kind.TRANSIENT
+            return Kind.TRANSIENT
         if code in _TRANSIENT_CODES:
             return Kind.TRANSIENT
         if code in _AGAIN_CODES:
@@ -97,23 +85,6 @@ def from_psycopg(error: psycopg.Error) -> Failure:
         constraint=diag.constraint_name,
         column=diag.column_name or _column(diag.context),
     )
-
-
-def from_adbc(error: Any) -> Failure:
-    """An ADBC error as a failure: PostgreSQL's own fields travel in its details."""
-    details = {_text(key): _text(value) for key, value in error.details or ()}
-    message = details.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("\n")[0]
-    return Failure(
-        message,
-        connected=error.status_code.name in _DRIVERS_OWN,
-        sqlstate=error.sqlstate or details.get("PG_DIAG_SQLSTATE"),
-        constraint=details.get("PG_DIAG_CONSTRAINT_NAME"),
-        column=details.get("PG_DIAG_COLUMN_NAME") or _column(details.get("PG_DIAG_CONTEXT")),
-    )
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _column(context: str | None) -> str | None:

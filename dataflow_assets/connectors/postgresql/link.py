@@ -1,17 +1,17 @@
-"""One database session in one of two drivers, with explicit transactions and one kind of error.
+"""One database session in autocommit with one kind of error, which loads in one of two ways.
 
-ADBC loads Arrow as binary COPY at twice the speed; psycopg loads text, which PostgreSQL converts to
-any type. A transaction never spans both, so a link is chosen once per table. Idle links are kept
-per process: a tiny micro-batch pays for no connect.
+Binary COPY costs a fraction of text COPY, which PostgreSQL converts to any type; a link is chosen
+once per table, by its columns. Idle links are kept per process: a tiny micro-batch pays for no
+connect.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import io
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 import psycopg
@@ -20,10 +20,11 @@ import pyarrow.csv as arrow_csv
 from psycopg import sql
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql import dsn, refusal
-from dataflow_assets.connectors.postgresql.failures import Failure, from_adbc, from_psycopg
+from dataflow_assets.connectors.postgresql import copying, dsn, refusal
+from dataflow_assets.connectors.postgresql.failures import Failure, from_psycopg
 
-Driver = Literal["adbc", "text"]
+Driver = Literal["binary", "text"]
+Block = bytes | memoryview
 Row = tuple[Any, ...]
 
 _SETTINGS = {
@@ -91,61 +92,36 @@ class TextLink(Link):
 
     @override
     def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
-        names = ", ".join(map(quote, rows.schema.names))
         text = io.BytesIO()
         arrow_csv.write_csv(rows, text, arrow_csv.WriteOptions(include_header=False))
-        query = f"COPY {qualified(schema, table)} ({names}) FROM STDIN (FORMAT csv)"
-        try:
-            with self._cursor.copy(query.encode()) as copy:
-                copy.write(text.getbuffer())
-        except psycopg.Error as error:
-            raise from_psycopg(error) from None
+        self._copy(schema, table, rows.schema.names, "csv", [text.getbuffer()])
 
     @override
     def close(self) -> None:
         self._connection.close()
 
+    def _copy(
+        self, schema: str | None, table: str, names: list[str], form: str, blocks: Iterable[Block]
+    ) -> None:
+        listed = ", ".join(map(quote, names))
+        query = f"COPY {qualified(schema, table)} ({listed}) FROM STDIN (FORMAT {form})"
+        try:
+            with self._cursor.copy(query.encode()) as copy:
+                for block in blocks:
+                    copy.write(block)
+        except psycopg.Error as error:
+            raise from_psycopg(error) from None
 
-class AdbcLink(Link):
-    """ADBC and binary COPY."""
+
+class BinaryLink(TextLink):
+    """psycopg and binary COPY."""
 
     binary = True
 
-    def __init__(self, connection: str, application: str) -> None:
-        import adbc_driver_postgresql.dbapi as adbc
-
-        self._error = adbc.Error
-        settings = dsn.conninfo(connection, application)
-        try:
-            self._connection = adbc.connect(settings, autocommit=True)
-        except adbc.Error as error:
-            raise _unreachable(str(error), connection, application) from None
-        self._cursor = self._connection.cursor()
-        self._configure()
-
-    @override
-    def execute(self, query: str, *parameters: object) -> list[Row]:
-        try:
-            self._cursor.execute(query, parameters or None)
-            # Some errors of a query arrive with its rows only, so they are always fetched.
-            return self._cursor.fetchall() if self._cursor.description else []
-        except self._error as error:
-            raise from_adbc(error) from None
-
     @override
     def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
-        where: dict[str, Any] = {"db_schema_name": schema} if schema else {"temporary": True}
-        try:
-            with self._connection.cursor() as cursor:
-                cursor.adbc_ingest(table, rows, mode="append", **where)
-        except self._error as error:
-            raise from_adbc(error) from None
-
-    @override
-    def close(self) -> None:
-        for part in (self._cursor, self._connection):
-            with contextlib.suppress(Exception):
-                part.close()
+        rows = copying.ordered(rows)
+        self._copy(schema, table, rows.schema.names, "binary", copying.stream(rows))
 
 
 def _close_idle() -> None:
@@ -170,7 +146,9 @@ def take(connection: str, driver: Driver, application: str) -> Link:
         else:
             return link
     return (
-        TextLink(connection, application) if driver == "text" else AdbcLink(connection, application)
+        TextLink(connection, application)
+        if driver == "text"
+        else BinaryLink(connection, application)
     )
 
 

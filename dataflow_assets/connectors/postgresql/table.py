@@ -6,7 +6,7 @@
 | text, varchar, char, name, xml, citext, enums | string | yes |
 | json, jsonb | string of KIND json | yes |
 | uuid | string of KIND text | yes, as its 16 bytes |
-| numeric | string of KIND numeric | no |
+| numeric | string of KIND numeric | yes, as its groups of digits |
 | all others (arrays, inet, intervals, bytea, ...) | string of KIND text | no |
 
 A domain counts as its base type. One column that binary COPY cannot serve makes the table's link
@@ -41,7 +41,7 @@ _ARROW: dict[str, pa.DataType] = {
 }
 _TEXT = frozenset({"text", "varchar", "bpchar", "name", "xml", "citext"})
 _KINDS = {"json": b"json", "jsonb": b"json", "numeric": b"numeric"}
-_BINARY = frozenset({*_ARROW, *_TEXT, "json", "jsonb", "uuid"})
+_BINARY = frozenset({*_ARROW, *_TEXT, *_KINDS, "uuid"})
 
 _FIND = """
 SELECT c.oid::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -58,7 +58,7 @@ WITH RECURSIVE chain AS (
            chain.required OR t.typnotnull
     FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
 )
-SELECT a.attname, t.typname, t.typtype::text, format_type(a.atttypid, a.atttypmod),
+SELECT a.attname, t.typname, t.typtype::text, format_type(chain.type, chain.mod),
        chain.mod, chain.required, a.atthasdef OR a.attidentity <> ''
 FROM chain
 JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
@@ -88,7 +88,7 @@ class Column:
     name: str
     base: str  # the base type's own name: int4, varchar
     enum: bool
-    declared: str  # as one would declare it
+    declared: str  # the base type as one would declare it: character varying(3)
     modifier: int
     required: bool
     default: bool
@@ -126,7 +126,7 @@ class Table:
     @property
     def driver(self) -> Driver:
         """Which link serves this table."""
-        return "adbc" if all(column.binary for column in self.columns) else "text"
+        return "binary" if all(column.binary for column in self.columns) else "text"
 
     def schema(self, key: tuple[str, ...]) -> pa.Schema:
         """The columns in Arrow; what the writers need to know travels in the metadata."""
@@ -160,7 +160,7 @@ def _describe(link: Link, oid: str) -> Table:
 
 def driver_of(schema: pa.Schema) -> Driver:
     """The link that a ticket's schema asks for."""
-    return "text" if schema.metadata[DRIVER] == b"text" else "adbc"
+    return "text" if schema.metadata[DRIVER] == b"text" else "binary"
 
 
 def key_of(schema: pa.Schema) -> tuple[str, ...]:

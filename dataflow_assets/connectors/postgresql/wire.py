@@ -1,4 +1,4 @@
-"""Rows as binary COPY wants them: jsonb with its version byte, uuid as 16 bytes."""
+"""Rows as binary COPY wants them: jsonb with its version byte, uuid as 16 bytes, packed digits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql.failures import Failure
+from dataflow_assets.connectors.postgresql.numerics import numerics
 from dataflow_assets.connectors.postgresql.table import TYPE
 
 _JSONB_VERSION = b"\x01"
@@ -31,9 +32,11 @@ def binary(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _array(values: pa.Array, field: pa.Field) -> pa.Array:
-    declared = (field.metadata or {}).get(TYPE)
+    declared = (field.metadata or {}).get(TYPE, b"")
     if declared == b"jsonb":
         return pc.binary_join_element_wise(_JSONB_VERSION, values.cast(pa.binary()), b"")
+    if declared.partition(b"(")[0] == b"numeric":
+        return numerics(values, field.name)
     return uuids(values, field.name) if declared == b"uuid" else values
 
 
