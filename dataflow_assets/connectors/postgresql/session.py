@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,9 +14,10 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import checkpoint as store
 from dataflow_assets.connectors.postgresql import create as making
 from dataflow_assets.connectors.postgresql import table as tables
+from dataflow_assets.connectors.postgresql.branch import Branch
 from dataflow_assets.connectors.postgresql.checkpoint import Partition
 from dataflow_assets.connectors.postgresql.failures import Failure
-from dataflow_assets.connectors.postgresql.link import Row, TextLink, qualified
+from dataflow_assets.connectors.postgresql.link import TextLink, qualified
 from dataflow_assets.contracts import (
     Checkpoint,
     OffsetSlice,
@@ -32,57 +32,15 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
 )
-from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
 
-_TAKE = """
-INSERT INTO {h} (flow, branch, epoch, run, host) VALUES ($1, $2, 1, $3, $4)
-ON CONFLICT (flow, branch) DO UPDATE
-SET epoch = {h}.epoch + 1, run = excluded.run, host = excluded.host, updated_at = now()
-RETURNING epoch
-"""
-_FENCE = "UPDATE {p} SET epoch = $3::bigint WHERE flow = $1 AND branch = $2"
 # Idle sessions hold no lock and commit nothing any more: the epoch alone stops them.
 _END_OLDER = """
 SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name LIKE $1 AND pid <> pg_backend_pid()
   AND state <> 'idle' AND pg_has_role(usesysid, 'USAGE')
-"""
-_ASSERT = """
-UPDATE {h} SET manifest = $4, target = coalesce(target, $5), updated_at = now()
-WHERE flow = $1 AND branch = $2 AND epoch = $3::bigint
-RETURNING 1
-"""
-_INSERT = """
-INSERT INTO {p} (flow, branch, partition, epoch, next_offset, part)
-SELECT $1, $2, r->>0, $3::bigint, (r->>1)::bigint, r->>2 FROM json_array_elements($4::json) AS r
-ON CONFLICT (flow, branch, partition) DO NOTHING
-"""
-_STEP = """
-WITH head AS (
-    UPDATE {h} SET updated_at = now() WHERE flow = $1 AND branch = $2 AND epoch = $3::bigint
-    RETURNING epoch
-)
-UPDATE {p} AS p SET next_offset = greatest(next_offset, r.upto), committed_at = now()
-FROM head, (
-    SELECT e->>0 AS partition, (e->>1)::bigint AS after, (e->>2)::bigint AS upto
-    FROM json_array_elements($4::json) AS e
-) AS r
-WHERE p.flow = $1 AND p.branch = $2 AND p.epoch = head.epoch AND p.partition = r.partition
-  AND p.next_offset >= r.after
-RETURNING p.partition, next_offset, part, rows, rejected, bytes, committed_at
-"""
-_RETIRE = """
-WITH gone AS (
-    DELETE FROM {p} WHERE flow = $1 AND branch = $2 RETURNING rows, rejected, bytes
-)
-UPDATE {h} SET rows = {h}.rows + s.rows, rejected = {h}.rejected + s.rejected,
-    bytes = {h}.bytes + s.bytes, intent = NULL, updated_at = now()
-FROM (SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(rejected), 0) AS rejected,
-             coalesce(sum(bytes), 0) AS bytes FROM gone) AS s
-WHERE flow = $1 AND branch = $2
 """
 
 
@@ -94,10 +52,10 @@ class PostgresqlSession(SinkSession):
         self._target = target
         self._run = run
         self._schema, self._name = sink.place()
-        self._names = store.statements(self._schema)
         self._columns: pa.Schema | None = None
         with self._translated("opening"):
             self._link = TextLink(sink.dsn(), store.application(target))
+        self._branch = Branch(self._link, self._schema, target)
         try:
             self._open()
         except BaseException:
@@ -127,20 +85,16 @@ class PostgresqlSession(SinkSession):
             making.create(self._link, self._sink, sample)
             self._table = tables.find(self._link, self._schema, self._name)
             self._columns = None
-            self._assert()
+            self._branch.hold(self.identity)
         self._reload()
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         with self._translated("restarting"), self._transaction():
-            self._assert()
-            self._execute(_RETIRE)
-            self._execute(
-                "UPDATE {h} SET source = $3, target = $4 WHERE flow = $1 AND branch = $2",
-                source,
-                self.identity,
-            )
-            self._insert(positions)
+            self._branch.hold(self.identity)
+            self._branch.retire()
+            self._branch.start(source, self.identity)
+            self._branch.insert(positions)
             if empty and self._table is not None:
                 self._link.execute(f"TRUNCATE {qualified(self._schema, self._name)}")
         self._reload()
@@ -180,14 +134,9 @@ class PostgresqlSession(SinkSession):
 
     @override
     def forget(self) -> None:
-        # The row stays with its epoch: a forgotten driver must not find the number free again.
         with self._translated("forgetting"), self._transaction():
-            self._assert()
-            self._execute(_RETIRE)
-            self._execute(
-                "UPDATE {h} SET source = NULL, target = NULL, manifest = '', rows = 0, "
-                "rejected = 0, bytes = 0 WHERE flow = $1 AND branch = $2"
-            )
+            self._branch.hold(self.identity)
+            self._branch.forget()
         self._reload()
 
     @override
@@ -199,20 +148,18 @@ class PostgresqlSession(SinkSession):
             store.prepare(self._link, self._schema)
             self._link.execute(_END_OLDER, store.application(self._target, 0)[:-1] + "%")
             with self._transaction():
-                names = (self._run.id, f"{self._run.host} (pid {self._run.pid})")
-                ((self._epoch,),) = self._execute(_TAKE, *names)
-                self._execute(_FENCE, self._epoch)
+                self._branch.take(self._run)
                 self._reload()
-            name = store.application(self._target, self._epoch)
+            name = store.application(self._target, self._branch.epoch)
             self._link.execute("SELECT set_config('application_name', $1, false)", name)
             self._table = tables.find(self._link, self._schema, self._name)
 
     def _record(self, starts: Mapping[str, Position | None], intent: str | None) -> None:
         with self._translated("beginning on"), self._transaction():
-            self._assert()
-            self._insert(starts)
+            self._branch.hold(self.identity)
+            self._branch.insert(starts)
             if intent:
-                self._execute("UPDATE {h} SET intent = $3 WHERE flow = $1 AND branch = $2", intent)
+                self._branch.intend(intent)
         self._reload()
 
     def _finish_offsets(self, span: Span, receipts: Sequence[Receipt]) -> None:
@@ -221,24 +168,11 @@ class PostgresqlSession(SinkSession):
         slices = [s for s in span.slices if isinstance(s, OffsetSlice) and not s.empty]
         gaps = [s for s in slices if not _covered(found.get(s.partition), s)]
         if gaps:
-            found |= self._step_over(gaps)
+            with self._translated("finishing on"):
+                found |= self._branch.step_over(gaps)
         elif not slices:
             self._reload()
         self._keep(replace(self._stored, partitions={**self._stored.partitions, **found}))
-
-    def _step_over(self, gaps: Sequence[OffsetSlice]) -> dict[str, Partition]:
-        rows = json.dumps([[s.partition, s.after, s.upto] for s in gaps])
-        with self._translated("finishing on"):
-            moved = self._execute(_STEP, self._epoch, rows)
-        found = {row[0]: Partition.of(row[1:]) for row in moved}
-        if missed := {s.partition for s in gaps} - set(found):
-            self._reload()  # raises when another run has the epoch
-            raise PermanentError(
-                f"the checkpoint of flow {self._target.flow} was moved by somebody: partition "
-                f"{', '.join(sorted(missed))} stands before the span just read; start the flow "
-                "again from its checkpoint, or reset it"
-            )
-        return found
 
     def _finish_parts(self, source: SourceSession) -> None:
         self._reload()
@@ -246,35 +180,18 @@ class PostgresqlSession(SinkSession):
         if not self._stored.intent or not store.load_intent(self._stored.intent, positions).empty:
             return
         with self._translated("finishing on"), self._transaction():
-            self._assert()
-            self._execute(_RETIRE)
-            self._insert(source.fold(positions))
+            self._branch.hold(self.identity)
+            self._branch.retire()
+            self._branch.insert(source.fold(positions))
         self._reload()
-
-    def _insert(self, positions: Mapping[str, Position | None] | Positions) -> None:
-        if positions:
-            rows = [[name, *store.columns(where)] for name, where in positions.items()]
-            self._execute(_INSERT, self._epoch, json.dumps(rows))
-
-    def _assert(self) -> None:
-        """Locks the branch's row under our epoch and brings it up to date."""
-        if not self._execute(_ASSERT, self._epoch, self._target.manifest, self.identity):
-            raise store.taken_over(self._link, self._schema, self._target, self._epoch)
 
     def _reload(self) -> None:
         with self._translated("reading the checkpoint of"):
-            found = store.read(self._link, self._schema, self._target)
-            if found is None or found.head.epoch != self._epoch:
-                raise store.taken_over(self._link, self._schema, self._target, self._epoch)
-        self._keep(found)
+            self._keep(self._branch.read())
 
     def _keep(self, stored: store.Stored) -> None:
         self._stored = stored
         self._checkpoint = stored.checkpoint
-
-    def _execute(self, query: str, *parameters: object) -> list[Row]:
-        text = query.format(**self._names)
-        return self._link.execute(text, self._target.flow, self._target.branch, *parameters)
 
     @contextlib.contextmanager
     def _translated(self, what: str) -> Iterator[None]:
