@@ -65,17 +65,27 @@ def _rewind(
             f"twice. Choose table: truncate, or confirm"
         )
     empty = start.table == "truncate"
-    session.restart(_chosen(source, start), source.identity, empty=empty)
+    session.restart(_chosen(flow, source, start), source.identity, empty=empty)
 
 
-def _chosen(source: SourceSession, start: Start) -> Positions:
+def _chosen(flow: Flow, source: SourceSession, start: Start) -> Positions:
     if start.at == "offsets":
-        return {**source.seek("earliest"), **start.offsets}
+        return _offsets(flow, source.seek("earliest"), start)
     if start.at == "timestamp":
         if start.timestamp is None:
             raise PermanentError("start: timestamp needs a timestamp, e.g. 2026-01-31T00:00:00Z")
         return source.seek(start.timestamp)
     return source.seek(start.at)
+
+
+def _offsets(flow: Flow, earliest: Positions, start: Start) -> Positions:
+    """The chosen ones; where none was chosen the earliest."""
+    if unknown := sorted(set(start.offsets) - set(earliest)):
+        raise PermanentError(
+            f"flow {flow.id}: start: offsets names partition {', '.join(unknown)}, but "
+            f"{flow.source_address} has partitions {', '.join(earliest)}"
+        )
+    return {**earliest, **start.offsets}
 
 
 def before(flow: Flow, source: SourceSession, until: str) -> Positions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -147,3 +148,19 @@ def test_the_share_of_rejected_records_is_of_the_run_not_of_its_attempts(
     monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
     with pytest.raises(PermanentError, match="1200 of 1200 records of this run were rejected"):
         sink_case.drain()
+
+
+@pytest.mark.parametrize("sink", ["memory-slice"], indirect=True)
+@pytest.mark.parametrize("source", ["kafka", "memory-offsets"], indirect=True)
+def test_offsets_of_a_partition_that_does_not_exist_are_not_stored(case: Case) -> None:
+    case.source.seed(numbered(1, 9))
+    case.drain()
+    wrong = Start("offsets", offsets={"0": 1, "7": 3}, confirmed=True)
+    with pytest.raises(PermanentError) as caught:
+        case.drain(wrong)
+    assert "start: offsets names partition 7" in str(caught.value)
+    assert str(caught.value).endswith("has partitions 0, 1")
+    case.drain()
+    case.expect(numbered(1, 9))
+    case.drain(replace(wrong, offsets={"0": 3, "1": 4}))
+    case.expect([*numbered(1, 9), (7, "name-7")])
