@@ -230,7 +230,7 @@ def test_a_replaced_table_is_noticed_by_the_task(place: Place) -> None:
     session = start(sink)
     span = session.begin(Span((OffsetSlice("0", 0, 2),)))
     place.run("DROP TABLE orders; CREATE TABLE orders (id bigint)")
-    with pytest.raises(TransientError, match="dropped or replaced"):
+    with pytest.raises(TransientError, match="replaced by another"):
         write(sink, session.ticket(), span.slices[0], chunk(session.ticket(), ids(1, 2), 0))
     again = sink.open(TARGET, Run())
     assert again.checkpoint.target != again.identity

@@ -197,6 +197,14 @@ class PostgresqlSink(Sink):
             "autoCreateTable: true"
         )
 
+    def dropped(self) -> PermanentError:
+        """The table went away under a run."""
+        schema, name = self.place()
+        return PermanentError(
+            f"table {schema}.{name} of {self.address()} was dropped while the flow ran; create it "
+            "again, or set autoCreateTable: true: the next run fills it anew"
+        )
+
     def _named(self) -> tuple[str | None, str]:
         # The same before and after secrets are resolved: it is the branch's identity.
         if self.table_secret_ref:

@@ -33,7 +33,7 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
@@ -47,8 +47,10 @@ _MOVE = """
 UPDATE {p} SET next_offset = $4::bigint, part = $5, rows = rows + $6::bigint,
     rejected = rejected + $7::bigint, bytes = bytes + $8::bigint, committed_at = now()
 WHERE flow = $1 AND branch = $2 AND partition = $3
-RETURNING next_offset, part, rows, rejected, bytes, committed_at
+RETURNING to_regclass($9::text)::oid::text,
+          next_offset, part, rows, rejected, bytes, committed_at
 """
+_UNDEFINED_TABLE = "42P01"
 
 
 class PostgresqlWriter(Writer):
@@ -111,17 +113,22 @@ class PostgresqlWriter(Writer):
         return self._loader
 
     def _locked(self, link: links.Link) -> Partition:
-        place = links.qualified(self._schema, self._name)
-        found = link.execute(_LOCK.format(**self._names), *self._row(), place)
+        found = link.execute(_LOCK.format(**self._names), *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
             raise store.taken_over(link, self._schema, self._ticket.target, self._ticket.epoch)
-        if found[0][1] != table.oid_of(self._ticket.schema):
-            raise TransientError(
-                f"table {self._sink.address()} was dropped or replaced while the flow ran"
-            )
+        self._check_table(found[0][1])
         stored = Partition.of(found[0][2:])
         self._check_start(stored.position)
         return stored
+
+    def _check_table(self, oid: str | None) -> None:
+        if oid is None:
+            raise self._sink.dropped()
+        if oid != table.oid_of(self._ticket.schema):
+            raise TransientError(
+                f"table {self._sink.address()} was replaced by another one of its name while the "
+                "flow ran"
+            )
 
     def _check_start(self, position: Position | None) -> None:
         """The planned start against the checkpoint; the first row may well lie beyond both."""
@@ -156,9 +163,11 @@ class PostgresqlWriter(Writer):
         rejected.store(link, names["r"], target, self._piece, self._rejected)
         failpoints.reach("postgresql.before-commit")
         counts = (self._rows, len(self._rejected), self._size)
-        moved = link.execute(_MOVE.format(**names), *self._row(), *store.columns(position), *counts)
+        values = (*self._row(), *store.columns(position), *counts, self._place())
+        ((oid, *moved),) = link.execute(_MOVE.format(**names), *values)
+        self._check_table(oid)  # again: only the rows' own lock has kept it from being replaced
         link.execute("COMMIT")
-        self._stored = Partition.of(moved[0])
+        self._stored = Partition.of(tuple(moved))
         failpoints.reach("postgresql.after-commit")
 
     def _drop(self) -> None:
@@ -191,6 +200,9 @@ class PostgresqlWriter(Writer):
         target = self._ticket.target
         return target.flow, target.branch, self._piece.partition
 
+    def _place(self) -> str:
+        return links.qualified(self._schema, self._name)
+
     def _application(self) -> str:
         return store.application(self._ticket.target, self._ticket.epoch)
 
@@ -201,10 +213,24 @@ class PostgresqlWriter(Writer):
             yield
         except Failure as failure:
             self.abort()
-            raise failure.error(f"writing to {self._sink.address()}") from None
+            raise self._meaning(failure) from None
         except BaseException:
             self.abort()
             raise
+
+    def _meaning(self, failure: Failure) -> DataflowError:
+        if failure.sqlstate == _UNDEFINED_TABLE and self._gone():
+            return self._sink.dropped()
+        return failure.error(f"writing to {self._sink.address()}")
+
+    def _gone(self) -> bool:
+        """Whether it is the target that is missing; our own session has ended with the error."""
+        with contextlib.suppress(Failure):
+            link = links.take(self._dsn, self._driver, self._application())
+            found = link.execute("SELECT to_regclass($1::text) IS NULL", self._place())
+            links.give(self._dsn, self._driver, link)
+            return bool(found[0][0])
+        return False
 
 
 def _from(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
