@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import Failpoint
 from dataflow_assets.records import Record
 from dataflow_assets.secrets import SecretRef
@@ -355,6 +356,17 @@ class SourceSession(ABC):
     @abstractmethod
     def lag(self, after: Positions) -> Lag:
         """How far `after` is behind the ends."""
+
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:  # noqa: ARG002 - what overrides need
+        """At most the first `limit` records from `after` on in each partition, for a look.
+
+        Without Spark, and nothing is consumed: no checkpoint, no consumer group, no server moves.
+        The columns of `frame`, all of them; `_at` is the offset. A partition missing in `after` is
+        read from its beginning, and what is gone by now is passed over.
+        """
+        raise PermanentError(
+            "this source cannot be looked into without moving on; give records with --input FILE"
+        )
 
     def fold(self, positions: Positions) -> Positions:
         """Finished parts folded into the positions to keep; offset sources keep all."""

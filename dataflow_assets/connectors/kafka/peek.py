@@ -1,14 +1,19 @@
-"""A look at the first records of some positions, without consuming anything."""
+"""A look at the first records of some positions, without consuming anything.
+
+The consumer is assigned its partitions: it joins no group and commits nothing.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dataflow_assets.connectors.kafka.broker import CLIENT
+from dataflow_assets.errors import TransientError
 
 SETTINGS = {
     "group.id": "dataflow-assets-peek",  # librdkafka wants one; nothing is ever stored for it
@@ -20,6 +25,16 @@ SETTINGS = {
     "queued.max.messages.kbytes": 4096,
 }
 MOST = 500  # records of one gulp
+SILENCE = 10.0  # seconds without an answer after which there will be none
+_SCHEMA = pa.schema(
+    [
+        ("_at", pa.int64()),
+        ("body", pa.binary()),
+        ("key", pa.binary()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("headers", pa.map_(pa.string(), pa.binary())),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +49,7 @@ class Peek:
     """A consumer that is kept warm and reads nothing between two looks."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._topic = topic
+        self._topic, self._bootstrap = topic, bootstrap
         self._consumer = Consumer(CLIENT | SETTINGS | {"bootstrap.servers": bootstrap})
 
     def look(self, positions: Mapping[int, int], seconds: float) -> dict[int, list[Seen]]:
@@ -59,6 +74,40 @@ class Peek:
                     awaited.discard(partition)
         return found
 
+    def read(self, positions: Mapping[int, int], most: int) -> dict[int, list[Message]]:
+        """At most `most` whole records from each position on; fewer where the log ends."""
+        found: dict[int, list[Message]] = {partition: [] for partition in positions}
+        if not positions or most < 1:
+            return found
+        self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in positions.items()])
+        try:
+            self._fill(found, most)
+        finally:
+            self._consumer.unassign()
+        return {partition: messages[:most] for partition, messages in found.items()}
+
+    def _fill(self, found: dict[int, list[Message]], most: int) -> None:
+        """Reads until each partition has `most` records or has come to its end."""
+        awaited = set(found)
+        for message in self._answers():
+            partition, error = _partition(message), message.error()
+            if partition < 0:
+                sentence = f"kafka {self._bootstrap}: reading {self._topic}: {error}"
+                raise TransientError(sentence)
+            found[partition] += [] if error else [message]
+            if error or len(found[partition]) >= most:
+                awaited.discard(partition)
+            if not awaited:
+                return
+
+    def _answers(self) -> Iterator[Message]:
+        while first := self._consumer.poll(SILENCE):
+            yield first
+            yield from self._consumer.consume(MOST, 0.002)
+        raise TransientError(
+            f"kafka {self._bootstrap}: reading {self._topic}: no answer for {SILENCE:g} seconds"
+        )
+
     def close(self) -> None:
         """Frees the connection; safe twice."""
         self._consumer.close()
@@ -74,3 +123,18 @@ def _partition(message: Message) -> int:
 
 def _seen(message: Message) -> Seen:
     return Seen(message.timestamp()[1], len(message))
+
+
+def as_batch(messages: Sequence[Message]) -> pa.RecordBatch:
+    """The columns in which Spark would deliver these records; of a header's name the last wins."""
+    rows = [
+        {
+            "_at": message.offset(),
+            "body": message.value(),
+            "key": message.key(),
+            "timestamp": message.timestamp()[1] * 1000,
+            "headers": list(dict(message.headers() or ()).items()),
+        }
+        for message in messages
+    ]
+    return pa.RecordBatch.from_pylist(rows, _SCHEMA)

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka import losses
 from dataflow_assets.connectors.kafka.broker import EARLIEST, LATEST, Broker, Place, Topic
-from dataflow_assets.connectors.kafka.peek import Peek
+from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.reader import Reader
 from dataflow_assets.connectors.kafka.sizes import Sizes
 from dataflow_assets.connectors.kafka.source import KafkaSource, moment
@@ -116,6 +117,14 @@ class KafkaSession(SourceSession):
         behind = {p: max(begin, lows[p]) for p, begin in begins.items() if begin < ends[p]}
         records = sum(ends[p] - begins[p] for p in behind)
         return Lag(records, self._age(behind), _named(ends))
+
+    @override
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        lows, ends = self._offsets(self._current(), EARLIEST, LATEST)
+        begins = {p: max(int(after.get(str(p), low)), low) for p, low in lows.items()}
+        ahead = {p: begin for p, begin in begins.items() if begin < ends[p]}
+        found = self._peek.read(ahead, limit)
+        return {str(p): as_batch(messages) for p, messages in found.items()}
 
     @override
     def close(self) -> None:

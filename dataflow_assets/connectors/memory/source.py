@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -116,6 +116,20 @@ class _OffsetSession(_StoreSession):
         slices = len(span.slices)
         frame = spark.range(0, slices, 1, slices).mapInArrow(_Read(self.source, span), _DDL)
         return frame.select("_at", "body", *sorted(columns))
+
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        starts = {p: int(after.get(p, 0)) for p in self.seek("earliest")}
+        return {p: self._first(p, start, limit) for p, start in starts.items()}
+
+    def _first(self, partition: str, after: int, limit: int) -> pa.RecordBatch:
+        sql = (
+            'select "offset", body, key from messages where topic = ? and partition = ? '
+            'and "offset" >= ? order by "offset" limit ?'
+        )
+        found = self.store.query(sql, self.source.topic, int(partition), after, limit)
+        names = _MESSAGES.names
+        rows = [dict(zip(names, row, strict=True)) for row in found]
+        return pa.RecordBatch.from_pylist(rows, _MESSAGES)
 
     def lag(self, after: Positions) -> Lag:
         ends = self.ends()
