@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dataflow_assets.cli import commands
+from dataflow_assets.cli import commands, previewing
 from dataflow_assets.cli.console import err
 from dataflow_assets.cli.sentences import sentence, trace
 from dataflow_assets.errors import ManifestError
@@ -59,12 +59,12 @@ def _failed(error: Exception, verbose: bool) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dataflow", description="Flows from manifests: check, run, look, start anew."
+        prog="dataflow", description="Flows from manifests: check, try, run, look, start anew."
     )
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--verbose", action="store_true", help="more about errors and progress")
     several = parser.add_subparsers(required=True, metavar="COMMAND")
-    for declare in (_check, _run, _status, _reset, _servers, _demo):
+    for declare in (_check, _preview, _run, _status, _reset, _servers, _demo):
         declare(several.add_parser, common)
     return parser
 
@@ -76,6 +76,35 @@ def _check(add: Add, common: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parser.set_defaults(command=commands.check)
+
+
+def _preview(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "preview",
+        parents=[common],
+        help="what the steps of a flow make of records; nothing is stored or moved",
+        description="Shows records before and after every step: the next ones that the flow would "
+        "read, or those of a file, which needs no server. Nothing is stored, and no checkpoint or "
+        "consumer group moves.",
+    )
+    parser.add_argument("paths", nargs=1, metavar="PATH", type=Path, help="a manifest, or a folder")
+    parser.add_argument(
+        "--flow", metavar="NAME", help="name or namespace/name; needed where there are several"
+    )
+    parser.add_argument(
+        "--limit",
+        type=_count,
+        metavar="N",
+        help="at most so many records (default: 10 live ones, all of a file)",
+    )
+    parser.add_argument(
+        "--input",
+        metavar="FILE",
+        help='one JSON object a line, {"body": ..., "metadata": {...}}, or {"text": "..."} for a '
+        "message that is no JSON; - is standard input",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per record")
+    parser.set_defaults(command=previewing.preview)
 
 
 def _run(add: Add, common: argparse.ArgumentParser) -> None:
@@ -178,6 +207,12 @@ def _positive(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError("wants seconds, more than 0")
     return seconds
+
+
+def _count(text: str) -> int:
+    if text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError("wants a whole number, more than 0")
 
 
 def _time(text: str) -> str:

@@ -1,0 +1,100 @@
+"""The messages that a flow would read next, without Spark and without moving anything."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.metadata import Rows
+from dataflow_assets.preview.messages import Message, written
+
+_WIDEN = 8  # offsets may name no record: markers of transactions, what compaction took
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+Row = tuple[bytes | None, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Messages, and which ones they are, for people."""
+
+    messages: Sequence[Message]
+    which: str
+
+
+def waiting(flow: Flow, limit: int) -> Found:
+    """The next messages of a flow; where nothing is waiting the last ones before the end.
+
+    Raises TransientError or PermanentError where the source cannot be looked into.
+    """
+    resolved = flow.resolved()
+    with closing(resolved.source.open(flow.id)) as session:
+        after, place = _stands(resolved, session)
+        rows = _merged(resolved, session.peek(after, limit))[:limit]
+        which = f"the next {_count(rows)} after {place}"
+        if not rows:
+            rows = _last(resolved, session, limit)
+            which = f"nothing is waiting after {place}; the last {_count(rows)}"
+        which = which if rows else "it holds no records"
+    messages = [Message(raw, metadata, written(raw, metadata)) for raw, metadata in rows]
+    return Found(messages, f"{flow.source_address}: {which}")
+
+
+def _count(rows: Sequence[Row]) -> str:
+    return f"{len(rows)} record{'' if len(rows) == 1 else 's'}"
+
+
+def _stands(flow: Flow, session: SourceSession) -> tuple[Positions, str]:
+    """The lowest position of each partition: what some branch has not got yet."""
+    found = [_stored(flow, branch, session) for branch in flow.branches]
+    stored = [positions for positions in found if isinstance(positions, dict)]
+    if not stored:
+        reason = next((one for one in found if isinstance(one, str) and one), "never run")
+        return session.start(), f"the place where the flow begins ({reason})"
+    partitions = {partition for positions in stored for partition in positions}
+    lowest = {p: min(s[p] for s in stored if p in s) for p in partitions}
+    return lowest, "the stored checkpoint"
+
+
+def _stored(flow: Flow, branch: Branch, session: SourceSession) -> dict[str, int] | str:
+    """The branch's positions, or why there are none; a sink that is down does not matter much."""
+    try:
+        checkpoint = branch.sink.peek(flow.target(branch))
+    except DataflowError as error:
+        return f"its checkpoint cannot be read: {error}"
+    if checkpoint is None or not checkpoint.positions:
+        return ""
+    if checkpoint.source not in (None, session.identity):
+        return "its checkpoint is about the topic of this name that was there before"
+    return {p: offset for p, offset in checkpoint.positions.items() if isinstance(offset, int)}
+
+
+def _last(flow: Flow, session: SourceSession, limit: int) -> list[Row]:
+    lows, ends = session.seek("earliest"), session.ends()
+    back = limit
+    while True:
+        after = {p: max(int(lows[p]), int(end) - back) for p, end in ends.items() if p in lows}
+        rows = _merged(flow, session.peek(after, back))
+        if len(rows) >= limit or all(after[p] == lows[p] for p in after):
+            return rows[-limit:]
+        back *= _WIDEN
+
+
+def _merged(flow: Flow, found: Mapping[str, pa.RecordBatch]) -> list[Row]:
+    """Partitions side by side in the order of time, each in its own order."""
+    several = [list(_rows(flow, partition, batch)) for partition, batch in sorted(found.items())]
+    return list(heapq.merge(*several, key=lambda row: row[1].get("timestamp") or _LONG_AGO))
+
+
+def _rows(flow: Flow, partition: str, batch: pa.RecordBatch) -> Iterator[Row]:
+    everything = flow.source.metadata_columns | {"offset"}
+    return Rows(flow.source, OffsetSlice(partition, 0, 0), 1, everything).records(batch)

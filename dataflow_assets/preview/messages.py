@@ -1,0 +1,123 @@
+"""Messages written down, one JSON object a line: read from a file, printed beside results.
+
+| line | the message |
+|---|---|
+| `{"body": ..., "metadata": {...}}` | JSON |
+| `{"text": "...", "metadata": {...}}` | this text, JSON or not; `null`: a null message |
+| `{"base64": "...", "metadata": {...}}` | these bytes |
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from dataflow_assets import records
+from dataflow_assets.errors import PermanentError, RejectedRecord
+from dataflow_assets.records import NotJson
+
+_WANTED = (
+    'wants {"body": ..., "metadata": {...}}, or {"text": "...", "metadata": {...}} for a message '
+    "that is no JSON"
+)
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message. `line`: as it is printed, the object of the file as it stands there."""
+
+    raw: bytes | None
+    metadata: Mapping[str, Any]
+    line: bytes
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    body: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    text: str | msgspec.UnsetType | None = msgspec.UNSET
+    base64: str | msgspec.UnsetType = msgspec.UNSET
+    metadata: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def read(lines: Iterable[bytes], name: str) -> Iterator[Message]:
+    """The messages of a file. Raises PermanentError with the number of a line that is none."""
+    for number, line in enumerate(lines, 1):
+        text = line.removeprefix(b"\xef\xbb\xbf").strip()
+        if not text:
+            continue
+        try:
+            yield _message(text)
+        except (ValueError, RecursionError) as error:
+            raise PermanentError(f"{name}:{number}: {_WANTED}; {error}") from None
+
+
+def _message(line: bytes) -> Message:
+    line.decode()  # what is printed again has to be text
+    try:
+        found = msgspec.json.decode(line, type=_Line)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        return _unkept(line, error)
+    if sum(one is not msgspec.UNSET for one in (found.body, found.text, found.base64)) != 1:
+        raise ValueError("one of body, text and base64 has to be there")
+    metadata = {} if found.metadata is msgspec.UNSET else _metadata(bytes(found.metadata))
+    return Message(_raw(found), metadata, line)
+
+
+def _unkept(line: bytes, error: Exception) -> Message:
+    """JSON of which not even the parts can be told exactly: the record is rejected for that."""
+    try:
+        records.parse(line)
+    except RejectedRecord:
+        return Message(line, {}, line)
+    raise ValueError(str(error)) from None
+
+
+def _raw(found: _Line) -> bytes | None:
+    if isinstance(found.body, msgspec.Raw):
+        return bytes(found.body)
+    if isinstance(found.base64, str):
+        return b64decode(found.base64, validate=True)
+    return found.text.encode() if isinstance(found.text, str) else None
+
+
+def _metadata(text: bytes) -> dict[str, Any]:
+    try:
+        found = records.parse(text)
+    except RejectedRecord as error:
+        raise ValueError(f"metadata: {error.reason}") from None
+    if not isinstance(found, dict):
+        raise ValueError("metadata has to be an object")  # noqa: TRY004 - a mistake in the file
+    return found
+
+
+def written(raw: bytes | None, metadata: Mapping[str, Any]) -> bytes:
+    """A message as a line that `read` understands."""
+    try:
+        body = given(records.parse(raw))
+    except RejectedRecord:
+        body = _exact(raw)
+    return records.encode({**body, "metadata": plain(metadata)})
+
+
+def given(body: Any) -> dict[str, Any]:
+    """A body under the key that says what it is."""
+    return _exact(body.raw) if isinstance(body, NotJson) else {"body": body}
+
+
+def _exact(raw: bytes | None) -> dict[str, Any]:
+    try:
+        return {"text": None if raw is None else raw.decode()}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(raw or b"").decode()}
+
+
+def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata as JSON holds it: times as RFC 3339 in UTC."""
+    return {
+        key: records.text_form(value) if isinstance(value, datetime) else value
+        for key, value in metadata.items()
+    }
