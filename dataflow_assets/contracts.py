@@ -15,7 +15,7 @@ import os
 import socket
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -47,6 +47,7 @@ KIND = b"dataflow.kind"  # b"json": JSON text as sent; b"numeric": digits as sen
 HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
 MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters
 KEY = b"dataflow.key"  # in the schema's own metadata: JSON list of the columns rows are matched by
+EVERYTHING = "*"  # among the metadata keys that are read: all of them
 NO_NUL = b"dataflow.no_nul"  # in the schema's own metadata; b"1": text cannot hold U+0000
 
 
@@ -208,6 +209,49 @@ class Run:
 
 
 @dataclass(frozen=True)
+class ErrorRecord:
+    """A rejected record as an error sink stores it. `id`: the same on every replay.
+
+    `body`: JSON object with `error` and `original_message` (reference 5.2); `metadata`: JSON.
+    """
+
+    id: str
+    flow: str
+    body: bytes = field(repr=False)
+    metadata: bytes = field(repr=False)
+
+
+class ErrorStore(ABC):
+    """Where an error sink keeps error records: beside no checkpoint, known by their ids."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """On the driver, before anything is read: makes the table or checks that it fits."""
+
+    @abstractmethod
+    def store(self, records: Sequence[ErrorRecord]) -> None:
+        """Durable when it returns.
+
+        A record whose id is known stays as it is where the system can tell; else a crash between
+        here and the commit of the rows stores it twice, under one id.
+        """
+
+
+@dataclass(frozen=True)
+class Rejects:
+    """What becomes of a record that cannot be stored.
+
+    `table`: it lands beside the target, in the same commit. `errors`: in the error sink, before
+    the commit. `skip`: it is counted and logged. `fail`: the run stops at it. `holds`: it lands in
+    the error sink, and the run stops at it all the same.
+    """
+
+    way: Literal["table", "errors", "skip", "fail"] = "table"
+    sink: Sink | None = None
+    holds: bool = False
+
+
+@dataclass(frozen=True)
 class Target:
     """One branch of one flow as its sink sees it."""
 
@@ -216,6 +260,7 @@ class Target:
     manifest: str  # hash of the manifest's content
     source: str  # name of the topic or table read, for messages and rejected records
     source_id: str = ""  # its identity: offsets of a recreated topic are other records
+    rejects: Rejects = field(default=Rejects(), repr=False, compare=False)
 
     @property
     def id(self) -> str:
@@ -248,6 +293,10 @@ class Rejection:
     """Index of the step that refused it, in `transformations`."""
     step_type: str | None = None
     """The type of that step."""
+    error_type: str = ""
+    """The class of reference 5.4 where it is known; else it is told from the reason."""
+    metadata: Mapping[str, Any] | None = None
+    """The message's, as far as it was read."""
 
     def id(self, target: Target, piece: Slice) -> str:
         """Flow, branch, source, partition, offset, n and stage: the same on every replay."""
@@ -269,6 +318,8 @@ class Chunk:
     seen: int
     size: int
     bodies: Mapping[int, bytes | None] = field(default_factory=dict, repr=False)
+    notes: frozenset[str] = frozenset()
+    """What a person should be told once, and what is no error."""
 
 
 @dataclass(frozen=True)
@@ -495,11 +546,34 @@ class Source(Connector):
         raise NotImplementedError(f"{self.type} delivers messages")
 
 
+class Shape(ABC):
+    """What a sink stores of a record where that is not simply its body (raw mode).
+
+    Made once per slice, inside the task.
+    """
+
+    reads: ClassVar[frozenset[str]] = frozenset()
+    """The metadata keys that it looks at."""
+
+    def __init__(self) -> None:
+        self.notes: set[str] = set()
+        """What a person should be told once."""
+
+    @abstractmethod
+    def __call__(self, record: Record) -> Any:
+        """A JSON object of the sink's columns; of a null message its own body.
+
+        Raises RejectedRecord("encode", reason).
+        """
+
+
 class Sink(Connector):
     """A declared sink."""
 
     unknown_fields: Annotated[Literal["reject", "ignore"], Addition()] = "reject"
     """A key of the record that is no column of the target: reject the record, or leave it out."""
+    unwraps: ClassVar[bool] = False
+    """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
     commits: ClassVar[Literal["slice", "span"]]
     """`slice`: rows and checkpoint in `Writer.close`; `span`: files staged, published by finish."""
 
@@ -520,8 +594,16 @@ class Sink(Connector):
         """True where rows are matched by a key, so that a record read twice stands once."""
         return False
 
-    def shape(self) -> Callable[[Record], Any] | None:
-        """Record -> the body to store, where that is not the record's own (raw mode)."""
+    def error_store(self) -> ErrorStore:
+        """This sink as an error sink."""
+        raise PermanentError(f"a {self.type} sink cannot take error records")
+
+    def shape(self, schema: pa.Schema | None) -> Shape | None:  # noqa: ARG002 - what overrides need
+        """What is stored where it is not the record's own body, in a table with these columns.
+
+        None for `schema`: what the types of a table that is still to be made are told from; values
+        may then be times too. Raises PermanentError where the table does not fit.
+        """
         return None
 
     def flush_seconds(self) -> float:

@@ -25,7 +25,13 @@ from dataflow_assets.contracts import (
     Span,
     local_now,
 )
-from dataflow_assets.errors import PermanentError, TransientError, blamed
+from dataflow_assets.errors import (
+    DataflowError,
+    Held,
+    PermanentError,
+    TransientError,
+    blamed,
+)
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.messages import Lane, Steps
 from dataflow_assets.order import Order, Report
@@ -66,17 +72,26 @@ def drain(flow: Flow, spark: Callable[[], SparkSession], order: Order) -> Iterat
                     yield report
         except _Reopen:
             continue
-        except PermanentError as error:
-            if not progress.set_aside(flow, error):
-                raise
-        except TransientError as error:
-            if order.stop():
-                raise  # whoever asked to stop should not have to wait for the outage to end
-            if not progress.set_aside(flow, error):
-                progress.wait_or_raise(flow, error)
+        except DataflowError as error:
+            _meet(flow, order, progress, error)
         else:
+            progress.raise_held()
             progress.raise_aside(flow)
             return
+
+
+def _meet(flow: Flow, order: Order, progress: Progress, error: DataflowError) -> None:
+    """Returns when another attempt may succeed; else raises."""
+    if isinstance(error, Held):
+        progress.hold(error)
+    elif isinstance(error, TransientError) and order.stop():
+        raise error  # whoever asked to stop should not have to wait for the outage to end
+    elif progress.set_aside(flow, error):
+        return
+    elif isinstance(error, TransientError):
+        progress.wait_or_raise(flow, error)
+    else:
+        raise error
 
 
 class _Attempt:
@@ -106,11 +121,13 @@ class _Attempt:
         return self._new_session()
 
     def reports(self) -> Iterator[Report]:
-        until = None if self._progress.continuous else self._end()
+        ordered = None if self._progress.continuous else self._end()
+        until = self._progress.bounds(ordered, self._source.ends)
+        self._prepare_errors()
         self._open()
         reason = ""
         while not reason:
-            turn = next_turn(self._standings)
+            turn = next_turn(self._standings, self._progress.stops)
             bound = nearer(turn.until, until)
             span = self._source.plan(turn.after, self._flow.policies.limit, bound)
             if turn.alone and span.empty:
@@ -122,6 +139,11 @@ class _Attempt:
         for standing in self._standings:
             yield self._last_report(standing, reason)
 
+    def _prepare_errors(self) -> None:
+        sink = self._flow.policies.rejects.sink
+        if sink is not None:
+            sink.error_store().prepare()
+
     def _open(self) -> None:
         """Opens every branch that is not set aside; one that fails is, unless it is the last."""
         for branch in self._flow.branches:
@@ -131,6 +153,7 @@ class _Attempt:
                 target = replace(self._flow.target(branch), source_id=self._source.identity)
                 opened = branch.sink.open(target, self._order.run)
                 session = self._stack.enter_context(closing(opened))
+                branch.sink.shape(session.schema())  # a table that does not fit is told at once
             self._progress.reported.setdefault(branch.id, session.checkpoint.totals)
             settle(self._flow, branch, self._source, session, self._progress.start(branch))
             self._progress.settled(branch)
@@ -193,7 +216,7 @@ class _Attempt:
         for standing in turn.standings:
             with blamed(standing.branch.id):
                 standing.session.begin(span)
-        again = next_turn(self._standings)
+        again = next_turn(self._standings, self._progress.stops)
         if again.alone and dict(again.after) == dict(turn.after):
             raise self._less(turn.until or {}, turn.after)
 
@@ -236,7 +259,7 @@ class _Attempt:
             Lane(one.branch.sink, one.session.ticket(), one.branch.routes) for one in ready
         )
         percent = self._flow.policies.max_rejected_percent
-        steps = Steps.of(self._flow, local_now())
+        steps = Steps.of(self._flow, local_now(), [lane.shape() for lane in lanes])
         return fused.Pass(self._flow.source, span, lanes, percent, steps)
 
     def _has_table(self, standing: Standing, span: Span) -> bool:
@@ -254,7 +277,8 @@ class _Attempt:
         return True
 
     def _sample(self, standing: Standing, span: Span) -> fused.Sample:
-        branch, steps = standing.branch, Steps.of(self._flow, local_now())
+        branch = standing.branch
+        steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
         work = fused.Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
         return fused.sample(self._spark, self._source, work)
 

@@ -56,6 +56,15 @@ class TakenOver(PermanentError):
     """Another driver took the flow's epoch; this one must stop at once."""
 
 
+class Held(PermanentError):
+    """The flow stops at a record: everything before it may be stored, and nothing behind it."""
+
+    def __init__(self, message: str, partition: str = "", offset: int = 0) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(message)
+
+
 class RejectedRecord(DataflowError):
     """This record cannot be stored; its neighbours can.
 

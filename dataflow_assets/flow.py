@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dataflow_assets.chain import Transformation
-from dataflow_assets.contracts import Address, Limit, Sink, Source, Target
-from dataflow_assets.metadata import EVERYTHING
+from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Target
 from dataflow_assets.secrets import Secrets, resolve
 
 
@@ -21,6 +20,7 @@ class Policies:
     max_rejected_percent: float = 10.0
     on_topic_recreated: str = "fail"  # or restart
     checkpoint_reset: bool = False
+    rejects: Rejects = Rejects()
 
 
 @dataclass(frozen=True)
@@ -103,26 +103,31 @@ class Flow:
     @property
     def by_record(self) -> bool:
         """True where messages become records; else their columns are decoded straight."""
-        shaped = any(branch.sink.shape() is not None for branch in self.branches)
+        shaped = any(branch.sink.shape(None) is not None for branch in self.branches)
         return shaped or bool(self.transformations)
 
     def reads(self) -> frozenset[str]:
-        """The metadata keys that steps, conditions and sinks look at."""
-        shaped = any(branch.sink.shape() is not None for branch in self.branches)
+        """The metadata keys that steps and conditions look at, and what names a row to delete."""
         steps = frozenset[str]().union(*(one.reads() for one in self.transformations))
         tombstones = frozenset({"key"} if self.source.tombstones == "delete" else ())
-        return steps | tombstones | frozenset({EVERYTHING} if shaped else ())
+        return steps | tombstones
 
     def target(self, branch: Branch) -> Target:
         """The branch as its sink sees it."""
-        return Target(self.id, branch.id, self.hash, self.source.address().name)
+        name = self.source.address().name
+        return Target(self.id, branch.id, self.hash, name, rejects=self.policies.rejects)
 
     def resolved(self) -> Flow:
         """The flow with every SecretRef's value in place; only the driver calls this, on use."""
         branches = tuple(
             replace(branch, sink=resolve(branch.sink, self.secrets)) for branch in self.branches
         )
-        return replace(self, source=resolve(self.source, self.secrets), branches=branches)
+        rejects = self.policies.rejects
+        if rejects.sink is not None:
+            rejects = replace(rejects, sink=resolve(rejects.sink, self.secrets))
+        source = resolve(self.source, self.secrets)
+        policies = replace(self.policies, rejects=rejects)
+        return replace(self, source=source, branches=branches, policies=policies)
 
 
 def mangle(name: str) -> str:

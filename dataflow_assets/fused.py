@@ -8,13 +8,15 @@ slices are closed with `complete=False`: writers commit what was seen, never wha
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -33,14 +35,17 @@ from dataflow_assets.contracts import (
     Span,
     Writer,
 )
-from dataflow_assets.errors import DataflowError, PermanentError, TransientError, blamed
+from dataflow_assets.errors import DataflowError, Held, PermanentError, TransientError, blamed
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.messages import Lane, Steps, reader, sampled
 from dataflow_assets.metadata import Rows, as_messages, wanted
+from dataflow_assets.wrapped import unwrapped_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
 
 _RESULT = pa.schema([("result", pa.binary())])
 _JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
@@ -50,17 +55,33 @@ _JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
 class Failure:
     """An error of ours on its way from a task to the driver."""
 
-    error: str
+    error_type: str
     message: str
     branch: str | None = None
+    held: tuple[str, int] | None = None
+    """Partition and offset at which the flow stops."""
+
+    @classmethod
+    def of(cls, error: DataflowError) -> Failure:
+        """The error without its traceback."""
+        held = (error.partition, error.offset) if isinstance(error, Held) else None
+        return cls(type(error).__name__, str(error), error.branch, held)
+
+    def error(self) -> DataflowError:
+        """The error once more."""
+        kind = getattr(errors, self.error_type)
+        error: DataflowError = kind(self.message, *(self.held or ()))
+        error.branch = self.branch
+        return error
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a task sends back: one of the two."""
+    """What a task sends back: one of the three."""
 
     receipt: Receipt | None = None
     failure: Failure | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,13 +98,15 @@ class Pass:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
         forget_archives()
         failpoints.arm(self.lanes[0].ticket.failpoint)
+        notes: set[str] = set()
         try:
-            results = [Result(receipt) for receipt in self._receipts(batches)]
+            results = [Result(receipt) for receipt in self._receipts(batches, notes)]
+            results += [Result(note=note) for note in sorted(notes)]
         except DataflowError as error:
-            results = [Result(failure=Failure(type(error).__name__, str(error), error.branch))]
+            results = [Result(failure=Failure.of(error))]
         yield pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], _RESULT)
 
-    def _receipts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Receipt]:
+    def _receipts(self, batches: Iterable[pa.RecordBatch], notes: set[str]) -> Iterator[Receipt]:
         for piece, chunks in self._slices(batches):
             names = [lane.ticket.target.branch for lane in self.lanes]
             writers: list[Writer] = []
@@ -93,6 +116,7 @@ class Pass:
                     for name, writer, chunk in zip(names, writers, share, strict=True):
                         with blamed(name):
                             writer.write(chunk)
+                        notes.update(f"branch {name}: {note}" for note in chunk.notes)
                 self.source.confirm(self.lanes[0].ticket.target.source_id)
                 yield from self._closed(names, writers, complete=not isinstance(piece, OffsetSlice))
             finally:
@@ -195,9 +219,11 @@ class Sampler:
         found = [list(self._bodies(batch)) for batch in batches if batch.num_rows]
         return Sample(sum(map(len, found)), merge(map(infer, found)))
 
-    def _bodies(self, batch: pa.RecordBatch) -> Iterable[bytes | None]:
+    def _bodies(self, batch: pa.RecordBatch) -> Iterable[Any]:
         if self.steps is None:
-            return batch.column("body").to_pylist()  # type: ignore[no-any-return]
+            bodies = batch.column("body")
+            texts = unwrapped_texts(bodies) if self.sink.unwraps else bodies
+            return texts.to_pylist()  # type: ignore[no-any-return]
         slices = self.span.slices
         piece = slices[batch.column("_at")[0].as_py() % len(slices)]
         rows = Rows(self.source, piece, len(slices), self.steps.reads)
@@ -224,7 +250,15 @@ def run(
     for result in results:
         if result.receipt:
             receipts[result.receipt.branch].append(result.receipt)
+        if result.note:
+            _tell(result.note)
     return receipts
+
+
+@lru_cache(maxsize=1_000)
+def _tell(note: str) -> None:
+    """Once in the driver's life, however many tasks say it."""
+    log.warning(note)
 
 
 def sample(spark: SparkSession, source: SourceSession, work: Sampler) -> Sample:
@@ -272,12 +306,12 @@ def _collect(frame: DataFrame, work: Pass | Sampler) -> list[bytes]:
 
 
 def _raise_gravest(failures: Sequence[Failure]) -> None:
-    order = ["TakenOver", "PermanentError"]
-    ranked = sorted(failures, key=lambda f: order.index(f.error) if f.error in order else 9)
+    order = ["TakenOver", "PermanentError", "TransientError"]
+    ranked = sorted(
+        failures, key=lambda f: order.index(f.error_type) if f.error_type in order else 9
+    )
     for failure in ranked:
-        error = getattr(errors, failure.error)(failure.message)
-        error.branch = failure.branch
-        raise error
+        raise failure.error()
 
 
 def _abort_all(writers: Sequence[Writer]) -> None:

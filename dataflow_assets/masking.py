@@ -51,7 +51,8 @@ def _resolved(flow: Flow) -> Flow:
 
 
 def _ends(flow: Flow) -> tuple[Spec, ...]:
-    return (flow.source, *(branch.sink for branch in flow.branches))
+    errors = flow.policies.rejects.sink
+    return (flow.source, *(branch.sink for branch in flow.branches), *([errors] if errors else []))
 
 
 def _declared(spec: Spec) -> Iterator[SecretStr]:

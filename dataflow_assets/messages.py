@@ -8,7 +8,7 @@ same rules. What fails before the lanes part is rejected once, by the main one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -18,13 +18,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.chain import Chain, Transformation
-from dataflow_assets.contracts import KEY, OFFSET, Chunk, N, Rejection, Sink, Slice, Source, Ticket
+from dataflow_assets.contracts import (
+    KEY,
+    OFFSET,
+    Chunk,
+    N,
+    Rejection,
+    Shape,
+    Sink,
+    Slice,
+    Source,
+    Ticket,
+)
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.flow import Flow
 from dataflow_assets.formats.json import JsonDecoder, Tombstones
 from dataflow_assets.metadata import Rows
 from dataflow_assets.records import NotJson, Record, encode, parse, text
 from dataflow_assets.steps import Context
+from dataflow_assets.wrapped import VALUE, unwrapped, unwrapped_texts
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,15 @@ class Lane:
     def key_columns(self) -> tuple[str, ...]:
         """The columns by which the sink matches rows."""
         return tuple(json.loads((self.ticket.schema.metadata or {}).get(KEY, b"[]")))
+
+    @property
+    def unwraps(self) -> bool:
+        """True where the object inside a wrapped body is stored: no column takes it as it is."""
+        return self.sink.unwraps and VALUE not in self.ticket.schema.names
+
+    def shape(self) -> Shape | None:
+        """What is stored of a record, where that is not simply its body."""
+        return self.sink.shape(self.ticket.schema)
 
     def decoder(self, mode: str) -> JsonDecoder:
         """What turns JSON into the sink's columns; `mode` says what a null message means."""
@@ -59,11 +80,12 @@ class Steps:
     reads: frozenset[str]
 
     @classmethod
-    def of(cls, flow: Flow, now: datetime) -> Steps | None:
+    def of(cls, flow: Flow, now: datetime, shapes: Iterable[Shape | None]) -> Steps | None:
         """None where no record is needed: columns are decoded straight from the messages."""
-        if not flow.by_record:
+        reads = [shape.reads for shape in shapes if shape is not None]
+        if not reads and not flow.transformations:
             return None
-        return cls(flow.transformations, Context(now), flow.reads())
+        return cls(flow.transformations, Context(now), flow.reads().union(*reads))
 
 
 def reader(
@@ -79,21 +101,25 @@ class Straight:
     """Bodies decoded as they are."""
 
     def __init__(self, lanes: Sequence[Lane], tombstones: str, slices: int) -> None:
-        self._decoders = [lane.decoder(tombstones) for lane in lanes]
+        self._lanes = [(lane.decoder(tombstones), lane.unwraps) for lane in lanes]
         self._slices = slices
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each lane's chunk."""
-        return [self._decoded(decoder, batch) for decoder in self._decoders]
+        return [self._decoded(decoder, unwraps, batch) for decoder, unwraps in self._lanes]
 
-    def _decoded(self, decoder: JsonDecoder, batch: pa.RecordBatch) -> Chunk:
+    def _decoded(self, decoder: JsonDecoder, unwraps: bool, batch: pa.RecordBatch) -> Chunk:
         bodies = batch.column("body")
+        texts = unwrapped_texts(bodies) if unwraps else bodies
         offsets = pa.array(batch.column("_at").to_numpy() // self._slices, pa.int64())
         keys = batch.column("key") if "key" in batch.schema.names else None
-        decoded = decoder.decode(bodies, offsets, keys)
+        decoded = decoder.decode(texts, offsets, keys)
         size = pc.sum(pc.binary_length(bodies)).as_py() or 0
-        seen = int(offsets[-1].as_py()) + 1
-        return Chunk(decoded.rows, decoded.rejected, seen, size, Bodies(offsets, bodies))
+        seen, sent = int(offsets[-1].as_py()) + 1, Bodies(offsets, bodies)
+        rejected = decoded.rejected
+        if texts is not bodies:
+            rejected = [replace(one, body=sent[one.offset]) for one in rejected]
+        return Chunk(decoded.rows, rejected, seen, size, sent)
 
 
 class Stepped:
@@ -104,24 +130,28 @@ class Stepped:
         self._tombstones = tombstones
         self._lanes = lanes
         self._decoders = [lane.decoder("delete") for lane in lanes]
+        self._shapes = [lane.shape() for lane in lanes]
         self._rows = rows
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each lane's chunk. Records of a route that is not among the lanes are left out."""
         offsets = self._rows.offsets(batch)
-        shares = [Share(lane, self._tombstones) for lane in self._lanes]
+        shares = [
+            Share(lane, shape, self._tombstones)
+            for lane, shape in zip(self._lanes, self._shapes, strict=True)
+        ]
         ways = {route: share for share in shares for route in share.lane.routes}
         rejected = []
         for at, (raw, metadata) in enumerate(self._rows.records(batch)):
             try:
                 found = self._chain(Record(parse(raw), metadata))
             except RejectedRecord as error:
-                rejected.append(rejection(int(offsets[at]), error, raw))
+                rejected.append(rejection(int(offsets[at]), error, raw, metadata))
                 continue
             for n, record in enumerate(found):
                 share = ways.get(record.route)
                 if share is not None:
-                    share.add(at, n, record)
+                    share.take(at, n, record, int(offsets[at]), raw)
         if None in ways:
             ways[None].rejected += rejected
         bodies = Bodies(pa.array(offsets, pa.int64()), batch.column("body"))
@@ -136,6 +166,7 @@ class Share:
     """What one lane gets of one batch."""
 
     lane: Lane
+    shape: Shape | None
     tombstones: str
     at: list[int] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
@@ -144,22 +175,31 @@ class Share:
     rejected: list[Rejection] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._shape = self.lane.sink.shape()
+        self._unwraps = self.lane.unwraps
         self._key_columns = self.lane.key_columns
 
-    def add(self, at: int, n: int, record: Record) -> None:
-        """Takes a record: the n-th that became of row `at`."""
-        body = record.body if self._shape is None else self._shape(record)
+    def take(self, at: int, n: int, record: Record, offset: int, raw: bytes | None) -> None:
+        """Takes a record: the n-th that became of row `at`, or its rejection."""
+        try:
+            self._add(at, n, record)
+        except RejectedRecord as error:
+            self.rejected.append(replace(rejection(offset, error, raw, record.metadata), n=n))
+
+    def _add(self, at: int, n: int, record: Record) -> None:
+        if self._unwraps and self.shape is None:
+            record = Record(unwrapped(record.body), record.metadata)
+        body = record.body if self.shape is None else self.shape(record)
         key = self._deleted(record) if self._key_columns else None
         if key is None and isinstance(body, NotJson) and body.raw is None:
             if self.tombstones == "skip":
                 return
             key = self._named(record)
+        sent = None if key is not None else text(body)
         if key is not None:
             self.keys[len(self.at)] = key
         self.at.append(at)
         self.n.append(n)
-        self.texts.append(None if key is not None else text(body))
+        self.texts.append(sent)
 
     def _deleted(self, record: Record) -> bytes | None:
         """The key of a row to delete, as a JSON object: of the record, else `metadata.id`."""
@@ -187,7 +227,8 @@ class Share:
         rows = self._numbered(decoded.rows, offsets)
         size = sum(len(body) for body in self.texts if body)
         rejected = sorted([*self.rejected, *refused], key=lambda one: (one.offset, one.n))
-        return Chunk(rows, rejected, int(offsets[-1]) + 1, size, bodies)
+        notes = frozenset(self.shape.notes if self.shape else ())
+        return Chunk(rows, rejected, int(offsets[-1]) + 1, size, bodies, notes)
 
     def _placed(self, one: Rejection, offsets: Any, bodies: Bodies) -> Rejection:
         """The rejection of a row with the place and the body of its message."""
@@ -227,19 +268,29 @@ class Bodies(Mapping[int, bytes | None]):
         return len(self.offsets)
 
 
-def rejection(offset: int, error: RejectedRecord, raw: bytes | None) -> Rejection:
+def rejection(
+    offset: int, error: RejectedRecord, raw: bytes | None, metadata: Mapping[str, Any]
+) -> Rejection:
     """A message that failed before the lanes part."""
     where = "" if error.step is None else f"transformations[{error.step}] ({error.step_type}): "
     reason = f"{where}{error.reason}"
-    return Rejection(offset, error.stage, reason, raw, step=error.step, step_type=error.step_type)
+    return Rejection(
+        offset,
+        error.stage,
+        reason,
+        raw,
+        step=error.step,
+        step_type=error.step_type,
+        metadata={**metadata, "offset": offset},
+    )
 
 
 def sampled(
     steps: Steps, rows: Rows, batch: pa.RecordBatch, sink: Sink, routes: tuple[str | None, ...]
-) -> Iterator[bytes | None]:
-    """The bodies that one branch gets; None for what it must store as rejected."""
+) -> Iterator[Any]:
+    """The bodies that one branch gets, as JSON or as objects; None for what it must reject."""
     chain = Chain(steps.transformations, steps.context)
-    shape = sink.shape()
+    shape = sink.shape(None)
     for raw, metadata in rows.records(batch):
         try:
             found = chain(Record(parse(raw), metadata))
@@ -248,4 +299,5 @@ def sampled(
             continue
         for record in found:
             if record.route in routes:
-                yield text(record.body if shape is None else shape(record))
+                body = unwrapped(record.body) if sink.unwraps else record.body
+                yield text(body) if shape is None else shape(record)

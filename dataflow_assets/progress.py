@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dataflow_assets.contracts import Positions, Totals
-from dataflow_assets.errors import DataflowError, PermanentError, TakenOver, TransientError
+from dataflow_assets.errors import DataflowError, Held, PermanentError, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.order import Order, Report, Start
 
@@ -47,6 +48,8 @@ class Progress:
         """By identity of the source: the end that was visible when the run first saw it."""
         self.reported: dict[str, Totals] = {}
         """By branch: the totals of its last report, so that a failed attempt's commits count."""
+        self.held: dict[str, Held] = {}
+        """By partition: the record at which the flow stops."""
         self.totals = Totals()
         """Of all reports of the run."""
 
@@ -93,6 +96,29 @@ class Progress:
         again = "for this run" if isinstance(error, PermanentError) else f"for {wait:.1f} s"
         log.warning("flow %s: %s is set aside %s: %s", flow.id, error.branch, again, error)
         return True
+
+    def hold(self, error: Held) -> None:
+        """Nothing at or behind this record is read any more in this run."""
+        known = self.held.get(error.partition)
+        if known is not None and known.offset <= error.offset:
+            raise error  # read although it was held: no bound holds it
+        self.held[error.partition] = error
+
+    @property
+    def stops(self) -> Positions:
+        """By partition: the offset at which the flow stops."""
+        return {partition: error.offset for partition, error in self.held.items()}
+
+    def bounds(self, until: Positions | None, ends: Callable[[], Positions]) -> Positions | None:
+        """How far to read: not beyond `until`, and up to the records that are held."""
+        if not self.held:
+            return until
+        return {**(ends() if until is None else until), **self.stops}
+
+    def raise_held(self) -> None:
+        """Ends the run with the record at which it stopped."""
+        for _, error in sorted(self.held.items()):
+            raise error
 
     def returning(self) -> list[Aside]:
         """Branches that may come back in this run; for those out of patience it is too late."""

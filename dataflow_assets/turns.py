@@ -41,9 +41,12 @@ def lowest(standings: Sequence[Standing]) -> Positions:
     return _extreme(standings, min)
 
 
-def next_turn(standings: Sequence[Standing]) -> Turn:
-    """The branch that is behind, with those at its side; everyone where nobody is."""
-    front = _extreme(standings, max)
+def next_turn(standings: Sequence[Standing], stops: Positions) -> Turn:
+    """The branch that is behind, with those at its side; everyone where nobody is.
+
+    Where the flow stops at a record, none is behind that stands there.
+    """
+    front = nearer(_extreme(standings, max), stops) or {}
     behind = [s for s in standings if any(_lags(s, p, end) for p, end in front.items())]
     if not behind:
         return Turn(tuple(standings), lowest(standings), None, alone=False)

@@ -58,11 +58,19 @@ MINIMUM = HEAD + SPEC
 
 BAD_SPEC = [
     (
-        "  errors: {type: kafka, config: {a: 1}}",
+        "  onRejected: skip\n  errors: {type: memory-slice, config: {store: s, table: bad}}",
+        "12:3: spec.onRejected: is for flows without errors, which says where rejected records go",
+    ),
+    (
+        "  errors: {type: memory-slice, config: {store: s, table: x}}",
         (
-            "12:11: spec.errors: not supported yet: "
-            "an error sink of your own; rejected records land in a table beside the target"
+            "12:32: spec.errors.config: is a table that the flow itself writes: "
+            "rejected records need one of their own"
         ),
+    ),
+    (
+        "  errors: {type: kafka, config: {a: 1}}",
+        "12:18: spec.errors.type: not supported yet: the kafka sink; allowed: iceberg, postgresql",
     ),
     (
         "  maintenance: {startTime: '2026-01-01T00:00:00Z'}",

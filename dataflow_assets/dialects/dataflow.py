@@ -14,7 +14,7 @@ from pathlib import Path as File
 from typing import Any
 
 from dataflow_assets import catalogue
-from dataflow_assets.contracts import Connector, Limit, Source
+from dataflow_assets.contracts import Connector, Limit, Rejects, Sink, Source
 from dataflow_assets.dialects import dataflow_model as model
 from dataflow_assets.dialects import dataflow_steps
 from dataflow_assets.dialects.dataflow_ends import end
@@ -33,6 +33,7 @@ _CRON = (
 )
 _SOURCE: Path = ("spec", "source")
 _SINK: Path = ("spec", "sink")
+_ERRORS: Path = ("spec", "errors")
 
 
 @dataclass(frozen=True)
@@ -65,14 +66,15 @@ def read(document: Document) -> Reading:
     if sink is not None and not sink_findings:
         main = Branch(sink, _annotated(document, model.SINK_CONNECTION))
     steps = dataflow_steps.read(document, main)
-    findings += [*source_findings, *sink_findings, *steps.findings]
+    errors, error_findings = end(document, _ERRORS, catalogue.sinks(), model.SINKS)
+    findings += [*source_findings, *sink_findings, *steps.findings, *error_findings]
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
-    findings += _rules(document, envelope)
-    notes = _hints(document, envelope, source, steps.branches)
+    findings += [*_rules(document, envelope), *_error_rules(document, steps.branches, errors)]
+    notes = _hints(document, envelope, source, steps.branches, errors)
     if findings or not document.sound:
         return Reading(document, tuple(findings), notes)
-    return Reading(document, (), notes, _flow(document, envelope, source, steps), envelope)
+    return Reading(document, (), notes, _flow(document, envelope, source, steps, errors), envelope)
 
 
 def _annotated(document: Document, name: str) -> str | None:
@@ -130,13 +132,31 @@ def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
             yield document.finding(path, "must not be empty")
 
 
+def _error_rules(
+    document: Document, branches: Iterable[Branch], errors: Sink | None
+) -> Iterable[Finding]:
+    if errors is None:
+        return
+    if document.get("spec", "onRejected") is not None:
+        message = "is for flows without errors, which says where rejected records go"
+        yield document.finding(("spec", "onRejected"), message, key=True)
+    if Branch(errors).id in {branch.id for branch in branches}:
+        message = "is a table that the flow itself writes: rejected records need one of their own"
+        yield document.finding((*_ERRORS, "config"), message, key=True)
+
+
 def _hints(
-    document: Document, manifest: model.Manifest, source: Source, branches: Iterable[Branch]
+    document: Document,
+    manifest: model.Manifest,
+    source: Source,
+    branches: Iterable[Branch],
+    errors: Sink | None,
 ) -> tuple[Finding, ...]:
     parts: list[tuple[Path, Spec]] = [
         ((), manifest),
         ((*_SOURCE, "config"), source),
         *((branch.place, branch.sink) for branch in branches),
+        *([((*_ERRORS, "config"), errors)] if errors else []),
     ]
     notes = [
         document.finding((*base, *_split(path)), instead, key=True)
@@ -154,7 +174,11 @@ def _split(path: str) -> Path:
 
 
 def _flow(
-    document: Document, manifest: model.Manifest, source: Source, steps: dataflow_steps.Steps
+    document: Document,
+    manifest: model.Manifest,
+    source: Source,
+    steps: dataflow_steps.Steps,
+    errors: Sink | None,
 ) -> Flow:
     meta, spec = manifest.metadata, manifest.spec
     reset = spec.checkpoint_reset or meta.annotations.get(model.RESET) == "true"
@@ -163,7 +187,7 @@ def _flow(
         name=meta.name,
         source=source,
         branches=steps.branches,
-        policies=_policies(spec, source, reset),
+        policies=_policies(spec, source, reset, errors),
         transformations=steps.transformations,
         file=File(document.file),
         line=document.places[()].line,
@@ -175,13 +199,22 @@ def _flow(
     )
 
 
-def _policies(spec: model.DataFlowSpec, source: Connector, reset: bool) -> Policies:
+def _policies(
+    spec: model.DataFlowSpec, source: Connector, reset: bool, errors: Sink | None
+) -> Policies:
     return Policies(
         limit=Limit(spec.max_records_per_batch, spec.max_bytes_per_batch),
         max_rejected_percent=spec.max_rejected_percent,
         on_topic_recreated=getattr(source, "on_topic_recreated", "fail"),
         checkpoint_reset=reset,
+        rejects=_rejects(spec, errors),
     )
+
+
+def _rejects(spec: model.DataFlowSpec, errors: Sink | None) -> Rejects:
+    if spec.errors is None or errors is None:
+        return Rejects(spec.on_rejected or "table")
+    return Rejects("errors", errors, holds=spec.errors.ack_policy != "afterWrite")
 
 
 def _hash(spec: dict[str, Any], reset: bool) -> str:

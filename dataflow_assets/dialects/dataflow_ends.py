@@ -24,7 +24,12 @@ def end(
     if not isinstance(name, str):
         return None, []
     if name not in found:
-        return None, [document.finding((*path, "type"), _no_type(name, path[-1], found, known))]
+        return None, [
+            document.finding(
+                (*path, "type"),
+                _no_type(name, "source" if path[-1] == "source" else "sink", found, known),
+            )
+        ]
     if not isinstance(config, dict) or not config:
         return None, []
     connector, findings = validate(found[name], document, (*path, "config"))

@@ -107,7 +107,8 @@ class ErrorSink(End):
     """Where records go that cannot be stored."""
 
     ack_policy: Literal["afterWrite", "never", "afterMainSinkSuccess"] = "afterWrite"
-    """When such a record counts as done."""
+    """When such a record counts as done. `afterWrite`: once it is in the error sink. With the two
+    others the flow stops at it all the same, and says so."""
 
 
 _WINDOWS = "maintenance windows; `suspended` works, and so does the sensor's switch"
@@ -139,12 +140,12 @@ class DataFlowSpec(Spec):
     """Where to write."""
     transformations: tuple[Transformation, ...] = ()
     """Steps, applied in order."""
-    errors: Annotated[
-        ErrorSink | None,
-        Refused("an error sink of your own; rejected records land in a table beside the target"),
-    ] = None
-    """Where records go that cannot be stored. Without it: `dataflow_rejected` in the target's
-    database, or `<table>_rejected` in the table's namespace."""
+    errors: ErrorSink | None = None
+    """Where records go that cannot be stored. Without it `onRejected` says what becomes of them."""
+    on_rejected: Annotated[Literal["table", "skip", "fail"] | None, Addition()] = None
+    """Without `errors`. `table` (the default): a rejected record lands beside the target, in the
+    same commit: in `dataflow_rejected` of its database, or `<table>_rejected` of its namespace.
+    `skip`: it is counted and logged. `fail`: the flow stops at it and names it."""
     maintenance: Maintenance = Maintenance()
     """Pauses."""
     checkpoint_reset: bool = False

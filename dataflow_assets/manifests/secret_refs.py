@@ -55,6 +55,8 @@ def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
     yield from _references(flow.source, ("spec", "source", "config"))
     for branch in flow.branches:
         yield from _references(branch.sink, branch.place)
+    if flow.policies.rejects.sink is not None:
+        yield from _references(flow.policies.rejects.sink, ("spec", "errors", "config"))
 
 
 def _references(spec: Spec, path: Path) -> Iterator[tuple[Path, SecretRef]]:

@@ -74,7 +74,7 @@ class Branched:
         self.limit = 1_000_000
         routes = [{"condition": c, "sink": {"type": "x", "config": {"a": 1}}} for c in (ODD, SIX)]
         router = Router.model_validate({"routes": routes})
-        self.transformations = (Transformation(router),)
+        self.transformations: tuple[Transformation, ...] = (Transformation(router),)
 
     def flow(self) -> Flow:
         routes = ((None,), (ODD,), (SIX,))
@@ -143,7 +143,7 @@ def test_reordering_routes_changes_nothing(branched: Branched) -> None:
 
 @pytest.fixture
 def flag(tmp_path: Path, branched: Branched) -> Path:
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     path = tmp_path / "flag"
     branched.sinks[2] = Flaky(store=branched.name, table="six", flag=path)
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +20,8 @@ from dataflow_assets.contracts import (
     Address,
     Checkpoint,
     Chunk,
+    ErrorRecord,
+    ErrorStore,
     N,
     OffsetSlice,
     PartSlice,
@@ -40,10 +42,12 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import PermanentError, TakenOver
+from dataflow_assets.rejecting import settle
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
 _INSERT = "insert into rows values (?, ?, ?, ?, ?, ?, ?)"
+_ERROR = "insert or ignore into errors values (?, ?, ?, ?, ?)"
 _REJECT = "insert or ignore into rejected values (?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -63,12 +67,35 @@ class _MemorySink(Sink):
         """Takes a new epoch."""
         return _Session(self, target, run)
 
+    def error_store(self) -> ErrorStore:
+        """Error records as rows of the table."""
+        return _Errors(self)
+
     def peek(self, target: Target) -> Checkpoint | None:
         """The stored checkpoint."""
         store = Store(self.store)
         store.create()
         with store.transaction() as connection:
             return _load(connection, target)[0]
+
+
+def _error_rows(sink: Any, records: Sequence[ErrorRecord]) -> list[tuple[Any, ...]]:
+    return [
+        (one.id, sink.table, one.flow, one.body.decode(), one.metadata.decode()) for one in records
+    ]
+
+
+class _Errors(ErrorStore):
+    def __init__(self, sink: _MemorySink) -> None:
+        self._sink, self._store = sink, Store(sink.store)
+
+    def prepare(self) -> None:
+        self._store.create()
+
+    def store(self, records: Sequence[ErrorRecord]) -> None:
+        failpoints.reach("memory.errors")
+        with self._store.transaction() as connection:
+            connection.executemany(_ERROR, _error_rows(self._sink, records))
 
 
 class MemorySliceSink(_MemorySink):
@@ -209,9 +236,7 @@ class _Session(SinkSession):
         for receipt in receipts:
             rows, rejected = json.loads(receipt.staged[0])
             connection.executemany(_INSERT, rows)
-            connection.executemany(
-                "insert or ignore into rejected values (?,?,?,?,?,?,?)", rejected
-            )
+            connection.executemany(_REJECT, rejected)
             stored = replace(stored, totals=stored.totals + receipt.totals)
         return stored
 
@@ -233,7 +258,7 @@ class _MemoryWriter(Writer):
         self._sink, self._ticket, self._piece = sink, ticket, piece
         self._target = ticket.target
         self._rows: list[tuple[Any, ...]] = []
-        self._rejected: list[tuple[Any, ...]] = []
+        self._rejected: list[Rejection] = []
         self._seen: Position | None = None
         self._bytes = 0
 
@@ -246,7 +271,7 @@ class _MemoryWriter(Writer):
                 refused.append(Rejection(row[OFFSET], "sink", "id is negative", body))
             else:
                 self._rows.append(self._row(row))
-        self._rejected.extend(self._refusals([*chunk.rejected, *refused]))
+        self._rejected += [*chunk.rejected, *refused]
         self._seen = chunk.seen
         self._bytes += chunk.size
 
@@ -255,20 +280,27 @@ class _MemoryWriter(Writer):
         where = (self._sink.table, self._target.flow, self._piece.partition)
         return (*where, row[OFFSET], row.get(N, 0), row.get(OP, 0), values)
 
-    def _refusals(self, rejections: Iterable[Rejection]) -> list[tuple[Any, ...]]:
-        partition, flow = self._piece.partition, self._target.flow
-        return [
-            (
-                rejection.id(self._target, self._piece),
-                self._sink.table,
-                flow,
-                partition,
-                rejection.offset,
-                rejection.reason,
-                (rejection.body or b"").decode("utf-8", "replace"),
-            )
-            for rejection in rejections
-        ]
+    def _settled(self, connection: sqlite3.Connection | None = None) -> list[tuple[Any, ...]]:
+        """The rows for the table of rejected records; what goes elsewhere is there."""
+        rows: list[tuple[Any, ...]] = []
+
+        def beside(found: Sequence[Rejection]) -> None:
+            rows.extend(map(self._rejection, found))
+
+        def joined(records: Sequence[ErrorRecord]) -> bool:
+            errors = self._target.rejects.sink
+            if connection is None or getattr(errors, "store", None) != self._sink.store:
+                return False
+            connection.executemany(_ERROR, _error_rows(errors, records))
+            return True
+
+        settle(self._target, self._piece, self._rejected, beside, joined)
+        return rows
+
+    def _rejection(self, one: Rejection) -> tuple[Any, ...]:
+        where = (self._sink.table, self._target.flow, self._piece.partition, one.offset)
+        body = (one.body or b"").decode("utf-8", "replace")
+        return (one.id(self._target, self._piece), *where, one.reason, body)
 
     def _receipt(self, position: Position | None, staged: tuple[str, ...] = ()) -> Receipt:
         totals = Totals(len(self._rows), len(self._rejected), self._bytes)
@@ -280,7 +312,7 @@ class _MemoryWriter(Writer):
 
 class _SpanWriter(_MemoryWriter):
     def close(self, complete: bool) -> Receipt:  # noqa: ARG002 - the driver knows
-        staged = json.dumps([self._rows, self._rejected])
+        staged = json.dumps([self._rows, self._settled()])
         return self._receipt(self._seen, (staged,))
 
 
@@ -309,7 +341,7 @@ class _SliceWriter(_MemoryWriter):
         if isinstance(piece, OffsetSlice):
             self._skip_covered(piece, int(stored or 0))
         connection.executemany(_INSERT, self._rows)
-        connection.executemany(_REJECT, self._rejected)
+        connection.executemany(_REJECT, self._settled(connection))
         failpoints.reach("memory.before-commit")
         positions = {**checkpoint.positions, piece.partition: upto}
         totals = checkpoint.totals + self._receipt(None).totals
@@ -321,4 +353,4 @@ class _SliceWriter(_MemoryWriter):
         if stored < piece.after:
             raise PermanentError(f"somebody moved the checkpoint of partition {piece.partition}")
         self._rows = [row for row in self._rows if row[3] >= stored]
-        self._rejected = [row for row in self._rejected if row[4] >= stored]
+        self._rejected = [one for one in self._rejected if one.offset >= stored]

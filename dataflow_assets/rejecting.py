@@ -1,0 +1,140 @@
+"""What becomes of rejected records when a slice is committed, and the record an error sink gets.
+
+The record is that of the DataFlow Operator (reference 5.2) with more of its origin: id, flow,
+branch, step, place in the source, class of the error (5.4).
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from dataflow_assets.contracts import ErrorRecord, Rejection, Slice, Target, utc_now
+from dataflow_assets.errors import Held, RejectedRecord
+from dataflow_assets.records import encode, parse
+
+log = logging.getLogger(__name__)
+
+Records = Sequence[ErrorRecord]
+
+_CLASSES = (
+    ("timeout", "timeout|deadline exceeded"),
+    ("connection_error", "connection refused|not connected|failed to connect|connection failure"),
+    ("auth_error", "authentication|invalid password|unauthorized|sasl"),
+    (
+        "transient",
+        (
+            "too_many_requests_failed|transient|retry your query|worker node|under too much load"
+            "|too many errors|the node may have crashed"
+        ),
+    ),
+    ("invalid_data", "json|parse|schema|validation|invalid|syntax error"),
+)
+
+
+def settle(
+    target: Target,
+    piece: Slice,
+    rejections: Sequence[Rejection],
+    beside: Callable[[Sequence[Rejection]], None],
+    joined: Callable[[Records], bool] | None = None,
+) -> None:
+    """Does with them what the flow asks for; sinks call it inside the commit of the slice.
+
+    `beside` stores them in the sink's own table of rejected records. `joined` stores error records
+    in the sink's own transaction, and is False where the error sink is elsewhere. Raises Held where
+    the flow stops at the first of them.
+    """
+    if not rejections:
+        return
+    way = target.rejects.way
+    if way == "table":
+        beside(rejections)
+    elif way == "skip":
+        _log(target, piece, rejections)
+    elif way == "errors" and target.rejects.sink is not None:
+        records = [error_record(target, piece, one) for one in rejections]
+        if joined is None or not joined(records):
+            target.rejects.sink.error_store().store(records)
+    if way == "fail" or target.rejects.holds:
+        raise _held(target, piece, min(rejections, key=lambda one: (one.offset, one.n)))
+
+
+def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
+    for one in rejections:
+        place = f"{target.source}, partition {piece.partition}, offset {one.offset}"
+        log.warning("flow %s: skipped %s: %s", target.flow, place, one.reason)
+
+
+def _held(target: Target, piece: Slice, one: Rejection) -> Held:
+    kept = "it is in the error sink, and " if target.rejects.holds else ""
+    return Held(
+        f"flow {target.flow} stops at {target.source}, partition {piece.partition}, offset "
+        f"{one.offset}, for {target.branch}: {one.stage}: {one.reason}; {kept}the flow goes on "
+        f"once it can be stored: mend the table, the steps or the record, or set onRejected: skip",
+        piece.partition,
+        one.offset,
+    )
+
+
+def error_record(target: Target, piece: Slice, one: Rejection) -> ErrorRecord:
+    """The record for the error sink."""
+    at = utc_now()
+    error = _error(target, piece, one, at)
+    body = {"error": error, "original_message": _original(one.body)}
+    metadata = {
+        "error": error["message"],
+        "error_timestamp": error["timestamp"],
+        "original_sink": error["original_sink"],
+        "is_error_message": True,
+    }
+    return ErrorRecord(error["id"], target.flow, encode(body), encode(metadata))
+
+
+def _error(target: Target, piece: Slice, one: Rejection, at: datetime) -> dict[str, Any]:
+    place = {"topic": target.source, "partition": piece.partition, "offset": one.offset}
+    return {
+        "message": one.reason,
+        "timestamp": at.isoformat().replace("+00:00", "Z"),
+        "original_sink": target.branch.partition(":")[0],
+        "metadata": dict(one.metadata or place),
+        "id": one.id(target, piece),
+        "type": one.error_type or classify(one.reason, one.stage),
+        "flow": target.flow,
+        "branch": target.branch,
+        "stage": one.stage,
+        "step": one.step,
+        "step_type": one.step_type,
+        "source": {**place, "n": one.n},
+        "attempt": 1,
+    }
+
+
+def _original(body: bytes | None) -> Any:
+    """The JSON object as it was sent; anything else as text, and what is no text as base64."""
+    if body is None:
+        return {"original_data": None}
+    try:
+        parsed = parse(body)
+    except RejectedRecord:
+        parsed = None
+    if isinstance(parsed, dict):
+        return msgspec.Raw(body)
+    try:
+        return {"original_data": body.decode()}
+    except UnicodeDecodeError:
+        return {"original_data_base64": base64.b64encode(body).decode()}
+
+
+def classify(reason: str, stage: str) -> str:
+    """The class of an error by its text (reference 5.4); data that does not fit is invalid."""
+    for name, pattern in _CLASSES:
+        if re.search(pattern, reason, re.IGNORECASE):
+            return name
+    return "unknown" if stage == "sink" else "invalid_data"

@@ -1,0 +1,143 @@
+"""What becomes of rejected records: error sinks, skipping, and flows that stop at a record."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink, Store
+from dataflow_assets.contracts import Rejects, Run, Sink
+from dataflow_assets.drain import drain
+from dataflow_assets.errors import Held
+from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.order import Order, Patience, Report
+from tests.contract.conftest import numbered
+from tests.contract.drivers import MemoryOffsets
+
+
+class Rejecting:
+    """A topic, a table that refuses negative ids, and an error sink."""
+
+    def __init__(
+        self, request: pytest.FixtureRequest, spark: SparkSession, sink: type[Sink]
+    ) -> None:
+        self.source = MemoryOffsets(request)
+        self.spark = spark
+        self.name = f"rejecting-{uuid.uuid4().hex[:8]}"
+        self.store = Store(self.name)
+        self.store.create()
+        self.sink = sink(store=self.name, table="good")  # type: ignore[call-arg]
+        self.elsewhere = Store(f"{self.name}-errors")
+        self.errors = MemorySliceSink(store=f"{self.name}-errors", table="bad")
+
+    def flow(self, rejects: Rejects) -> Flow:
+        branches = (Branch(self.sink),)
+        policies = Policies(rejects=rejects)
+        return Flow("contract", self.name, self.source.declare(), branches, policies, hash="h")
+
+    def drain(self, rejects: Rejects, seconds: float | None = None) -> list[Report]:
+        order = Order(run=Run(), seconds=seconds, patience=Patience(10, 0.01, 0.05))
+        return list(drain(self.flow(rejects), lambda: self.spark, order))
+
+    def rows(self) -> list[int]:
+        return sorted(json.loads(row)["id"] for (row,) in self.store.query("select row from rows"))
+
+    def stored(self) -> list[dict[str, Any]]:
+        found = self.elsewhere.query("select body, metadata from errors order by id")
+        return [{**json.loads(body), "metadata": json.loads(meta)} for body, meta in found]
+
+
+@pytest.fixture(params=[MemorySliceSink, MemorySpanSink], ids=lambda sink: sink.type)
+def case(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Rejecting]:
+    case = Rejecting(request, spark, request.param)
+    yield case
+    case.store.remove()
+    case.elsewhere.remove()
+
+
+def test_an_error_sink_gets_each_rejected_record_once(case: Rejecting) -> None:
+    case.source.seed([*numbered(1, 20), (-1, "refused")], raw=[b"no json", b'{"id": "x"}'])
+    reports = case.drain(Rejects("errors", case.errors))
+    assert case.rows() == list(range(1, 20))
+    assert sum(report.delta.rejected for report in reports) == 3
+    by_stage = {one["error"]["stage"] + one["error"]["message"][:6]: one for one in case.stored()}
+    assert len(by_stage) == 3
+    refused = next(one for one in by_stage.values() if one["error"]["stage"] == "sink")
+    assert refused["original_message"] == {"id": -1, "name": "refused"}
+    text = next(one for one in by_stage.values() if "original_data" in one["original_message"])
+    assert text["original_message"] == {"original_data": "no json"}
+    error = text["error"]
+    assert error["original_sink"] == "memory"
+    assert error["type"] == "invalid_data"
+    assert error["attempt"] == 1
+    assert error["flow"] == case.flow(Rejects()).id
+    assert error["source"]["offset"] == error["metadata"]["offset"]
+    assert text["metadata"]["is_error_message"] is True
+    assert text["metadata"]["original_sink"] == "memory"
+    case.drain(Rejects("errors", case.errors))
+    assert len(case.stored()) == 3
+
+
+@pytest.mark.parametrize("point", ["memory.errors", "memory.before-commit", "memory.committed"])
+def test_a_crash_around_the_commit_stores_each_error_once(
+    case: Rejecting, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.source.seed([*numbered(1, 20), (-1, "refused"), (-2, "refused too")])
+    monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{point}:raise")
+    case.drain(Rejects("errors", case.errors))
+    assert case.rows() == list(range(1, 20))
+    assert len(case.stored()) == 2
+
+
+def test_an_error_sink_in_the_same_place_shares_the_commit(case: Rejecting) -> None:
+    case.errors = MemorySliceSink(store=case.name, table="bad")
+    case.elsewhere = case.store
+    case.source.seed([*numbered(1, 20), (-1, "refused")])
+    case.drain(Rejects("errors", case.errors))
+    assert case.rows() == list(range(1, 20))
+    assert len(case.stored()) == 1
+
+
+def test_skipped_records_are_counted_and_logged(
+    case: Rejecting, caplog: pytest.LogCaptureFixture
+) -> None:
+    case.source.seed([*numbered(1, 20), (-1, "refused")])
+    reports = case.drain(Rejects("skip"))
+    assert case.rows() == list(range(1, 20))
+    assert sum(report.delta.rejected for report in reports) == 1
+    assert case.store.query("select count(*) from rejected") == [(0,)]
+
+
+@pytest.mark.parametrize("seconds", [None, 30.0], ids=["draining", "continuous"])
+def test_a_flow_stops_at_the_record(case: Rejecting, seconds: float | None) -> None:
+    rows = numbered(1, 41)
+    rows[20] = (-21, "refused")
+    case.source.seed(rows)
+    with pytest.raises(Held, match=r"stops at .*, partition 0, offset 10, .*id is negative"):
+        case.drain(Rejects("fail"), seconds)
+    found = case.rows()
+    before = [row[0] for row in rows[:20:2]]
+    others = [row[0] for row in rows[1::2]]
+    assert found == sorted(before + others)
+    case.drain(Rejects("skip"))
+    assert case.rows() == [n for n in range(1, 41) if n != 21]
+
+
+def test_with_never_the_record_is_in_the_error_sink_and_the_flow_stops(case: Rejecting) -> None:
+    rows = numbered(1, 41)
+    rows[20] = (-21, "refused")
+    case.source.seed(rows)
+    rejects = Rejects("errors", case.errors, holds=True)
+    for _ in range(2):
+        with pytest.raises(Held, match="it is in the error sink"):
+            case.drain(rejects)
+    assert len(case.stored()) == 1
+    case.drain(replace(rejects, holds=False))
+    assert len(case.rows()) == 39
+    assert len(case.stored()) == 1
