@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test bench demo demo-clean servers-up servers-down
+.PHONY: help setup lint types test fuzz bench demo demo-clean servers-up servers-down
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -30,6 +30,9 @@ types: setup ## Strict types
 
 test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
 	$(BIN)/pytest
+
+fuzz: setup ## A million hostile messages through every step, on all cores; the result goes to tests/fuzz-result.md
+	$(BIN)/python -m tests.fuzz
 
 bench: setup ## Measurements, each beside its own bound
 	$(BIN)/python -m bench

@@ -17,7 +17,8 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
     """Body -> the body under the new names; the very same object when every name stays.
 
     Not `deep`: the body's own keys only; no value is looked at. Raises RejectedRecord when two keys
-    of one object would get the same name: one of their values would be lost.
+    of one object would get the same name: one of their values would be lost; and for one that is
+    nested too deeply.
     """
     name = lru_cache(KEPT)(rename)
 
@@ -38,7 +39,13 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
             return value if all(map(is_, items, value)) else items
         return value
 
-    return everywhere if deep else top
+    def whole(body: Any) -> Any:
+        try:
+            return everywhere(body)
+        except RecursionError:
+            raise RejectedRecord("step", "nested too deeply") from None
+
+    return whole if deep else top
 
 
 def _checked(given: dict[str, Any], renamed: dict[str, Any], name: Callable[[str], str]) -> Any:
