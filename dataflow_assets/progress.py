@@ -55,8 +55,8 @@ class Progress:
 
     @property
     def continuous(self) -> bool:
-        """The run goes on until its time is up."""
-        return self._deadline is not None
+        """The run goes on until its time is up; one that reads up to a time has an end."""
+        return self._deadline is not None and self._order.until is None
 
     @property
     def over(self) -> bool:
