@@ -10,11 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataflow_assets.contracts import Slice, Source
+from dataflow_assets.contracts import EVERYTHING, Slice, Source
 from dataflow_assets.records import encode
-
-EVERYTHING = "*"
-"""Among the keys that are read: all of them (raw mode stores the whole map)."""
 
 
 @dataclass(frozen=True)

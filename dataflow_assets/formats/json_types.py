@@ -82,8 +82,10 @@ def _compound_type(kind: pa.DataType) -> Any:
     raise TypeError(f"no JSON value can be read into a column of type {kind}")
 
 
-def infer(bodies: Iterable[bytes | None]) -> pa.Schema:
+def infer(bodies: Iterable[Any]) -> pa.Schema:
     """The schema of sample messages: the widest type that fits all of them, never the first's.
+
+    JSON text, or objects as records hold them, in which times may stand.
 
     Integers and fractions widen to float64, integers beyond 64 bits to decimal(38, 0); values that
     disagree beyond that become `pa.json_()`. Bodies that are not JSON objects are left out.
@@ -102,7 +104,9 @@ def merge(schemas: Iterable[pa.Schema]) -> pa.Schema:
     return pa.schema(list(reduce(widest, kinds, pa.struct([]))))
 
 
-def _object(body: bytes | None) -> dict[str, Any] | None:
+def _object(body: Any) -> dict[str, Any] | None:
+    if isinstance(body, dict):
+        return body
     try:
         value = msgspec.json.decode(body) if body else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -117,10 +121,12 @@ def _kind(value: Any) -> pa.DataType:
         return pa.bool_()
     if isinstance(value, int):
         return pa.int64() if -(2**63) <= value < 2**63 else _big(value)
-    if isinstance(value, float):
+    if isinstance(value, float | Decimal):
         return pa.float64()
     if isinstance(value, str):
         return pa.string()
+    if isinstance(value, datetime):
+        return pa.timestamp("us", "UTC")
     if isinstance(value, list):
         return pa.list_(reduce(widest, map(_kind, value), pa.null()))
     return pa.struct([pa.field(name, _kind(item)) for name, item in value.items()])

@@ -11,19 +11,17 @@ from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.contracts import (
     Checkpoint,
     Run,
-    Sink,
     SinkSession,
     Slice,
     Target,
     Ticket,
     Writer,
 )
-from dataflow_assets.spec import Addition, Hint, Refused
+from dataflow_assets.raw import RawSink
+from dataflow_assets.spec import Addition, Hint
 
-_WHY_RAW = "rows have typed columns here; a column of the type json keeps text"
 
-
-class IcebergSink(IcebergConnection, Sink):
+class IcebergSink(IcebergConnection, RawSink):
     """Appends rows to one table of an Iceberg REST catalog.
 
     Guarantee: exactly once. Files and checkpoint are one commit that asserts the table's head, so
@@ -31,11 +29,12 @@ class IcebergSink(IcebergConnection, Sink):
     records go to the table `<table>_rejected` beside it, before the rows: at least once, by id.
 
     Other than the original's one string column `data`, nested objects and lists become struct and
-    list columns.
+    list columns; `rawMode` keeps bodies as text.
     """
 
     type: ClassVar[str] = "iceberg"
     commits: ClassVar[Literal["slice", "span"]] = "span"
+    text_bodies: ClassVar[bool] = True
 
     batch_size: Annotated[int, Hint("a commit takes a whole micro-batch")] = Field(100, ge=0)
     """Rows per flush."""
@@ -43,12 +42,6 @@ class IcebergSink(IcebergConnection, Sink):
     """The least time between two commits while little arrives."""
     auto_create_table: bool = False
     """True: a missing namespace or table is created, with `columns` and the types of a sample."""
-    raw_mode: Annotated[bool, Refused(_WHY_RAW, allowed=(False,))] = False
-    """One string column `data` and one `_metadata`."""
-    flatten_metadata_columns: Annotated[bool, Refused(_WHY_RAW, allowed=(False,))] = False
-    """Metadata as columns of their own."""
-    flatten_metadata_columns_prefix: Annotated[str, Refused(_WHY_RAW, allowed=("",))] = ""
-    """Prefix of those columns."""
     columns: Annotated[dict[str, str], Addition()] = Field(default_factory=dict)
     """Columns of a table that is created: name to Iceberg type, such as `decimal(10,2)`."""
     target_file_size_bytes: Annotated[int, Addition()] = Field(128 * 1024 * 1024, ge=1024)

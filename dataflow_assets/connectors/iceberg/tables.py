@@ -41,7 +41,8 @@ def create(
 
 def _columns(sink: IcebergSink, sample: pa.Schema) -> list[pa.Field]:
     """The sample's columns, then the manifest's: a manifest's type wins over a sample's."""
-    columns = {field.name: field for field in sample}
+    known = sink.raw_columns(sample) if sink.raw_mode else sample
+    columns = {field.name: field for field in known}
     columns |= {name: parse_field(name, text) for name, text in sink.columns.items()}
     if not columns:
         raise PermanentError("the sample has no columns: give them in `columns`")

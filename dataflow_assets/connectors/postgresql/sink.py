@@ -20,7 +20,6 @@ from dataflow_assets.contracts import (
     Address,
     Checkpoint,
     Run,
-    Sink,
     SinkSession,
     Slice,
     Target,
@@ -28,8 +27,11 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.raw import RawSink
 from dataflow_assets.secrets import Fills, SecretRef
-from dataflow_assets.spec import Addition, Hint, Refused
+from dataflow_assets.shapes import DATA
+from dataflow_assets.spec import Addition, Hint
+from dataflow_assets.wrapped import METADATA
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 _TYPE = re.compile(
@@ -39,11 +41,15 @@ _TYPE = re.compile(
 _ONE_COMMIT = "every micro-batch is one commit, so no row waits for a batch to fill"
 
 
-class PostgresqlSink(Sink):
+class PostgresqlSink(RawSink):
     """Rows into one PostgreSQL table, exactly once: rows and checkpoint are one transaction."""
 
     type: ClassVar = "postgresql"
     commits: ClassVar = "slice"
+    own_columns: ClassVar = frozenset(
+        {DATA, METADATA, "id", "created_at", "updated_at", "deleted_at"}
+    )
+    longest_name: ClassVar = 63
 
     connection_string: SecretStr | None = None
     """`postgresql://` URL or libpq key=value text."""
@@ -57,13 +63,6 @@ class PostgresqlSink(Sink):
     batch_flush_interval_seconds: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
     auto_create_table: bool = False
     """Make a missing table from the first records."""
-    raw_mode: Annotated[bool | None, Refused("rawMode", (None, False))] = None
-    flatten_metadata_columns: Annotated[
-        bool | None, Refused("flattenMetadataColumns", (None, False))
-    ] = None
-    flatten_metadata_columns_prefix: Annotated[
-        str | None, Refused("flattenMetadataColumnsPrefix", (None, ""))
-    ] = None
     upsert_mode: bool = False
     """INSERT ... ON CONFLICT ... DO UPDATE; the last row of a key wins."""
     conflict_key: tuple[Identifier, ...] = ()
@@ -107,6 +106,11 @@ class PostgresqlSink(Sink):
             raise ValueError("deleteMode soft requires softDeleteColumn")
         if len(set(self.conflict_key)) < len(self.conflict_key):
             raise ValueError("conflictKey names a column twice")
+        if self.raw_mode and self.upsert_mode:
+            raise ValueError(
+                "rawMode and upsertMode exclude each other: a whole body has no key column to "
+                "match rows by; leave one of them out"
+            )
         return self._upserting()
 
     def _upserting(self) -> Self:
