@@ -69,12 +69,22 @@ def _fraction(digits: str) -> Decimal:
 
 _decode = msgspec.json.Decoder(float_hook=_fraction).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
+_sorted = msgspec.json.Encoder(decimal_format="number", order="sorted").encode
 
 
 def encode(body: Any) -> bytes:
     """A body as JSON text. Raises RejectedRecord for what a step made and JSON cannot hold."""
+    return _written(_encode, body)
+
+
+def encode_sorted(body: Any) -> bytes:
+    """The same for objects that are equal in any order of their keys."""
+    return _written(_sorted, body)
+
+
+def _written(write: Callable[[Any], bytes], body: Any) -> bytes:
     try:
-        return _encode(body)
+        return write(body)
     except UnicodeEncodeError:
         raise RejectedRecord("step", "text with a lone surrogate") from None
     except RecursionError:

@@ -6,17 +6,14 @@ from collections.abc import Callable, Hashable
 from decimal import Decimal
 from typing import Any, ClassVar
 
-import msgspec
 from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.paths import Path
-from dataflow_assets.records import MISSING, Record
+from dataflow_assets.records import MISSING, Record, at, encode_sorted
 from dataflow_assets.steps import Apply, Context, Example, Step
 
 METADATA = "metadata."
-
-_sorted = msgspec.json.Encoder(decimal_format="number", order="sorted").encode
 
 
 class Dedupe(Step):
@@ -105,11 +102,13 @@ def _reader(part: str) -> Reader:
 
         def read(record: Record) -> Hashable:
             value = record.metadata.get(name)
-            return None if value == "" else _identity(value)  # "": a message without a key
+            return (
+                None if value == "" else at(part, _identity, value)
+            )  # "": a message without a key
 
         return read
     find = Path.parse(part).getter()
-    return lambda record: _identity(find(record.body))
+    return lambda record: at(part, _identity, find(record.body))
 
 
 def _identity(value: Any) -> Hashable:
@@ -120,4 +119,4 @@ def _identity(value: Any) -> Hashable:
         return None
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return value
-    return _sorted(value)
+    return encode_sorted(value)
