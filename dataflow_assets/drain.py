@@ -138,6 +138,7 @@ class _Attempt:
         log.info("flow %s: %s ends: %s", self._flow.id, self._order.run, reason)
         for standing in self._standings:
             yield self._last_report(standing, reason)
+        self._judge()  # an attempt that failed may have committed more than it reported
 
     def _prepare_errors(self) -> None:
         sink = self._flow.policies.rejects.sink

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.postgresql.failures import Failure
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
-_NULL = pa.scalar(b"\xff\xff\xff\xff", pa.binary())
+_NULL = b"\xff\xff\xff\xff"
 _AT_ONCE = 16_384  # rows, which stay in the processor's cache
 # The year 2000 in units of the types, and whole numbers of the same width.
 _EPOCHS = {
@@ -83,7 +83,7 @@ def _pieces(column: pa.Array, name: str) -> list[pa.Array]:
     values = _fixed(column, name)
     matrix = np.empty(len(column), [("size", ">i4"), ("value", values.dtype)])
     matrix["size"], matrix["value"] = values.dtype.itemsize, values
-    return [pc.if_else(column.is_valid(), _packed(matrix), _NULL)]
+    return [pc.if_else(column.is_valid(), _packed(matrix), pa.scalar(_NULL, pa.binary()))]
 
 
 def _packed(values: Values) -> pa.Array:
