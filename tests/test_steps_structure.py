@@ -11,10 +11,13 @@ from pydantic import ValidationError
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records import Record, parse, text
 from dataflow_assets.steps import Apply, Context, Step
+from dataflow_assets.transforms.camel_case import CamelCase
 from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
 from dataflow_assets.transforms.dedupe import Dedupe
 from dataflow_assets.transforms.flatten import Flatten
 from dataflow_assets.transforms.hoist_field import HoistField
+from dataflow_assets.transforms.json_string import JsonString
+from dataflow_assets.transforms.snake_case import SnakeCase
 from dataflow_assets.transforms.struct_flatten import StructFlatten
 from dataflow_assets.transforms.validate import Validate
 
@@ -90,6 +93,25 @@ def test_the_key_of_the_message() -> None:
     found = [apply(record("{}", key=key, partition=0)) for key in ("a", "a", "b", "", "")]
     assert [one is not None for one in found] == [True, False, True, True, True]
     assert Dedupe(key=("metadata.key", "id")).reads() == {"key"}
+
+
+@pytest.mark.parametrize(
+    ("step", "config", "says"),
+    [
+        (Dedupe, {"key": ["a"]}, "a: nested too deeply"),
+        (SnakeCase, {"deep": True}, "nested too deeply"),
+        (CamelCase, {"deep": True}, "nested too deeply"),
+        (JsonString, {"fields": ["a"]}, "a: nested too deeply"),
+    ],
+)
+def test_what_is_nested_too_deeply_is_rejected(
+    step: type[Step], config: dict[str, Any], says: str
+) -> None:
+    deep: Any = {"bC": 1}
+    for _ in range(3_000):
+        deep = [deep]
+    with pytest.raises(RejectedRecord, match=says):
+        compiled(step, **config)(Record({"a": deep}, {}))
 
 
 def test_each_compiled_step_begins_with_nothing_seen() -> None:
