@@ -102,9 +102,9 @@ def _reader(part: str) -> Reader:
 
         def read(record: Record) -> Hashable:
             value = record.metadata.get(name)
-            return (
-                None if value == "" else at(part, _identity, value)
-            )  # "": a message without a key
+            if value == "":  # a message without a key
+                return None
+            return at(part, _identity, value)
 
         return read
     find = Path.parse(part).getter()
