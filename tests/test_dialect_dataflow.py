@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets import catalogue, reference
+from dataflow_assets import catalogue
 from dataflow_assets.contracts import Limit
 from dataflow_assets.dialects.dataflow_model import DataFlowSpec, Maintenance, Manifest, Metadata
 from dataflow_assets.flow import Flow, asset_key
@@ -422,13 +422,6 @@ def test_every_field_has_a_verdict_and_a_sentence() -> None:
         for name, info in spec.model_fields.items():
             assert info.description, f"{spec.__name__}.{name} has no docstring"
             assert len(marks(info, Hint)) + len(marks(info, Refused)) <= 1
-
-
-def test_the_reference_is_up_to_date() -> None:
-    written = reference.FILE.read_text(encoding="utf-8")
-    assert written == reference.render(), "run python -m dataflow_assets.reference --write"
-    for cls in (*catalogue.sources().values(), *catalogue.sinks().values()):
-        assert cls.type.startswith("memory") or f"of type `{cls.type}`" in written
 
 
 def test_secret_refs_belong_to_the_flow_s_namespace(file: Path) -> None:

@@ -1,0 +1,103 @@
+"""Blocks of a manifest as tables: one row for each field of a model."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BeforeValidator, SecretStr
+from pydantic.fields import FieldInfo
+
+from dataflow_assets.conditions import Condition
+from dataflow_assets.paths import Path
+from dataflow_assets.secrets import SecretRef
+from dataflow_assets.spec import Addition, Hint, Refused, Spec, marks
+
+_PLAIN = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    SecretStr: "text, secret",
+    SecretRef: "SecretRef",
+    Any: "anything",
+    Path: "path",
+    Condition: "condition",
+}
+
+
+def nested(spec: type[Spec], path: str, verdict: str) -> Iterator[tuple[str, type[Spec], str]]:
+    """Blocks inside a block; what is in a refused one is refused with it."""
+    for name, info in spec.model_fields.items():
+        for inner in _specs(info.annotation):
+            here = f"{path}.{info.alias or name}".lstrip(".")
+            within = verdict or (f"refused with `{here}`" if marks(info, Refused) else "")
+            yield here, inner, within
+            yield from nested(inner, here, within)
+
+
+def _specs(annotation: Any) -> Iterator[type[Spec]]:
+    if inspect.isclass(annotation) and issubclass(annotation, Spec):
+        if annotation is not SecretRef:
+            yield annotation
+        return
+    for argument in get_args(annotation):
+        yield from _specs(argument)
+
+
+def block(title: str, spec: type[Spec], where: str = "", verdict: str = "") -> str:
+    """A heading, what the block is, and its fields."""
+    about = inspect.cleandoc(spec.__doc__ or "")
+    rows = [_row(info.alias or name, info, verdict) for name, info in spec.model_fields.items()]
+    head = ["", "| Field | Type | Default | Verdict | Meaning |", "|---|---|---|---|---|"]
+    return "\n".join([title, "", f"{where}{about}", *(head if rows else []), *rows, ""])
+
+
+def _row(name: str, info: FieldInfo, verdict: str) -> str:
+    meaning = " ".join((info.description or "").split())
+    addition = "*Addition.* " if marks(info, Addition) else ""
+    cells = (f"`{name}`", _kind(info.annotation), _default(info), verdict or _verdict(info))
+    return "| " + " | ".join(escaped(cell) for cell in (*cells, f"{addition}{meaning}")) + " |"
+
+
+def escaped(text: str) -> str:
+    """For a table."""
+    return text.replace("|", "\\|").strip()
+
+
+def _verdict(info: FieldInfo) -> str:
+    for hint in marks(info, Hint):
+        return f"hint: {hint.instead}"
+    for refused in marks(info, Refused):
+        return f"refused: {refused.why}"
+    return "used"
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "required"
+    value = info.get_default(call_default_factory=True, validated_data={})
+    if value is None or value in ("", (), {}) or isinstance(value, Spec):
+        return "-"
+    return f"`{json.dumps(value, default=lambda path: path.text)}`"
+
+
+def _kind(annotation: Any) -> str:
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        written = any(isinstance(mark, BeforeValidator) for mark in arguments)
+        return "text" if written else _kind(arguments[0])
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_kind(a) for a in arguments if a is not types.NoneType)
+    if origin in (tuple, list, frozenset, set):
+        return f"list of {_kind(arguments[0])}"
+    if origin in (dict, Mapping):
+        return f"mapping to {_kind(arguments[1])}"
+    return "block" if list(_specs(annotation)) else "text"
