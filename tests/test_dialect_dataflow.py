@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets import catalogue
 from dataflow_assets.contracts import Limit
 from dataflow_assets.dialects.dataflow_model import DataFlowSpec, Maintenance, Manifest, Metadata
 from dataflow_assets.flow import Flow, asset_key
