@@ -214,7 +214,24 @@ BAD_CONFIGS = [
         "upsertMode: true\n      upsertStrategy: ifNewer",
         f"15:23: {C}.upsertStrategy: upsertStrategy ifNewer requires upsertVersionColumn",
     ),
-    (KAFKA, "rawMode: true", f"14:16: {C}.rawMode: not supported yet: "),
+    (
+        KAFKA,
+        "rawMode: true\n      upsertMode: true",
+        f"14:16: {C}.rawMode: rawMode and upsertMode exclude each other: ",
+    ),
+    (
+        KAFKA,
+        "flattenMetadataColumns: true",
+        f"14:31: {C}.flattenMetadataColumns: flattenMetadataColumns requires rawMode: true",
+    ),
+    (
+        ICEBERG,
+        "rawMode: true\n      flattenMetadataColumnsPrefix: 1x",
+        (
+            f"16:37: {C}.flattenMetadataColumnsPrefix: wants letters, digits and _, "
+            "not beginning with a digit"
+        ),
+    ),
     (KAFKA, "autoCreateTable: 'yes'", f"14:24: {C}.autoCreateTable: wants true or false, got text"),
     (
         ICEBERG,

@@ -63,8 +63,6 @@ def test_user_and_password_in_the_address_stay_out_of_the_key() -> None:
             {"bearerToken": "t", "oauth2ClientID": "me", "oauth2ClientSecret": "s"},
             "exclude each other",
         ),
-        ({"rawMode": True}, "not supported yet"),
-        ({"flattenMetadataColumns": True}, "not supported yet"),
         ({"columns": {"id": "bigint"}}, "unknown type 'bigint'"),
         ({"catalogURL": "http://x"}, "Extra inputs"),
     ],

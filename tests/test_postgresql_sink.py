@@ -38,8 +38,6 @@ def test_the_catalogue_finds_it() -> None:
         ({"conflictKey": ["a", "a"]}, "names a column twice"),
         ({"conflictKey": "a; DROP TABLE x"}, "conflictKey"),
         ({"columns": {"a": "int); DROP TABLE x"}}, "not the name of a PostgreSQL type"),
-        ({"rawMode": True}, "not supported yet"),
-        ({"flattenMetadataColumnsPrefix": "x_"}, "not supported yet"),
         ({"batchSize": -1}, "batchSize"),
     ],
 )

@@ -29,6 +29,7 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.order import Order, Patience
 from dataflow_assets.transforms.filter import Filter
 from dataflow_assets.transforms.insert_field import InsertField
+from dataflow_assets.wrapped import unwrapped_texts
 from tests.conftest import Topics
 from tests.iceberg_driver import make_sink, table_rows
 
@@ -507,6 +508,39 @@ def test_wrapped_bodies_fill_columns_behind_steps_too(to_postgresql: MakePipe) -
     bodies = encoded(*({"value": {"id": n}, "_metadata": {}} for n in (1, 2)))
     pipe.steps = (Transformation(Filter.model_validate({"condition": "$.value.id == 2"})),)
     assert [row["id"] for row in pipe.drain(*bodies)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("sent", "inner"),
+    [
+        (b'{"value":{"a":1},"_metadata":{}}', b'{"a":1}'),
+        (b' {\n "_metadata" : null, "value" : {"a": 1.50} }', b'{"a": 1.50}'),
+        (b'{"value":{},"_metadata":{"x":"\\"value\\""}}', b"{}"),
+        (b'{"value":{"a":1},"unit":"kg"}', None),
+        (b'{"value":{"a":1},"_metadata":1}', None),
+        (b'{"value":{"a":1}}', None),
+        (b'{"value":[1],"_metadata":{}}', None),
+        (b'{"value":{"a":1},"value":{"a":2},"_metadata":{}}', None),
+        (b'{"value":{"a":1},"_metadata":{},"value2":1}', None),
+        (b'{"value":{"a":"\xff"},"_metadata":{}', None),
+        (b'{"v', None),
+        (b"", None),
+        (None, None),
+    ],
+)
+def test_what_is_inside_a_wrapped_text(sent: bytes | None, inner: bytes | None) -> None:
+    plain = b'{"id": 1}'
+    bodies = pa.array([plain, sent, plain, sent], pa.binary())
+    expected = sent if inner is None else inner
+    assert unwrapped_texts(bodies).to_pylist() == [plain, expected, plain, expected]
+    assert unwrapped_texts(bodies.slice(1, 2)).to_pylist() == [expected, plain]
+    assert unwrapped_texts(pa.array([sent], pa.binary())).to_pylist() == [expected]
+
+
+def test_batches_without_wrapped_bodies_are_not_copied() -> None:
+    for bodies in ([], [None], [b'{"id":1}', b'{"id": 2}'], [b'{"value": 1}'], [b" [1]"]):
+        array = pa.array(bodies, pa.binary())
+        assert unwrapped_texts(array) is array or bodies == [b'{"value": 1}']
 
 
 def test_wrapped_bodies_tell_the_columns_of_a_new_table(

@@ -42,9 +42,11 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
         (7, 11, "spec.source.type", "not supported yet: the postgresql source")
     ],
     "postgresql-sink": [],
+    "postgresql-sink-raw": [],
     "iceberg-source": [(7, 11, "spec.source.type", "not supported yet: the iceberg source")],
-    "iceberg-sink": [(21, 16, "spec.sink.config.rawMode", "not supported yet: ")],
+    "iceberg-sink": [],
     "iceberg-sink-columns": [],
+    "kafka-to-iceberg-flat": [],
     "kafka-to-clickhouse": [(14, 11, "spec.sink.type", "not supported yet: the clickhouse sink")],
     "kafka-to-trino": [(14, 11, "spec.sink.type", "not supported yet: the trino sink")],
     "kafka-to-nessie": [(14, 11, "spec.sink.type", "not supported yet: the nessie sink")],
