@@ -69,9 +69,9 @@ class BoundedCatalog(RestCatalog):
         return new
 
 
-def connect(settings: IcebergConnection) -> BoundedCatalog:
+def connect(settings: IcebergConnection, what: str = "reach the catalog") -> BoundedCatalog:
     """A catalog that answers. Raises TransientError or PermanentError."""
-    with errors(settings, "reach the catalog"):
+    with errors(settings, what):
         return BoundedCatalog("dataflow", **settings.catalog_properties())
 
 

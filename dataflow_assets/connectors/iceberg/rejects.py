@@ -42,6 +42,8 @@ COLUMNS = pa.schema(
         pa.field("body", pa.binary()),
         pa.field("key", pa.binary()),
         pa.field("rejected_at", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("step", pa.int32()),  # these two: tables of an earlier version have none
+        pa.field("step_type", pa.string()),
     ]
 )
 REJECTED = "rejected"
@@ -111,6 +113,8 @@ class RejectWriter:
             "body": rejection.body,
             "key": rejection.key,
             "rejected_at": utc_now(),
+            "step": rejection.step,
+            "step_type": rejection.step_type,
         }
 
 

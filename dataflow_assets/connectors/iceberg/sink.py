@@ -10,6 +10,7 @@ from dataflow_assets.connectors.iceberg.columns import parse_field
 from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.contracts import (
     Checkpoint,
+    ErrorStore,
     Run,
     SinkSession,
     Slice,
@@ -73,6 +74,12 @@ class IcebergSink(IcebergConnection, RawSink):
         if not isinstance(ticket, WriteTicket):
             raise TypeError(f"an Iceberg writer needs a ticket of its own session, not {ticket!r}")
         return IcebergWriter(self, ticket, piece)
+
+    def error_store(self) -> ErrorStore:
+        """Error records as rows of the table: at least once, by id."""
+        from dataflow_assets.connectors.iceberg.errors import IcebergErrors
+
+        return IcebergErrors(self)
 
     def flush_seconds(self) -> float:
         """What batchFlushIntervalSeconds says."""

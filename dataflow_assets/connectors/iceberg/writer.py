@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.failpoints import arm, reach
+from dataflow_assets.rejecting import settle
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.iceberg.sink import IcebergSink
@@ -60,6 +61,7 @@ class IcebergWriter(Writer):
         size = sink.target_file_size_bytes
         self._files = FileWriter(ticket.place, name, names, size)
         self._rejects = RejectWriter(sink, ticket, piece, name)
+        self._rejected: list[Rejection] = []
         self._covered = self._covered_offset()
         self._seen: Position | None = None
         self._totals = Totals()
@@ -92,7 +94,7 @@ class IcebergWriter(Writer):
         bodies = [self._with_body(r, chunk) for r in (*deletes, *refused)]
         known = [r for r in chunk.rejected if r.offset >= self._covered]
         self._files.write(batch)
-        self._rejects.write([*known, *bodies])
+        self._rejected += [*known, *bodies]
         rejected = len(known) + len(bodies)
         self._totals += Totals(batch.num_rows, rejected, chunk.size)
 
@@ -102,8 +104,7 @@ class IcebergWriter(Writer):
         return rows.filter(pc.greater_equal(rows.column(OFFSET), self._covered))
 
     def _with_body(self, rejection: Rejection, chunk: Chunk) -> Rejection:
-        body = chunk.bodies.get(rejection.offset)
-        return Rejection(rejection.offset, rejection.stage, rejection.reason, body, n=rejection.n)
+        return replace(rejection, body=chunk.bodies.get(rejection.offset))
 
     def close(self, complete: bool) -> Receipt:
         """Ends the files and hands them over in the receipt."""
@@ -112,6 +113,7 @@ class IcebergWriter(Writer):
             self.abort()
             return Receipt(self._ticket.target.branch, piece.partition, None, Totals())
         with errors(self._sink, "write files of"):
+            settle(self._ticket.target, piece, self._rejected, self._rejects.write)
             staged = (*self._files.close(), *self._rejects.close())
         self._handed_over = True
         reach("iceberg.staged")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dataflow_assets.connectors.postgresql import error_layout
+from dataflow_assets.connectors.postgresql import table as tables
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.link import Link, qualified, quote
 from dataflow_assets.errors import PermanentError
@@ -38,6 +40,17 @@ def create(link: Link, sink: PostgresqlSink, sample: pa.Schema) -> None:
     link.execute(raw_statement(sink, sample) if sink.raw_mode else statement(sink, sample))
     if sink.raw_mode:
         _index(link, sink)
+
+
+def create_errors(link: Link, sink: PostgresqlSink) -> None:
+    """Makes the table of an error sink likewise."""
+    if not sink.auto_create_table:
+        return
+    schema, name = sink.place()
+    link.execute(_LOCK, f"{schema}.{name}")
+    if tables.find(link, schema, name) is None:
+        for text in error_layout.statements(sink):
+            link.execute(text)
 
 
 def statement(sink: PostgresqlSink, sample: pa.Schema) -> str:

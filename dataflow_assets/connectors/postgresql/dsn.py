@@ -72,6 +72,18 @@ def spellings(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def same(one: str, other: str) -> bool:
+    """Whether sessions of both do the same: one server, one database, one role."""
+    return _session(one) == _session(other)
+
+
+def _session(text: str) -> dict[str, str]:
+    settings = {k: v for k, v in parse(text).items() if k not in {*_LIVENESS, "application_name"}}
+    user = settings.get("user", "")
+    usual = {"host": "localhost", "port": "5432", "dbname": user or "postgres"}
+    return usual | settings
+
+
 def slugify(text: str) -> str:
     """Lower-case letters, digits and underscores only."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "postgresql"

@@ -68,6 +68,11 @@ class Failure(Exception):
             return Kind.REFUSED
         return Kind.TRANSIENT if code.startswith(_TRANSIENT_CLASSES) else Kind.PERMANENT
 
+    @property
+    def error_type(self) -> str:
+        """The class of reference 5.4 that SQLSTATE alone tells; else its words do."""
+        return "constraint_violation" if (self.sqlstate or "").startswith("23") else ""
+
     def error(self, what: str) -> DataflowError:
         """The same for the engine: what was tried, PostgreSQL's words, advice."""
         if self.kind in {Kind.TRANSIENT, Kind.AGAIN}:

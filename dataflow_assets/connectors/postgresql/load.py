@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import fold, table, wire
 from dataflow_assets.connectors.postgresql.absent import by_columns, matrix
+from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.keys import Ints
 from dataflow_assets.connectors.postgresql.link import Link
 from dataflow_assets.connectors.postgresql.rules import GROUP, Rules
@@ -50,12 +51,14 @@ class Loader(ABC):
         """Ends the load; everything that was refused."""
         return self._found
 
-    def _reject(self, rows: pa.RecordBatch, reason: str) -> None:
+    def _reject(self, rows: pa.RecordBatch, reason: str, error_type: str = "") -> None:
         """Sets whole rows aside, with the bodies they came from."""
         offsets = rows.column(OFFSET).to_pylist()
         ordinals = rows.column(N).to_pylist() if N in rows.schema.names else [0] * len(offsets)
         for offset, n in zip(offsets, ordinals, strict=True):
-            self._found.append(Rejection(offset, "sink", reason, self._body(offset), n or 0))
+            body = self._body(offset)
+            found = Rejection(offset, "sink", reason, body, n or 0, error_type=error_type)
+            self._found.append(found)
 
     def _body(self, offset: int) -> bytes | None:
         for bodies in reversed(self._bodies):
@@ -105,7 +108,7 @@ class Append(Loader):
         for names, part in by_columns(rows, self._schema, self._optional):
             fields = [self._schema.field(name) for name in names]
             for row, failure in self._trial.run(part, self._load(fields)):
-                self._reject(row, failure.reason)
+                self._reject(row, failure.reason, failure.error_type)
 
     def _load(self, fields: Sequence[pa.Field]) -> Callable[[pa.RecordBatch], None]:
         def load(rows: pa.RecordBatch) -> None:
@@ -147,20 +150,21 @@ class Upsert(Loader):
 
     def _apply(self, rows: pa.RecordBatch) -> None:
         groups = fold.groups(rows, self._rules)
-        refused: dict[int, str] = {}
+        refused: dict[int, Failure] = {}
         for step in fold.steps(rows, groups, self._rules):
             for row, failure in self._trial.run(step.rows, self._staging.loads(step)):
-                refused[row.column(GROUP)[0].as_py()] = failure.reason
+                refused[row.column(GROUP)[0].as_py()] = failure
         if refused:
             self._settle(rows, groups, refused)
 
-    def _settle(self, rows: pa.RecordBatch, groups: Ints, refused: dict[int, str]) -> None:
+    def _settle(self, rows: pa.RecordBatch, groups: Ints, refused: dict[int, Failure]) -> None:
         """A refused row may stand for several of its key: each of them gets its own verdict."""
         single = np.bincount(groups) == 1
         for index in np.flatnonzero(np.isin(groups, list(refused))).tolist():
             row = rows.slice(index, 1)
             if single[groups[index]]:
-                self._reject(row, refused[groups[index]])
+                failure = refused[groups[index]]
+                self._reject(row, failure.reason, failure.error_type)
             else:
                 self._alone(row)
 
@@ -168,7 +172,8 @@ class Upsert(Loader):
         for step in fold.steps(row, np.zeros(1, np.int64), self._rules):
             refused = self._trial.run(step.rows, self._staging.loads(step))
             if refused:
-                self._reject(row, refused[0][1].reason)
+                failure = refused[0][1]
+                self._reject(row, failure.reason, failure.error_type)
                 return
 
     def _usable(self, rows: pa.RecordBatch) -> pa.RecordBatch:

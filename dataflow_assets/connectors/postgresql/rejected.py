@@ -11,9 +11,9 @@ from dataflow_assets.contracts import Rejection, Slice, Target
 
 _INSERT = """
 INSERT INTO {r} (id, flow, branch, source, partition, "offset", n, stage, reason,
-                 body, body_encoding, key, key_encoding)
+                 body, body_encoding, key, key_encoding, step, step_type)
 SELECT e->>0, $1, $2, $3, $4, (e->>1)::bigint, (e->>2)::integer, e->>3, e->>4,
-       e->>5, e->>6, e->>7, e->>8
+       e->>5, e->>6, e->>7, e->>8, (e->>9)::integer, e->>10
 FROM json_array_elements($5::json) AS e
 ON CONFLICT (id) DO NOTHING
 """
@@ -26,14 +26,15 @@ def store(
     """Writes them to the rejected table; those known by their id stay as they are."""
     query = _INSERT.format(r=table)
     origin = (target.flow, target.branch, target.source, piece.partition)
-    for batch in _batches([_row(target, piece, rejection) for rejection in rejections]):
-        link.execute(query, *origin, batch)
+    for batch in batches([_row(target, piece, rejection) for rejection in rejections]):
+        link.execute(query, *origin, f"[{','.join(batch)}]")
 
 
 def _row(target: Target, piece: Slice, rejection: Rejection) -> str:
     where = (rejection.id(target, piece), rejection.offset, rejection.n)
     why = (rejection.stage, _printable(rejection.reason))
-    return json.dumps([*where, *why, *_encoded(rejection.body), *_encoded(rejection.key)])
+    step = (rejection.step, rejection.step_type)
+    return json.dumps([*where, *why, *_encoded(rejection.body), *_encoded(rejection.key), *step])
 
 
 def _encoded(value: bytes | None) -> tuple[str | None, str | None]:
@@ -53,14 +54,15 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "\\0")
 
 
-def _batches(rows: Sequence[str]) -> Iterator[str]:
+def batches(rows: Sequence[str]) -> Iterator[list[str]]:
+    """Rows as JSON, as many as one statement takes at once."""
     batch: list[str] = []
     size = 0
     for row in rows:
         batch.append(row)
         size += len(row)
         if size > _AT_ONCE:
-            yield f"[{','.join(batch)}]"
+            yield batch
             batch, size = [], 0
     if batch:
-        yield f"[{','.join(batch)}]"
+        yield batch

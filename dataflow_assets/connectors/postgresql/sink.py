@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import checkpoint as store
 from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql.errors import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.link import TextLink
 from dataflow_assets.connectors.postgresql.session import PostgresqlSession
@@ -19,6 +20,7 @@ from dataflow_assets.connectors.postgresql.writer import PostgresqlWriter
 from dataflow_assets.contracts import (
     Address,
     Checkpoint,
+    ErrorStore,
     Run,
     SinkSession,
     Slice,
@@ -157,6 +159,10 @@ class PostgresqlSink(RawSink):
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         return PostgresqlWriter(self, ticket, piece)
+
+    @override
+    def error_store(self) -> ErrorStore:
+        return PostgresqlErrors(self)
 
     @property
     @override

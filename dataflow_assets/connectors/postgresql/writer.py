@@ -7,7 +7,7 @@ epoch and stops. What the table refuses is stored beside the checkpoint in the s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +19,13 @@ from dataflow_assets.connectors.postgresql import checkpoint as store
 from dataflow_assets.connectors.postgresql import link as links
 from dataflow_assets.connectors.postgresql import rejected, table
 from dataflow_assets.connectors.postgresql.checkpoint import Partition
+from dataflow_assets.connectors.postgresql.errors import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.load import Loader, loader
 from dataflow_assets.contracts import (
     OFFSET,
     Chunk,
+    ErrorRecord,
     OffsetSlice,
     Position,
     Receipt,
@@ -34,6 +36,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.rejecting import settle
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
@@ -160,7 +163,7 @@ class PostgresqlWriter(Writer):
         self._rejected += loader.flush()
         self._rows -= loader.refused
         target, names = self._ticket.target, self._names
-        rejected.store(link, names["r"], target, self._piece, self._rejected)
+        settle(target, self._piece, self._rejected, self._beside, self._joined)
         failpoints.reach("postgresql.before-commit")
         counts = (self._rows, len(self._rejected), self._size)
         values = (*self._row(), *store.columns(position), *counts, self._place())
@@ -169,6 +172,20 @@ class PostgresqlWriter(Writer):
         link.execute("COMMIT")
         self._stored = Partition.of(tuple(moved))
         failpoints.reach("postgresql.after-commit")
+
+    def _beside(self, found: Sequence[Rejection]) -> None:
+        """Into the table of rejected records."""
+        link, target = self._session(), self._ticket.target
+        rejected.store(link, self._names["r"], target, self._piece, found)
+
+    def _joined(self, records: Sequence[ErrorRecord]) -> bool:
+        """Into an error sink of the same database, with the rows."""
+        sink = self._ticket.target.rejects.sink
+        errors = sink.error_store() if sink else None
+        if not isinstance(errors, PostgresqlErrors) or not errors.shares(self._dsn):
+            return False
+        errors.join(self._session(), records)
+        return True
 
     def _drop(self) -> None:
         self._session().execute("ROLLBACK")

@@ -1,0 +1,190 @@
+"""A PostgreSQL table as an error sink: each record once, known by its id.
+
+Beside rows of the same database the records are part of the rows' own transaction. Elsewhere they
+are committed first; a crash in between repeats them, and the id says that they are there.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.postgresql import create as making
+from dataflow_assets.connectors.postgresql import dsn, error_layout
+from dataflow_assets.connectors.postgresql import link as links
+from dataflow_assets.connectors.postgresql import table as tables
+from dataflow_assets.connectors.postgresql.error_layout import Layout
+from dataflow_assets.connectors.postgresql.failures import Failure, Kind
+from dataflow_assets.connectors.postgresql.rejected import batches
+from dataflow_assets.contracts import ErrorRecord, ErrorStore
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records import encode
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
+    from dataflow_assets.contracts import Entry
+
+_APPLICATION = "dataflow-errors"
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+class PostgresqlErrors(ErrorStore):
+    """Stores error records in the sink's table."""
+
+    def __init__(self, sink: PostgresqlSink) -> None:
+        self._sink = sink
+
+    @override
+    def prepare(self) -> None:
+        with self._transaction("preparing") as link:
+            self._layout(link, make=True)
+
+    @override
+    def store(self, records: Sequence[ErrorRecord]) -> None:
+        failpoints.reach("postgresql.errors")
+        with self._transaction("storing rejected records in") as link:
+            self._put(link, records)
+        failpoints.reach("postgresql.errors-stored")
+
+    @override
+    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
+        raise PermanentError("error records in PostgreSQL cannot be replayed yet")
+
+    @override
+    def replayed(self, ids: Sequence[str]) -> None:
+        raise PermanentError("error records in PostgreSQL cannot be replayed yet")
+
+    def shares(self, connection: str) -> bool:
+        """Whether a session of this connection string can store the records as well."""
+        return dsn.same(self._sink.dsn(), connection)
+
+    def join(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
+        """Stores them in the transaction that the link is in."""
+        with self._translated("storing rejected records in"):
+            self._put(link, records)
+
+    def _put(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
+        layout = self._layout(link)
+        rows = {one.id: _row(one, exact=layout.parses) for one in records}
+        for batch in batches(list(rows.values())):
+            self._insert(link, layout, batch)
+
+    def _insert(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
+        """What a type cannot hold after all goes in as base64: never is an error record refused."""
+        link.execute("SAVEPOINT dataflow_errors")
+        try:
+            self._inserted(link, layout, rows)
+        except Failure as failure:
+            opened = [_resealed(row) for row in rows] if len(rows) == 1 else []
+            if failure.kind is not Kind.REFUSED or opened == list(rows):
+                raise
+            link.execute("ROLLBACK TO SAVEPOINT dataflow_errors")
+            for row in opened or rows:
+                self._insert(link, layout, [row])
+
+    def _inserted(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
+        text = f"[{','.join(rows)}]"
+        if len(link.execute(layout.insert(), text)) == len(rows):
+            return
+        if link.execute(layout.missing(), text):  # not known by its id, and yet not stored
+            raise PermanentError(
+                f"the error sink's table {layout.place} has a unique index that refuses error "
+                "records for something else than their id: drop it, or name another table"
+            )
+
+    def _layout(self, link: links.Link, *, make: bool = False) -> Layout:
+        found = tables.find(link, *self._sink.place())
+        if found is None and make:
+            making.create_errors(link, self._sink)
+            found = tables.find(link, *self._sink.place())
+        if found is None:
+            raise PermanentError(f"the error sink's {self._sink.no_table()}")
+        return error_layout.layout(self._sink, found)
+
+    @contextmanager
+    def _transaction(self, what: str) -> Iterator[links.Link]:
+        """One of its own, in a session of its own."""
+        connection = self._sink.dsn()
+        with self._translated(what):
+            link = links.take(connection, "text", _APPLICATION)
+            try:
+                link.execute("BEGIN")
+                yield link
+                link.execute("COMMIT")
+            except BaseException:
+                link.close()  # the server rolls back
+                raise
+            links.give(connection, "text", link)
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Failure as failure:
+            raise failure.error(f"{what} the error sink {self._sink.address()}") from None
+
+
+class _Body(msgspec.Struct):
+    error: dict[str, Any]
+    original_message: msgspec.Raw
+
+
+def _row(record: ErrorRecord, *, exact: bool) -> str:
+    """The parts that a layout picks from; `exact`: an original that would change is sealed."""
+    body = msgspec.json.decode(record.body, type=_Body)
+    original = bytes(body.original_message)
+    seal = _NUL.search(original) or (exact and _repeats(original))
+    row = (record.id, record.flow, body.error, original, _visible(record.metadata).decode())
+    return _joined(*(_sealed(*row) if seal else row))
+
+
+def _joined(id_: str, flow: str, error: Mapping[str, Any], original: bytes, metadata: str) -> str:
+    told, message = _visible(encode(error)).decode(), original.decode()
+    whole = f'{{"error":{told},"original_message":{message}}}'
+    return json.dumps([id_, flow, told, message, whole, metadata])
+
+
+def _resealed(row: str) -> str:
+    """A row with its original as base64, whatever it was."""
+    id_, flow, error, original, _, metadata = json.loads(row)
+    told = msgspec.json.decode(error, type=dict[str, Any])
+    if told.get("encoding") == "base64":
+        return row
+    return _joined(*_sealed(id_, flow, told, original.encode(), metadata))
+
+
+def _sealed(
+    id_: str, flow: str, error: Mapping[str, Any], original: bytes, metadata: str
+) -> tuple[str, str, Mapping[str, Any], bytes, str]:
+    """The same with the message itself, of which `original_data` is the text, as base64."""
+    message = original
+    if error.get("encoding") == "text":
+        message = str(msgspec.json.decode(original)["original_data"]).encode()
+    kept = encode({"original_data_base64": base64.b64encode(message).decode()})
+    return id_, flow, {**error, "encoding": "base64"}, kept, metadata
+
+
+def _visible(text: bytes) -> bytes:
+    """NUL as the six characters of its escape: neither text nor jsonb can hold it."""
+    return _NUL.sub(rb"\1\\\\u0000", text)
+
+
+def _repeats(text: bytes) -> bool:
+    """Whether an object has a key twice, of which jsonb would keep one."""
+    repeated = False
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal repeated
+        repeated = repeated or len({key for key, _ in pairs}) < len(pairs)
+
+    json.loads(text, object_pairs_hook=look, parse_int=str, parse_float=str)
+    return repeated
