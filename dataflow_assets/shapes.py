@@ -41,7 +41,8 @@ class Raw(Shape):
             return record.body
         body, metadata = _parts(record)
         if metadata is record.metadata:
-            metadata = {key: _stamped(metadata[key]) for key in sorted(metadata)}
+            given = sorted(metadata.items())
+            metadata = {k: _stamped(v) if v.__class__ is datetime else v for k, v in given}
         return {
             self._data: self._write(body),
             self._metadata: None if metadata is None else self._write_metadata(metadata),
