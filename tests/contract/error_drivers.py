@@ -1,0 +1,138 @@
+"""Error sinks under test: where error records go, and how they are read back."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+from pyiceberg.catalog import Catalog
+
+import devservers
+from dataflow_assets.connectors.iceberg import IcebergSink
+from dataflow_assets.connectors.postgresql import PostgresqlSink
+from dataflow_assets.contracts import Sink
+
+Stored = dict[str, Any]
+
+
+class ErrorDriver(ABC):
+    """One error sink, whose table is made by the flow."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.request = request
+
+    @abstractmethod
+    def declare(self) -> Sink: ...
+
+    @abstractmethod
+    def unreachable(self) -> Sink:
+        """The same on a port where nobody answers."""
+
+    @abstractmethod
+    def stored(self) -> list[Stored]:
+        """The error records, by their ids."""
+
+
+class Beside(ErrorDriver):
+    """A table in the database of the PostgreSQL target."""
+
+    kind = "beside"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        self.server: devservers.PostgreSQL = request.getfixturevalue("postgresql")
+        self.schema: str = request.getfixturevalue("schema")
+        self.dsn = self.server.dsn()
+
+    def declare(self) -> Sink:
+        return self._sink(self.dsn)
+
+    def unreachable(self) -> Sink:
+        return self._sink("postgresql://nobody@127.0.0.1:1/none")
+
+    def stored(self) -> list[Stored]:
+        with psycopg.connect(self.dsn) as connection:
+            sql = f"select error, original_message from {self.schema}.errors order by error->>'id'"
+            return [
+                {"error": error, "original_message": original}
+                for error, original in connection.execute(sql)
+            ]
+
+    def execute(self, sql: str) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(sql.format(t=f"{self.schema}.errors", s=self.schema))
+
+    def _sink(self, dsn: str) -> Sink:
+        return PostgresqlSink(
+            connection_string=dsn, table=f"{self.schema}.errors", auto_create_table=True
+        )
+
+
+class Elsewhere(Beside):
+    """A table in another database."""
+
+    kind = "elsewhere"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        name = f"e_{uuid.uuid4().hex[:12]}"
+        self._administer(f"create database {name}")
+        request.addfinalizer(lambda: self._administer(f"drop database {name} with (force)"))
+        self.dsn = self.server.dsn(name)
+        self.execute("create schema {s}")
+
+    def _administer(self, sql: str) -> None:
+        with psycopg.connect(self.server.dsn(), autocommit=True) as connection:
+            connection.execute(sql)
+
+
+class Lake(ErrorDriver):
+    """An Iceberg table."""
+
+    kind = "lake"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        self.server: devservers.SeaweedFS = request.getfixturevalue("seaweedfs")
+        self.catalog: Catalog = request.getfixturevalue("catalog")
+        self.namespace: str = request.getfixturevalue("namespace")
+
+    def declare(self) -> Sink:
+        return self._sink(self.server.uri)
+
+    def unreachable(self) -> Sink:
+        return self._sink("http://127.0.0.1:1")
+
+    def stored(self) -> list[Stored]:
+        found = self.catalog.load_table((self.namespace, "errors")).scan().to_arrow().to_pylist()
+        return [
+            {"error": json.loads(row["error"]), "original_message": json.loads(original)}
+            for row in sorted(found, key=lambda row: str(row["id"]))
+            for original in [row["original_message"]]
+        ]
+
+    def _sink(self, uri: str) -> Sink:
+        return IcebergSink.model_validate(
+            {
+                "catalogURI": uri,
+                "warehouse": self.server.warehouse,
+                "namespace": self.namespace,
+                "table": "errors",
+                "oauth2ClientID": self.server.access_key,
+                "oauth2ClientSecret": self.server.secret_key,
+                "s3Endpoint": self.server.s3_endpoint,
+                "s3Region": "us-east-1",
+                "accessKey": self.server.access_key,
+                "secretAccessKey": self.server.secret_key,
+                "autoCreateTable": True,
+            }
+        )
+
+
+ERRORS: dict[str, type[ErrorDriver]] = {one.kind: one for one in (Beside, Elsewhere, Lake)}

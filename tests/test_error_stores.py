@@ -1,0 +1,242 @@
+"""Tables as error sinks: their layouts, what is stored of a message, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+import devservers
+from dataflow_assets.connectors.postgresql import PostgresqlSink
+from dataflow_assets.contracts import ErrorRecord, OffsetSlice, Rejection, Target
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.rejecting import error_record
+from tests.iceberg_driver import make_sink
+
+TARGET = Target("ns/f", "postgresql:db/public/t", "hash", "t", "topic-1")
+SLICE = OffsetSlice("0", 0, 1_000_000)
+NUL_KEY = b'{"a":"\\u0000"}'
+TWICE = b'{"a":1,"a":2}'
+HUGE = b'{"a":1e300000}'
+# What was sent, and what is kept of it in JSON columns; base64 is what jsonb cannot hold.
+BODIES: list[tuple[bytes | None, Any]] = [
+    (b'{"id":1}', {"id": 1}),
+    (b"no json", {"original_data": "no json"}),
+    (b"[1,2]", {"original_data": "[1,2]"}),
+    (b'{"a":"\\\\u0000"}', {"a": "\\u0000"}),
+    (b'{"a":"\\ud800"}', {"original_data": '{"a":"\\ud800"}'}),
+    (b"\xff\xfe", bytes),
+    (b"a\0b", bytes),
+    (NUL_KEY, bytes),
+    (TWICE, bytes),
+    (HUGE, bytes),
+    (None, {"original_data": None}),
+]
+
+
+def record(offset: int, body: bytes | None, reason: str = "why \0 not") -> ErrorRecord:
+    return error_record(TARGET, SLICE, Rejection(offset, "sink", reason, body))
+
+
+RECORDS = [record(offset, body) for offset, (body, _) in enumerate(BODIES)]
+
+
+def kept(body: bytes | None, wanted: Any) -> Any:
+    if wanted is not bytes:
+        return wanted
+    assert body is not None
+    return {"original_data_base64": base64.b64encode(body).decode()}
+
+
+class Table:
+    """One table of a schema, as an error sink."""
+
+    def __init__(self, server: devservers.PostgreSQL, schema: str) -> None:
+        self.dsn, self.name = server.dsn(), f"{schema}.errors"
+
+    def made(self, columns: str) -> Table:
+        self.execute(f"create table {self.name} ({columns})")
+        return self
+
+    def execute(self, sql: str) -> Sequence[Any]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(sql)
+            return cursor.fetchall() if cursor.description else []
+
+    def sink(self, **options: Any) -> PostgresqlSink:
+        return PostgresqlSink.model_validate(
+            {"connectionString": self.dsn, "table": self.name} | options
+        )
+
+    def store(self, records: Sequence[ErrorRecord], **options: Any) -> None:
+        store = self.sink(**options).error_store()
+        store.prepare()
+        store.store(records)
+
+
+@pytest.fixture
+def table(postgresql: devservers.PostgreSQL, schema: str) -> Table:
+    return Table(postgresql, schema)
+
+
+LAYOUTS = {
+    "jsonb": ("error jsonb, original_message jsonb", {}),
+    "filled": ("id text primary key, error jsonb, original_message jsonb, flow text not null", {}),
+    "keyed": (
+        "id varchar primary key, error jsonb, original_message jsonb",
+        {"upsertMode": True, "conflictKey": "id", "softDeleteColumn": "gone"},
+    ),
+    "text": ("error text, original_message text", {}),
+    "other": ("id bigserial primary key, data jsonb not null, _metadata jsonb", {}),
+    "raw": ("data json, _metadata text, created_at timestamptz not null default now()", {}),
+    "line": ("data text", {"rawMode": True}),
+    "made": ("", {"autoCreateTable": True}),
+    "made raw": ("", {"autoCreateTable": True, "rawMode": True}),
+}
+READ = {
+    "error": "select error::json, original_message::json from {t}",
+    "data": "select data::json->'error', data::json->'original_message' from {t}",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_layout_holds_each_record_once(table: Table, layout: str) -> None:
+    columns, options = LAYOUTS[layout]
+    if columns:
+        table.made(columns)
+    table.store(RECORDS[:4], **options)
+    table.store(RECORDS, **options)
+    whole = "data" in columns or options.get("rawMode")
+    found = table.execute(READ["data" if whole else "error"].format(t=table.name))
+    by_offset = {error["source"]["offset"]: (error, original) for error, original in found}
+    assert len(found) == len(by_offset) == len(BODIES)
+    exact = "jsonb" not in columns and layout != "made raw"
+    for offset, (body, wanted) in enumerate(BODIES):
+        error, original = by_offset[offset]
+        assert error["id"] == RECORDS[offset].id
+        assert error["message"] == "why \\u0000 not"
+        if not (exact and body in (TWICE, HUGE)):
+            assert original == kept(body, wanted)
+
+
+def test_a_table_that_is_made_keeps_messages_as_they_were_sent(table: Table) -> None:
+    table.store(RECORDS, autoCreateTable=True)
+    sql = f"select id, flow, original_message::text, created_at from {table.name} where id like '%"
+    for body in (TWICE, HUGE):
+        offset = [sent for sent, _ in BODIES].index(body)
+        ((id_, flow, original, at),) = table.execute(f"{sql}/{offset}/0/sink'")
+        assert (id_, flow, original.encode()) == (RECORDS[offset].id, "ns/f", body)
+        assert at is not None
+
+
+def test_metadata_stands_beside_the_whole_record(table: Table) -> None:
+    table.store(RECORDS[:1], autoCreateTable=True, rawMode=True)
+    ((metadata,),) = table.execute(f"select _metadata from {table.name}")
+    assert metadata["is_error_message"] is True
+    assert metadata["original_sink"] == "postgresql"
+    assert metadata["error"] == "why \\u0000 not"
+
+
+def test_rows_of_others_in_a_text_table_are_not_read(table: Table) -> None:
+    table.made("data text")
+    table.execute(f"insert into {table.name} values ('{{\"error\": broken'), ('a line')")
+    for _ in range(2):
+        table.store(RECORDS[:1])
+    assert table.execute(f"select count(*) from {table.name}") == [(3,)]
+
+
+def test_many_records_at_once(table: Table) -> None:
+    body = json.dumps({"text": "x" * 100_000}).encode()
+    table.store([record(n, body) for n in range(400)], autoCreateTable=True)
+    sql = "select count(*), count(distinct id), min(length(original_message::text)) from"
+    assert table.execute(f"{sql} {table.name}") == [(400, 400, len(body))]
+
+
+UNFIT = {
+    "it has the columns a": "a integer",
+    "it has the columns error": "error jsonb",
+    "error, original_message": "error integer, original_message jsonb",
+    "nothing fills its columns who, which are NOT NULL": (
+        "who text not null, error jsonb, original_message jsonb"
+    ),
+}
+
+
+@pytest.mark.parametrize("why", UNFIT)
+def test_a_table_that_does_not_fit_is_told_before_anything_is_read(table: Table, why: str) -> None:
+    table.made(UNFIT[why])
+    with pytest.raises(PermanentError, match=f"error sink's table .* cannot take .*: .*{why}"):
+        table.sink().error_store().prepare()
+
+
+def test_a_missing_table_is_told_with_the_two_ways_out(table: Table) -> None:
+    with pytest.raises(PermanentError, match=r"the error sink's table .* create it, or set autoCr"):
+        table.sink().error_store().prepare()
+
+
+def test_a_unique_index_on_something_else_drops_no_record(table: Table) -> None:
+    table.made("error jsonb, original_message jsonb")
+    table.execute(f"create unique index on {table.name} ((original_message->>'id'))")
+    store = table.sink().error_store()
+    store.prepare()
+    with pytest.raises(PermanentError, match="has a unique index that refuses error records"):
+        store.store([record(1, b'{"id":7}'), record(2, b'{"id":7}')])
+    assert table.execute(f"select count(*) from {table.name}") == [(0,)]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_an_iceberg_table_holds_each_record_once(
+    seaweedfs: devservers.SeaweedFS, catalog: Catalog, namespace: str, raw: bool
+) -> None:
+    store = make_sink(seaweedfs, namespace, rawMode=raw).error_store()
+    store.prepare()
+    store.store(RECORDS[:4])
+    store.store(RECORDS)
+    store.store(RECORDS)
+    found = catalog.load_table((namespace, "orders")).scan().to_arrow().to_pylist()
+    assert sorted(row["id"] for row in found) == sorted(one.id for one in RECORDS)
+    bodies = {one.id: one.body.decode() for one in RECORDS}
+    for row in found:
+        whole = row["data"] if raw else _whole(row["error"], row["original_message"])
+        assert whole == bodies[row["id"]]
+
+
+def _whole(error: str, original: str) -> str:
+    return f'{{"error":{error},"original_message":{original}}}'
+
+
+def test_an_iceberg_table_without_ids_keeps_what_comes(
+    seaweedfs: devservers.SeaweedFS, catalog: Catalog, namespace: str
+) -> None:
+    catalog.create_table((namespace, "orders"), pa.schema([("data", pa.string())]))
+    store = make_sink(seaweedfs, namespace, autoCreateTable=False).error_store()
+    store.prepare()
+    store.store(RECORDS[:2])
+    store.store(RECORDS[:2])
+    found = catalog.load_table((namespace, "orders")).scan().to_arrow().to_pylist()
+    assert sorted(row["data"] for row in found) == sorted(
+        2 * [r.body.decode() for r in RECORDS[:2]]
+    )
+
+
+def test_an_iceberg_table_that_does_not_fit(
+    seaweedfs: devservers.SeaweedFS, catalog: Catalog, namespace: str
+) -> None:
+    catalog.create_table((namespace, "orders"), pa.schema([("a", pa.int64())]))
+    why = "error sink's table .* cannot take .*: it has the columns a; it needs error"
+    with pytest.raises(PermanentError, match=why):
+        make_sink(seaweedfs, namespace).error_store().prepare()
+
+
+def test_a_missing_iceberg_table_is_told_with_the_two_ways_out(
+    seaweedfs: devservers.SeaweedFS, namespace: str
+) -> None:
+    store = make_sink(seaweedfs, namespace, autoCreateTable=False).error_store()
+    with pytest.raises(PermanentError, match=r"the error sink's table .* create it, or set autoCr"):
+        store.prepare()
