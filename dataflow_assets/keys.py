@@ -10,6 +10,8 @@ from typing import Any
 from dataflow_assets.errors import RejectedRecord
 
 KEPT = 10_000  # keys repeat; but where they are ids, remembering every one would fill the memory
+KEPT_OBJECTS = 1_000  # sets of keys, for the same reason
+LARGEST = 100  # keys of an object that is looked up as a whole
 _NESTED = frozenset({dict, list})
 
 
@@ -21,23 +23,25 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
     nested too deeply.
     """
     name = lru_cache(KEPT)(rename)
+    known = lru_cache(KEPT_OBJECTS)(lambda keys: _names(keys, name))
+
+    def names(body: dict[str, Any]) -> tuple[str, ...] | None:
+        keys = tuple(body)
+        return known(keys) if len(keys) <= LARGEST else _names(keys, name)
 
     def top(body: Any) -> Any:
-        if not isinstance(body, dict):
-            return body
-        return _checked(body, {name(key): value for key, value in body.items()}, name)
+        found = names(body) if isinstance(body, dict) else None
+        return body if found is None else dict(zip(found, body.values(), strict=True))
 
     def everywhere(value: Any) -> Any:
-        if isinstance(value, dict):
-            renamed = {
-                name(key): everywhere(item) if item.__class__ in _NESTED else item
-                for key, item in value.items()
-            }
-            return _checked(value, renamed, name)
-        if isinstance(value, list):
-            items = list(map(everywhere, value))
-            return value if all(map(is_, items, value)) else items
-        return value
+        if value.__class__ not in _NESTED:
+            return value
+        children = list(value.values() if isinstance(value, dict) else value)
+        made = [everywhere(one) if one.__class__ in _NESTED else one for one in children]
+        found = names(value) if isinstance(value, dict) else None
+        if found is None and all(map(is_, made, children)):
+            return value
+        return dict(zip(found or value, made, strict=True)) if isinstance(value, dict) else made
 
     def whole(body: Any) -> Any:
         try:
@@ -48,11 +52,12 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
     return whole if deep else top
 
 
-def _checked(given: dict[str, Any], renamed: dict[str, Any], name: Callable[[str], str]) -> Any:
-    if len(renamed) < len(given):
-        raise _collision(given, name)
-    same = list(renamed) == list(given) and all(map(is_, renamed.values(), given.values()))
-    return given if same else renamed
+def _names(keys: tuple[str, ...], name: Callable[[str], str]) -> tuple[str, ...] | None:
+    """The new names of an object's keys; None where every one stays."""
+    found = tuple(map(name, keys))
+    if len(set(found)) < len(found):
+        raise _collision(keys, name)
+    return None if found == keys else found
 
 
 def _collision(keys: Iterable[str], name: Callable[[str], str]) -> RejectedRecord:

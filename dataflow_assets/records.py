@@ -72,17 +72,8 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 _sorted = msgspec.json.Encoder(decimal_format="number", order="sorted").encode
 
 
-def encode(body: Any) -> bytes:
+def encode(body: Any, write: Callable[[Any], bytes] = _encode) -> bytes:
     """A body as JSON text. Raises RejectedRecord for what a step made and JSON cannot hold."""
-    return _written(_encode, body)
-
-
-def encode_sorted(body: Any) -> bytes:
-    """The same for objects that are equal in any order of their keys."""
-    return _written(_sorted, body)
-
-
-def _written(write: Callable[[Any], bytes], body: Any) -> bytes:
     try:
         return write(body)
     except UnicodeEncodeError:
@@ -91,6 +82,11 @@ def _written(write: Callable[[Any], bytes], body: Any) -> bytes:
         raise RejectedRecord("step", "nested too deeply") from None
     except ValueError:
         raise RejectedRecord("step", f"an integer of more than {LONGEST_TEXT} digits") from None
+
+
+def encode_sorted(body: Any) -> bytes:
+    """The same for objects that are equal in any order of their keys."""
+    return encode(body, _sorted)
 
 
 def parse(raw: bytes | None) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records import Record
 from dataflow_assets.steps import Context, Step
 from dataflow_assets.transforms.camel_case import CamelCase
@@ -68,6 +69,33 @@ def test_options_that_cannot_work(step: type[Step], config: dict[str, Any], mess
 @pytest.mark.parametrize(("step", "body"), UNCHANGED, ids=lambda value: getattr(value, "type", ""))
 def test_where_nothing_changes_the_record_is_the_same(step: Step, body: Any) -> None:
     assert _run(step, body).body is body
+
+
+@pytest.mark.parametrize("count", [3, 100, 101])
+@pytest.mark.parametrize("deep", [False, True])
+def test_many_keys_are_renamed_like_few(count: int, deep: bool) -> None:
+    body = {f"aB{number}": number for number in range(count)}
+    step = SnakeCase(deep=deep)
+    assert _run(step, body).body == {f"a_b{number}": number for number in range(count)}
+    with pytest.raises(RejectedRecord, match="aB0 and a_b0 would both become a_b0"):
+        _run(step, {**body, "a_b0": 1})
+
+
+@pytest.mark.parametrize(
+    ("fields", "body", "found"),
+    [
+        (["b", "a", "gone"], {"a": 1, "b": None}, {"b": None, "a": 1}),
+        (["b", "u.a"], {"u": {"a": 1}, "b": 2}, {"b": 2, "a": 1}),
+        (["0"], [5], {"0": 5}),
+        (["a"], [{"a": 1}], {}),
+        (["a"], "a", {}),
+    ],
+)
+def test_keys_of_the_body_are_selected_like_any_path(
+    fields: list[str], body: Any, found: dict[str, Any]
+) -> None:
+    selected = _run(Select.model_validate({"fields": fields}), body).body
+    assert list(selected.items()) == list(found.items())
 
 
 def test_without_deep_no_value_is_copied() -> None:

@@ -45,6 +45,13 @@ class Path:
         named = (p for p in reversed(self._parts()) if isinstance(p, Key | Glob) or p.text == "#")
         return next((part.text for part in named), "_")
 
+    @property
+    def key(self) -> str | None:
+        """The key of the body itself that it is; None for any other path."""
+        first, *more = self._parts()
+        plain = isinstance(first, Key) and first.index is None and not more
+        return first.text if plain else None
+
     def getter(self) -> Callable[[Any], Any]:
         """Body -> the value there, or MISSING; of several matches the first."""
         return reader(self._parts())

@@ -23,6 +23,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _DIGITS = len(str(_MOST))
 _FARTHEST = Decimal(sys.float_info.max)
+_NEAR = _FARTHEST.adjusted()
 _BOOLS: Mapping[str | int | Decimal, bool] = {"true": True, "false": False, 1: True, 0: False}
 
 
@@ -153,6 +154,8 @@ def _string(value: Any) -> str:
 
 
 def _int64(value: Any) -> int:
+    if type(value) is int and _LEAST <= value <= _MOST:
+        return value
     number = _number(value)
     whole = _whole(number) if isinstance(number, Decimal) else number
     if whole is None or not _LEAST <= whole <= _MOST:
@@ -167,6 +170,8 @@ def _whole(number: Decimal) -> int | None:
 
 
 def _float64(value: Any) -> int | Decimal:
+    if type(value) is Decimal and value.adjusted() < _NEAR:
+        return value
     number = _number(value)
     if number is None or not -_FARTHEST <= number <= _FARTHEST:
         raise ValueError("a number in the range of a double")

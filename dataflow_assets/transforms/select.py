@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from pydantic import Field
 from typing_extensions import override
@@ -51,13 +52,25 @@ class Select(Step):
 
     @override
     def compile(self, context: Context) -> Apply:
-        columns = [(path.name, path.getter()) for path in self.fields]
+        pick = self._picker()
 
         def apply(record: Record) -> Record:
             body = record.body
             if isinstance(body, NotJson):
                 return record
-            found = {name: v for name, get in columns if (v := get(body)) is not MISSING}
-            return Record(found, record.metadata, record.route)
+            return Record(pick(body), record.metadata, record.route)
 
         return apply
+
+    def _picker(self) -> Callable[[Any], dict[str, Any]]:
+        """Body -> the new one; quicker where all are keys of the body itself."""
+        columns = [(path.name, path.getter()) for path in self.fields]
+        keys = [path.key for path in self.fields if path.key is not None]
+
+        def pick(body: Any) -> dict[str, Any]:
+            return {name: v for name, get in columns if (v := get(body)) is not MISSING}
+
+        def pick_keys(body: Any) -> dict[str, Any]:
+            return {key: body[key] for key in keys if key in body} if type(body) is dict else {}
+
+        return pick_keys if len(keys) == len(columns) else pick
