@@ -11,6 +11,7 @@ sinks test it for equality and nothing else.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import uuid
@@ -41,6 +42,8 @@ OP = "_op"  # int8, optional: INSERT, UPDATE or DELETE; without the column all r
 ABSENT = "_absent"  # binary, optional: bit i (little-endian) set: column i was not in the record
 INSERT, UPDATE, DELETE = 0, 1, 2
 SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
+
+REPLAY = "#replay"  # ends the name of a branch that takes back what was rejected
 
 # Field metadata of a sink's schema, read by the decoders.
 KIND = b"dataflow.kind"  # b"json": JSON text as sent; b"numeric": digits as sent, in a string
@@ -221,7 +224,32 @@ class ErrorRecord:
     metadata: bytes = field(repr=False)
 
 
-class ErrorStore(ABC):
+@dataclass(frozen=True)
+class Entry:
+    """A rejected record that waits for a replay."""
+
+    id: str
+    branch: str
+    stage: str
+    n: int
+    body: bytes | None = field(repr=False)
+    key: bytes | None = field(default=None, repr=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+class Entries(ABC):
+    """Rejected records where they are kept: what waits for a replay, and what has had one."""
+
+    @abstractmethod
+    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
+        """The oldest entries of a flow without a replay, of all its branches; read only."""
+
+    @abstractmethod
+    def replayed(self, ids: Sequence[str]) -> None:
+        """Notes that these have had theirs; may be repeated."""
+
+
+class ErrorStore(Entries):
     """Where an error sink keeps error records: beside no checkpoint, known by their ids."""
 
     @abstractmethod
@@ -299,9 +327,26 @@ class Rejection:
     """The message's, as far as it was read."""
 
     def id(self, target: Target, piece: Slice) -> str:
-        """Flow, branch, source, partition, offset, n and stage: the same on every replay."""
+        """Flow, branch, source, partition, offset, n and stage: the same whenever it is read.
+
+        Of what a replay rejects: the id of the entry that was replayed, and the attempt.
+        """
+        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
+            return next_attempt(json.loads(piece.part)[self.offset])
         where = f"{target.flow}/{target.branch}/{target.source_id or target.source}"
         return f"{where}/{piece.scope}/{self.offset}/{self.n}/{self.stage}"
+
+
+def attempt_of(entry: str) -> int:
+    """Which attempt an entry's id tells of, counted from 1."""
+    _, found, number = entry.rpartition("#attempt-")
+    return int(number) if found and number.isdigit() else 1
+
+
+def next_attempt(entry: str) -> str:
+    """The id of an entry that is rejected once more."""
+    attempt = attempt_of(entry)
+    return f"{entry.removesuffix(f'#attempt-{attempt}')}#attempt-{attempt + 1}"
 
 
 @dataclass(frozen=True)
@@ -518,8 +563,9 @@ class Source(Connector):
     format: str = "json"
     tombstones: Annotated[Literal["reject", "skip", "delete"], Addition()] = "reject"
     """What a null message means: an error, nothing, or the deletion of its key."""
-    delivers: ClassVar[Literal["messages", "columns"]] = "messages"
-    """`messages`: `SourceSession.frame`; `columns`: the pass itself reads with `batches`."""
+    delivers: ClassVar[Literal["messages", "columns", "entries"]] = "messages"
+    """`messages`: `SourceSession.frame`. The pass itself reads with `batches`: `columns` are typed
+    rows, `entries` are messages with body, key, metadata and the branch they are for."""
     continuous: ClassVar[bool] = False
     """True: new data keeps coming; runs of the flow's own job stay on (Kafka, CDC)."""
 
@@ -597,6 +643,10 @@ class Sink(Connector):
     def error_store(self) -> ErrorStore:
         """This sink as an error sink."""
         raise PermanentError(f"a {self.type} sink cannot take error records")
+
+    def rejected(self) -> Entries:
+        """The records that were rejected beside this sink (`onRejected: table`)."""
+        raise PermanentError(f"rejected records of a {self.type} sink cannot be replayed")
 
     def shape(self, schema: pa.Schema | None) -> Shape | None:  # noqa: ARG002 - what overrides need
         """What is stored where it is not the record's own body, in a table with these columns.

@@ -39,7 +39,7 @@ from dataflow_assets.errors import DataflowError, Held, PermanentError, Transien
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.messages import Lane, Steps, reader, sampled
-from dataflow_assets.metadata import Rows, as_messages, wanted
+from dataflow_assets.metadata import Rows, as_messages, numbered, wanted
 from dataflow_assets.wrapped import unwrapped_texts
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Pass:
     def _slices(
         self, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[Slice, Iterator[list[Chunk]]]]:
-        if self.source.delivers == "columns":
+        if self.source.delivers != "messages":
             for batch in batches:
                 for index in batch.column("id").to_pylist():
                     yield self.span.slices[index], self._columns(self.span.slices[index])
@@ -161,9 +161,12 @@ class Pass:
             yield chunks
 
     def _columns(self, piece: Slice) -> Iterator[list[Chunk]]:
+        index, slices = self.span.slices.index(piece), len(self.span.slices)
+        if self.source.delivers == "entries":
+            yield from self._messages(index, numbered(self.source.batches(piece), index, slices))
+            return
         if self.steps is not None:
-            index = self.span.slices.index(piece)
-            messages = as_messages(self.source.batches(piece), index, len(self.span.slices))
+            messages = as_messages(self.source.batches(piece), index, slices)
             yield from self._messages(index, messages)
             return
         seen = 0

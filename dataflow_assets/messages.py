@@ -141,6 +141,7 @@ class Stepped:
             for lane, shape in zip(self._lanes, self._shapes, strict=True)
         ]
         ways = {route: share for share in shares for route in share.lane.routes}
+        only = self._rows.only(batch)
         rejected = []
         for at, (raw, metadata) in enumerate(self._rows.records(batch)):
             try:
@@ -150,7 +151,7 @@ class Stepped:
                 continue
             for n, record in enumerate(found):
                 share = ways.get(record.route)
-                if share is not None:
+                if share is not None and (only is None or only[at] in (None, n)):
                     share.take(at, n, record, int(offsets[at]), raw)
         if None in ways:
             ways[None].rejected += rejected
@@ -233,7 +234,9 @@ class Share:
     def _placed(self, one: Rejection, offsets: Any, bodies: Bodies) -> Rejection:
         """The rejection of a row with the place and the body of its message."""
         offset = int(offsets[self.at[one.offset]])
-        return replace(one, offset=offset, n=self.n[one.offset], body=bodies[offset])
+        body = bodies[offset]
+        stage = "decode" if self.texts[one.offset] == body else "encode"
+        return replace(one, offset=offset, stage=stage, n=self.n[one.offset], body=body)
 
     def _numbered(self, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBatch:
         """The rows with their messages' offsets, and N where a message has become several."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataflow_assets.contracts import EVERYTHING, Slice, Source
-from dataflow_assets.records import encode
+from dataflow_assets.records import encode, parse
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,11 @@ class Rows:
 
     def records(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, Mapping[str, Any]]]:
         """Body and metadata of each row."""
-        static = self.source.metadata(self.piece)
         bodies = batch.column("body").to_pylist()
+        if "metadata" in batch.schema.names:
+            known = batch.column("metadata").to_pylist()
+            return ((body, parse(text)) for body, text in zip(bodies, known, strict=True))
+        static = self.source.metadata(self.piece)
         columns = dict(self._columns(batch))
         if not columns:
             return ((body, static) for body in bodies)
@@ -40,6 +43,10 @@ class Rows:
             (body, _with_headers({**static, **dict(zip(names, row, strict=True))}))
             for body, row in zip(bodies, values, strict=True)
         )
+
+    def only(self, batch: pa.RecordBatch) -> list[int | None] | None:
+        """Where an entry is replayed: which of the records that a message becomes; None: all."""
+        return batch.column("only").to_pylist() if "only" in batch.schema.names else None
 
     def _columns(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
         for name in ("offset", "key", "timestamp", "headers"):
@@ -55,12 +62,19 @@ def as_messages(
     batches: Iterable[pa.RecordBatch], index: int, slices: int
 ) -> Iterator[pa.RecordBatch]:
     """Typed rows as messages: each a JSON object, its offset the ordinal inside the part."""
+    bodies = (pa.array([encode(row) for row in batch.to_pylist()]) for batch in batches)
+    return numbered((pa.record_batch({"body": body}) for body in bodies), index, slices)
+
+
+def numbered(
+    batches: Iterable[pa.RecordBatch], index: int, slices: int
+) -> Iterator[pa.RecordBatch]:
+    """Messages of a part with their ordinals as offsets."""
     seen = 0
     for batch in batches:
         ordinals = np.arange(seen, seen + batch.num_rows) * slices + index
-        bodies = [encode(row) for row in batch.to_pylist()]
         seen += batch.num_rows
-        yield pa.record_batch({"_at": pa.array(ordinals, pa.int64()), "body": bodies})
+        yield batch.append_column("_at", pa.array(ordinals, pa.int64()))
 
 
 def wanted(source: Source, reads: frozenset[str]) -> frozenset[str]:

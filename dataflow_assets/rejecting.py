@@ -9,13 +9,21 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from dataflow_assets.contracts import ErrorRecord, Rejection, Slice, Target, utc_now
+from dataflow_assets.contracts import (
+    Entry,
+    ErrorRecord,
+    Rejection,
+    Slice,
+    Target,
+    attempt_of,
+    utc_now,
+)
 from dataflow_assets.errors import Held, RejectedRecord
 from dataflow_assets.records import encode, parse
 
@@ -60,7 +68,8 @@ def settle(
         _log(target, piece, rejections)
     elif way == "errors" and target.rejects.sink is not None:
         records = [error_record(target, piece, one) for one in rejections]
-        if joined is None or not joined(records):
+        # What a flow stops at is rolled back with the rows: its error record must not be.
+        if target.rejects.holds or joined is None or not joined(records):
             target.rejects.sink.error_store().store(records)
     if way == "fail" or target.rejects.holds:
         raise _held(target, piece, min(rejections, key=lambda one: (one.offset, one.n)))
@@ -85,9 +94,9 @@ def _held(target: Target, piece: Slice, one: Rejection) -> Held:
 
 def error_record(target: Target, piece: Slice, one: Rejection) -> ErrorRecord:
     """The record for the error sink."""
-    at = utc_now()
-    error = _error(target, piece, one, at)
-    body = {"error": error, "original_message": _original(one.body)}
+    encoding, original = _original(one.body)
+    error = _error(target, piece, one) | {"encoding": encoding}
+    body = {"error": error, "original_message": original}
     metadata = {
         "error": error["message"],
         "error_timestamp": error["timestamp"],
@@ -97,14 +106,15 @@ def error_record(target: Target, piece: Slice, one: Rejection) -> ErrorRecord:
     return ErrorRecord(error["id"], target.flow, encode(body), encode(metadata))
 
 
-def _error(target: Target, piece: Slice, one: Rejection, at: datetime) -> dict[str, Any]:
+def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
     place = {"topic": target.source, "partition": piece.partition, "offset": one.offset}
+    name = one.id(target, piece)
     return {
-        "message": one.reason,
-        "timestamp": at.isoformat().replace("+00:00", "Z"),
+        "message": one.reason.encode("utf-8", "backslashreplace").decode(),
+        "timestamp": utc_now().isoformat().replace("+00:00", "Z"),
         "original_sink": target.branch.partition(":")[0],
-        "metadata": dict(one.metadata or place),
-        "id": one.id(target, piece),
+        "metadata": _kept(one.metadata) or place,
+        "id": name,
         "type": one.error_type or classify(one.reason, one.stage),
         "flow": target.flow,
         "branch": target.branch,
@@ -112,24 +122,66 @@ def _error(target: Target, piece: Slice, one: Rejection, at: datetime) -> dict[s
         "step": one.step,
         "step_type": one.step_type,
         "source": {**place, "n": one.n},
-        "attempt": 1,
+        "attempt": attempt_of(name),
+        "key": None if one.key is None else base64.b64encode(one.key).decode(),
     }
 
 
-def _original(body: bytes | None) -> Any:
-    """The JSON object as it was sent; anything else as text, and what is no text as base64."""
+def _kept(metadata: Mapping[str, Any] | None) -> msgspec.Raw | None:
+    """The metadata, unless it holds what JSON cannot: an error record is never refused."""
+    try:
+        return msgspec.Raw(encode(dict(metadata))) if metadata else None
+    except RejectedRecord:
+        return None
+
+
+def _original(body: bytes | None) -> tuple[str, Any]:
+    """How the message is written, and the message: the JSON object as it was sent, or its text."""
     if body is None:
-        return {"original_data": None}
+        return "null", {"original_data": None}
     try:
         parsed = parse(body)
     except RejectedRecord:
         parsed = None
     if isinstance(parsed, dict):
-        return msgspec.Raw(body)
+        return "json", msgspec.Raw(body)
     try:
-        return {"original_data": body.decode()}
+        return "text", {"original_data": body.decode()}
     except UnicodeDecodeError:
-        return {"original_data_base64": base64.b64encode(body).decode()}
+        return "base64", {"original_data_base64": base64.b64encode(body).decode()}
+
+
+class _Written(msgspec.Struct):
+    """An error record as it is read back."""
+
+    error: dict[str, Any]
+    original_message: msgspec.Raw
+
+
+def entry(body: bytes | str) -> tuple[datetime, Entry]:
+    """An error record read back for a replay, and when it was rejected."""
+    written = msgspec.json.decode(body, type=_Written)
+    error = written.error
+    found = Entry(
+        error["id"],
+        error["branch"],
+        error["stage"],
+        error["source"]["n"],
+        _sent(error["encoding"], bytes(written.original_message)),
+        None if error["key"] is None else base64.b64decode(error["key"]),
+        error["metadata"],
+    )
+    return datetime.fromisoformat(error["timestamp"]), found
+
+
+def _sent(encoding: str, original: bytes) -> bytes | None:
+    """The message as it was sent."""
+    if encoding == "json":
+        return original
+    held = msgspec.json.decode(original)
+    if encoding == "base64":
+        return base64.b64decode(held["original_data_base64"])
+    return None if encoding == "null" else str(held["original_data"]).encode()
 
 
 def classify(reason: str, stage: str) -> str:

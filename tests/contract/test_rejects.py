@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from dataflow_assets import failpoints
 from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink, Store
 from dataflow_assets.contracts import Rejects, Run, Sink
 from dataflow_assets.drain import drain
-from dataflow_assets.errors import Held
+from dataflow_assets.errors import Held, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.order import Order, Patience, Report
+from dataflow_assets.replay import Replayed, replay
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
 
@@ -44,6 +46,10 @@ class Rejecting:
     def drain(self, rejects: Rejects, seconds: float | None = None) -> list[Report]:
         order = Order(run=Run(), seconds=seconds, patience=Patience(10, 0.01, 0.05))
         return list(drain(self.flow(rejects), lambda: self.spark, order))
+
+    def replay(self, rejects: Rejects) -> list[Replayed]:
+        failpoints.arm(failpoints.from_environment())
+        return list(replay(self.flow(rejects), lambda: self.spark, Run()))
 
     def rows(self) -> list[int]:
         return sorted(json.loads(row)["id"] for (row,) in self.store.query("select row from rows"))
@@ -90,6 +96,7 @@ def test_a_crash_around_the_commit_stores_each_error_once(
 ) -> None:
     case.source.seed([*numbered(1, 20), (-1, "refused"), (-2, "refused too")])
     monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{point}:raise")
+    monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
     case.drain(Rejects("errors", case.errors))
     assert case.rows() == list(range(1, 20))
     assert len(case.stored()) == 2
@@ -141,3 +148,51 @@ def test_with_never_the_record_is_in_the_error_sink_and_the_flow_stops(case: Rej
     case.drain(replace(rejects, holds=False))
     assert len(case.rows()) == 39
     assert len(case.stored()) == 1
+
+
+def _mended(case: Rejecting, ids: list[int]) -> None:
+    """The cause is gone: the in-memory table takes these ids from now on."""
+    case.sink = case.sink.model_copy(update={"allowed": frozenset(ids)})
+
+
+def test_a_replay_puts_entries_back_once(case: Rejecting) -> None:
+    rejects = Rejects("errors", case.errors)
+    case.source.seed([*numbered(1, 20), (-1, "refused"), (-2, "refused too")])
+    case.drain(rejects)
+    _mended(case, [-1])
+    done = case.replay(rejects)
+    assert [(one.entries, one.rows, one.rejected) for one in done] == [(2, 1, 1)]
+    assert case.rows() == [-1, *range(1, 20)]
+    again = next(one for one in case.stored() if one["error"]["attempt"] == 2)
+    assert again["original_message"]["id"] == -2
+    _mended(case, [-1, -2])
+    assert [(one.entries, one.rows) for one in case.replay(rejects)] == [(1, 1)]
+    assert case.rows() == [-2, -1, *range(1, 20)]
+    assert case.replay(rejects) == []
+
+
+@pytest.mark.parametrize(
+    "point", ["memory.begin", "replay.begun", "memory.finished", "replay.passed", "memory.finish"]
+)
+def test_a_replay_that_is_cut_off_puts_nothing_back_twice(
+    case: Rejecting, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rejects = Rejects("errors", case.errors)
+    case.source.seed([*numbered(1, 5), (-1, "refused"), (-2, "refused too")])
+    case.drain(rejects)
+    _mended(case, [-1, -2])
+    with monkeypatch.context() as patch:
+        patch.setenv("DATAFLOW_FAILPOINT", f"{point}:raise")
+        patch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+        with pytest.raises(TransientError):
+            case.replay(rejects)
+    case.source.seed([(-3, "refused")])
+    case.drain(rejects)
+    case.replay(rejects)
+    assert [one.rows for one in case.replay(rejects)] == [0]  # what is refused still waits
+    assert case.rows() == [-2, -1, *range(1, 5)]
+
+
+def test_a_flow_that_keeps_nothing_has_nothing_to_replay(case: Rejecting) -> None:
+    with pytest.raises(PermanentError, match="keeps no rejected records"):
+        case.replay(Rejects("skip"))

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -20,6 +21,7 @@ from dataflow_assets.contracts import (
     Address,
     Checkpoint,
     Chunk,
+    Entry,
     ErrorRecord,
     ErrorStore,
     N,
@@ -42,12 +44,12 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import PermanentError, TakenOver
-from dataflow_assets.rejecting import settle
+from dataflow_assets.rejecting import entry, settle
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
 _INSERT = "insert into rows values (?, ?, ?, ?, ?, ?, ?)"
-_ERROR = "insert or ignore into errors values (?, ?, ?, ?, ?)"
+_ERROR = "insert or ignore into errors values (?, ?, ?, ?, ?, 0)"
 _REJECT = "insert or ignore into rejected values (?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -56,6 +58,8 @@ class _MemorySink(Sink):
     """Name of the store."""
     table: str
     """Table inside the store; its columns are `id` and `name`, and negative ids are refused."""
+    allowed: frozenset[int] = frozenset()
+    """Negative ids that it takes all the same."""
     exists: bool = True
     """False: the table is created from a sample of the first records."""
 
@@ -91,6 +95,16 @@ class _Errors(ErrorStore):
 
     def prepare(self) -> None:
         self._store.create()
+
+    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
+        self._store.create()
+        sql = "select body from errors where flow = ? and not replayed order by rowid limit ?"
+        found = [entry(body) for (body,) in self._store.query(sql, flow, most)]
+        return [one for at, one in found if since is None or at >= since]
+
+    def replayed(self, ids: Sequence[str]) -> None:
+        for name in ids:
+            self._store.query("update errors set replayed = 1 where id = ?", name)
 
     def store(self, records: Sequence[ErrorRecord]) -> None:
         failpoints.reach("memory.errors")
@@ -266,7 +280,7 @@ class _MemoryWriter(Writer):
         failpoints.reach("memory.write")
         refused = []
         for row in chunk.rows.to_pylist():
-            if row["id"] < 0:
+            if row["id"] < 0 and row["id"] not in self._sink.allowed:
                 body = chunk.bodies.get(row[OFFSET])
                 refused.append(Rejection(row[OFFSET], "sink", "id is negative", body))
             else:
