@@ -31,17 +31,19 @@ def renamer(rename: Callable[[str], str], *, deep: bool) -> Callable[[Any], Any]
 
     def top(body: Any) -> Any:
         found = names(body) if isinstance(body, dict) else None
-        return body if found is None else dict(zip(found, body.values(), strict=True))
+        return body if found is None else dict(zip(found, body.values(), strict=False))
 
     def everywhere(value: Any) -> Any:
-        if value.__class__ not in _NESTED:
-            return value
-        children = list(value.values() if isinstance(value, dict) else value)
-        made = [everywhere(one) if one.__class__ in _NESTED else one for one in children]
-        found = names(value) if isinstance(value, dict) else None
-        if found is None and all(map(is_, made, children)):
-            return value
-        return dict(zip(found or value, made, strict=True)) if isinstance(value, dict) else made
+        if isinstance(value, dict):
+            renamed = {
+                name(key): everywhere(item) if item.__class__ in _NESTED else item
+                for key, item in value.items()
+            }
+            return _checked(value, renamed, name)
+        if isinstance(value, list):
+            items = list(map(everywhere, value))
+            return value if all(map(is_, items, value)) else items
+        return value
 
     def whole(body: Any) -> Any:
         try:
@@ -58,6 +60,13 @@ def _names(keys: tuple[str, ...], name: Callable[[str], str]) -> tuple[str, ...]
     if len(set(found)) < len(found):
         raise _collision(keys, name)
     return None if found == keys else found
+
+
+def _checked(given: dict[str, Any], renamed: dict[str, Any], name: Callable[[str], str]) -> Any:
+    if len(renamed) < len(given):
+        raise _collision(given, name)
+    same = list(renamed) == list(given) and all(map(is_, renamed.values(), given.values()))
+    return given if same else renamed
 
 
 def _collision(keys: Iterable[str], name: Callable[[str], str]) -> RejectedRecord:
