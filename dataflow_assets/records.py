@@ -92,14 +92,34 @@ def encode_sorted(body: Any) -> bytes:
 def parse(raw: bytes | None) -> Any:
     """The body of a message: its JSON value, or `NotJson`.
 
-    Raises RejectedRecord for JSON that cannot be held exactly, and for invalid UTF-8.
+    Raises RejectedRecord for JSON that cannot be held exactly, for a key that stands twice in one
+    object, and for invalid UTF-8.
     """
     if raw is None or not raw.strip():
         return NotJson(raw)
     try:
-        return _decode(raw)
+        body = _decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return _not_json(raw, error)
+    if raw.count(b'"') != encode(body).count(b'"') or b"\\" in raw:
+        _check_unique(raw)
+    return body
+
+
+def _check_unique(raw: bytes) -> None:
+    """Asked where the quotes do not prove it: a value that was lost has taken its quotes along."""
+    try:
+        json.loads(raw, object_pairs_hook=_unique)
+    except RecursionError:
+        raise RejectedRecord("decode", "nested too deeply") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> None:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise RejectedRecord("decode", f"the key {name!r} stands twice in one object")
+        seen.add(name)
 
 
 def _not_json(raw: bytes, error: Exception) -> NotJson:

@@ -44,10 +44,6 @@ def test_exponents_survive(given: str, number: Decimal) -> None:
     assert json.loads(encode(body), parse_float=Decimal).as_tuple() == number.as_tuple()
 
 
-def test_of_repeated_keys_the_last_counts() -> None:
-    assert parse(b'{"a":1,"b":2,"a":3}') == {"a": 3, "b": 2}
-
-
 @pytest.mark.parametrize("blanks", [b"\n", b" \t\r\n"])
 def test_blanks_around_json_are_nothing(blanks: bytes) -> None:
     assert parse(blanks + b'{"a":1}' + blanks) == {"a": 1}
@@ -232,3 +228,23 @@ def test_any_bytes_are_json_or_kept_or_rejected(raw: bytes) -> None:
         assert text(body) == raw
     else:
         assert _exactly(encode(body)) == _exactly(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"a":1,"a":2}',
+        b'{ "a" : 1 , "a" : null }',
+        b'[{"x":{"a":1,"a":1}}]',
+        b'{"\\u0061":1,"a":2}',
+        b'{"a":"\\"","b":1,"a":2}',
+    ],
+)
+def test_a_key_that_stands_twice_is_rejected(raw: bytes) -> None:
+    with pytest.raises(RejectedRecord, match="the key 'a' stands twice in one object"):
+        parse(raw)
+
+
+@pytest.mark.parametrize("raw", [b'{"a":{"a":1},"b":[{"a":1},{"a":2}]}', b'{"a":"\\"a\\":1"}'])
+def test_a_key_may_stand_in_several_objects(raw: bytes) -> None:
+    assert encode(parse(raw)) == raw
