@@ -51,7 +51,7 @@ class PostgreSQL(Server):
         return self.ports["postgresql"]
 
     def dsn(self, database: str = "postgres") -> str:
-        """A URL for psycopg, ADBC and SQLAlchemy alike."""
+        """A URL for psycopg and SQLAlchemy alike."""
         return f"postgresql://postgres@{LOOPBACK}:{self.port}/{database}"
 
     @override
