@@ -142,24 +142,28 @@ def fuzz(count: int, first: int, cores: int) -> Counts:
     return total
 
 
-def report(counts: Counts, first: int, seconds: float, cores: int) -> str:
+def commit() -> str:
+    """Of which state of the code."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return found.stdout.strip()
+
+
+def report(counts: Counts, given: argparse.Namespace, head: str, seconds: float) -> str:
     """The page about one run."""
     sent = sum(count for (step, _), count in counts.items() if step == "decode")
-    head = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
     names = dict.fromkeys(["decode", *(step for step, _ in sorted(counts))])
     rows = {name: [counts[name, outcome] for outcome in OUTCOMES] for name in names}
     lines = [f"| {name} | {' | '.join(map(str, [*row, sum(row)]))} |" for name, row in rows.items()]
     return PAGE.format(
         date=f"{datetime.now(UTC):%Y-%m-%d}",
-        head=head.stdout.strip(),
-        last=first + -(-sent // CHUNK) - 1,
+        head=head,
+        last=given.seed + -(-sent // CHUNK) - 1,
         lines="\n".join(lines),
         sent=sent,
-        first=first,
+        first=given.seed,
         rate=sent / seconds,
-        cores=cores,
+        cores=given.cores,
         chunk=CHUNK,
         configs=CONFIGS,
     )
@@ -172,9 +176,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the first chunk")
     parser.add_argument("--cores", type=int, default=os.cpu_count())
     given = parser.parse_args()
-    begun = time.monotonic()
+    head, begun = commit(), time.monotonic()
     counts = fuzz(given.messages, given.seed, given.cores)
-    page = report(counts, given.seed, time.monotonic() - begun, given.cores)
+    page = report(counts, given, head, time.monotonic() - begun)
     sys.stdout.write(page)
     RESULT.write_text(page, encoding="utf-8")
 
