@@ -12,23 +12,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import backlog, messages, places, report, tiny
+from bench import backlog, messages, places, report, steps, tiny
 from bench.measures import Measure, Ready, measures, run
 from bench.meters import Spent
 from bench.places import Places
 from dataflow_assets.spark import Spark, SparkSettings
 
-KINDS = ("flows", "tiny", "memory")
+KINDS = ("flows", "tiny", "memory", "steps")
 
 
 def main() -> None:
     """Measure what is asked for, print it, write it down; exit code 1 when a target is missed."""
     arguments = _arguments()
     logging.basicConfig(level=logging.ERROR)
-    with _places(arguments.servers) as found:
-        spark = Spark(SparkSettings(where=found.spark.remote))
-        result = {"machine": report.machine(), **_measured(arguments, found, spark)}
-        spark.close()
+    only = set(arguments.only or ("flows", "tiny", "steps"))
+    result = {"machine": report.machine()}
+    if "steps" in only:
+        _say("steps")
+        result["steps"] = steps.run()
+    if only - {"steps"}:
+        with _places(arguments.servers) as found:
+            spark = Spark(SparkSettings(where=found.spark.remote))
+            result |= _measured(arguments, found, spark, only)
+            spark.close()
     arguments.result.parent.mkdir(parents=True, exist_ok=True)
     arguments.result.write_text(json.dumps(result, indent=1) + "\n")
     report.show(result)
@@ -60,11 +66,12 @@ def _places(servers: Path | None) -> Iterator[Places]:
             yield found
 
 
-def _measured(arguments: argparse.Namespace, found: Places, spark: Spark) -> dict[str, Any]:
-    """Without a wish: flows and the tiny micro-batch; the backlog takes minutes more."""
-    only = set(arguments.only or ("flows", "tiny"))
+def _measured(
+    arguments: argparse.Namespace, found: Places, spark: Spark, only: set[str]
+) -> dict[str, Any]:
+    """What servers are needed for; without a wish not the backlog, which takes minutes more."""
     result: dict[str, Any] = {}
-    if only - {"tiny", "memory"}:
+    if only - {"tiny", "memory", "steps"}:
         count = arguments.messages or 4_000_000
         _round(_prepared(found, spark, count // 8), "warm-up", only)
         result["flows"] = _rounds(_prepared(found, spark, count), arguments.rounds, only)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow.compute as pc
 from pydantic import SecretStr
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from bench.places import Places
+from dataflow_assets import catalogue
+from dataflow_assets.chain import Transformation
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
@@ -31,9 +35,28 @@ def source(places: Places, topic: str) -> KafkaSource:
     )
 
 
-def flow(places: Places, topic: str, name: str, sink: Sink) -> Flow:
+def flow(
+    places: Places, topic: str, name: str, sink: Sink, steps: tuple[Transformation, ...] = ()
+) -> Flow:
     """One source, one sink, everything else as it is by default."""
-    return Flow("bench", name, source(places, topic), (Branch(sink),), hash="bench")
+    branches = (Branch(sink),)
+    return Flow("bench", name, source(places, topic), branches, transformations=steps, hash="bench")
+
+
+CHAIN: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("filter", {"condition": "$.customer != 'c-none' && $.quantity >= 0"}),
+    ("select", {"fields": ["id", "customer", "amount", "at", "quantity", "address"]}),
+    ("snakeCase", {}),
+    ("cast", {"spec": {"id": "int64", "amount": "float64", "quantity": "int64"}}),
+    ("insertField", {"fields": {"address.country": "DE"}}),
+)
+"""The five steps that are measured; every message passes them, and all but the first change it."""
+
+
+def chain() -> tuple[Transformation, ...]:
+    """The five steps, each with its config."""
+    known = catalogue.steps()
+    return tuple(Transformation(known[name].model_validate(config)) for name, config in CHAIN)
 
 
 def append(places: Places, table: str) -> PostgresqlSink:

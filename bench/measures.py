@@ -10,6 +10,7 @@ from pathlib import Path
 from bench import bounds, flows, tables
 from bench.meters import Meter, Spent
 from bench.places import Places
+from dataflow_assets.chain import Transformation
 from dataflow_assets.contracts import Sink
 from dataflow_assets.spark import Spark
 
@@ -46,6 +47,7 @@ def measures(ready: Ready) -> list[Measure]:
         Measure("consume", lambda: _consume(ready)),
         Measure("spark-count", lambda: _spark_count(ready)),
         *_appends(ready, "adbc"),
+        _steps(ready),
         *_appends(ready, "text"),
         _iceberg(ready),
         *_upserts(ready),
@@ -87,6 +89,17 @@ def _appends(ready: Ready, kind: tables.Kind) -> Iterator[Measure]:
     )
 
 
+def _steps(ready: Ready) -> Measure:
+    """The same rows as `flow-adbc`, but for a key more in `address`; right after it."""
+    places, count, table = ready.places, ready.counts["all"], "bench_steps"
+    return Measure(
+        "flow-steps",
+        lambda: _drain(ready, "all", "steps", flows.append(places, table), flows.chain()),
+        before=lambda: tables.fresh(places, table, "adbc"),
+        after=lambda: _checked(places, table, count),
+    )
+
+
 def _upserts(ready: Ready) -> Iterator[Measure]:
     """New keys and then the same again: two pairs on the same two tables."""
     places, count, files = ready.places, ready.counts["keys"], ready.rows["keys"]
@@ -120,8 +133,10 @@ def _iceberg(ready: Ready) -> Measure:
     )
 
 
-def _drain(ready: Ready, topic: str, name: str, sink: Sink) -> None:
-    flow = flows.flow(ready.places, ready.topic(topic), name, sink)
+def _drain(
+    ready: Ready, topic: str, name: str, sink: Sink, steps: tuple[Transformation, ...] = ()
+) -> None:
+    flow = flows.flow(ready.places, ready.topic(topic), name, sink, steps)
     totals = flows.run(flow, ready.spark)
     assert (totals.rows, totals.rejected) == (ready.counts[topic], 0), str(totals)
 

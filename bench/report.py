@@ -30,6 +30,7 @@ class Target:
 
 TARGETS = {
     "flow-adbc": Target("copy-adbc", 0.34),
+    "flow-steps": Target("flow-adbc", 0.4),
     "flow-text": Target("copy-text", 0.30),
     "flow-iceberg": Target("flow-adbc", 1.0),
     "flow-new": Target("plain-new", 0.8),
@@ -127,6 +128,9 @@ def _cells(figure: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sentences(result: Mapping[str, Any]) -> Iterator[str]:
+    for title, rates in result.get("steps", {}).items():
+        found = ", ".join(f"{name} {rate / 1e3:.0f}" for name, rate in rates.items())
+        yield f"steps, {title}, krows/s of processor time: {found}"
     if tiny := result.get("tiny"):
         steps = ", ".join(f"{name} {each * 1e3:.0f}" for name, each in tiny["steps"].items())
         yield (
