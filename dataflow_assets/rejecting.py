@@ -82,11 +82,13 @@ def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
 
 
 def _held(target: Target, piece: Slice, one: Rejection) -> Held:
-    kept = "it is in the error sink, and " if target.rejects.holds else ""
+    holds = target.rejects.holds
+    kept = "it is in the error sink, and " if holds else ""
+    way = "ackPolicy: afterWrite" if holds else "onRejected: skip"
     return Held(
         f"flow {target.flow} stops at {target.source}, partition {piece.partition}, offset "
         f"{one.offset}, for {target.branch}: {one.stage}: {one.reason}; {kept}the flow goes on "
-        f"once it can be stored: mend the table, the steps or the record, or set onRejected: skip",
+        f"once it can be stored: mend the table, the steps or the record, or set {way}",
         piece.partition,
         one.offset,
     )

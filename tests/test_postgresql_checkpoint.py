@@ -14,7 +14,7 @@ import pytest
 
 import devservers
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import KEY, OffsetSlice, PartSlice, Run, SinkSession, Span
+from dataflow_assets.contracts import KEY, OffsetSlice, PartSlice, Rejection, Run, SinkSession, Span
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
 from dataflow_assets.failpoints import Failpoint
 from tests.postgresql_driver import SOURCE, TARGET, Place, chunk, start, store, write
@@ -524,3 +524,37 @@ def test_deadlocks_between_two_slices_are_tried_again(place: Place) -> None:
     assert receipts[0].position == 2
     assert place.rows() == [(1, 1), (2, 2)]
     session.close()
+
+
+def test_rejected_records_tell_the_step_also_in_a_table_of_an_earlier_version(
+    place: Place,
+) -> None:
+    place.sink().open(TARGET, Run()).close()
+    drop = "ALTER TABLE dataflow_rejected DROP COLUMN step, DROP COLUMN step_type"
+    place.run(drop)
+    session = start(place.sink())
+    span = session.begin(Span((OffsetSlice("0", 0, 2),)))
+    ticket = session.ticket()
+    failed = Rejection(1, "step", "no number", b"body", step=3, step_type="cast")
+    write(place.sink(), ticket, span.slices[0], chunk(ticket, ids(0), 0, [failed]))
+    assert place.run("SELECT stage, step, step_type FROM dataflow_rejected") == [
+        ("step", 3, "cast")
+    ]
+    session.close()
+
+
+def test_a_role_that_cannot_add_columns_is_told_what_to_run(place: Place) -> None:
+    role = f"role_{place.schema}"
+    place.sink().open(TARGET, Run()).close()
+    place.run("ALTER TABLE dataflow_rejected DROP COLUMN step, DROP COLUMN step_type")
+    rights = f"GRANT USAGE, CREATE ON SCHEMA {place.schema} TO {role}"
+    place.run(
+        f"CREATE ROLE {role} LOGIN; {rights}; GRANT ALL ON ALL TABLES IN SCHEMA "
+        f"{place.schema} TO {role}"
+    )
+    try:
+        other = Place(place.dsn.replace("postgres@", f"{role}@"), place.schema)
+        with pytest.raises(PermanentError, match=r"ALTER TABLE .* ADD COLUMN IF NOT EXISTS step"):
+            other.sink().open(TARGET, Run())
+    finally:
+        place.run(f"DROP OWNED BY {role}; DROP ROLE {role}")

@@ -90,6 +90,8 @@ class PostgresqlErrors(ErrorStore):
             link.execute("ROLLBACK TO SAVEPOINT dataflow_errors")
             for row in opened or rows:
                 self._insert(link, layout, [row])
+        else:
+            link.execute("RELEASE SAVEPOINT dataflow_errors")
 
     def _inserted(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
         text = f"[{','.join(rows)}]"
