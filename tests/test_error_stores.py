@@ -85,7 +85,7 @@ def table(postgresql: devservers.PostgreSQL, schema: str) -> Table:
     return Table(postgresql, schema)
 
 
-LAYOUTS = {
+LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "jsonb": ("error jsonb, original_message jsonb", {}),
     "filled": ("id text primary key, error jsonb, original_message jsonb, flow text not null", {}),
     "keyed": (

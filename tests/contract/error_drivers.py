@@ -69,9 +69,9 @@ class Beside(ErrorDriver):
             connection.execute(sql.format(t=f"{self.schema}.errors", s=self.schema))
 
     def _sink(self, dsn: str) -> Sink:
-        return PostgresqlSink(
-            connection_string=dsn, table=f"{self.schema}.errors", auto_create_table=True
-        )
+        table = f"{self.schema}.errors"
+        options = {"connectionString": dsn, "table": table, "autoCreateTable": True}
+        return PostgresqlSink.model_validate(options)
 
 
 class Elsewhere(Beside):
