@@ -1,13 +1,14 @@
 """Iceberg tables that flows write are kept small: every commit leaves a snapshot behind."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import dagster as dg
 
-from dataflow_assets.assets.graph import Graph, Node
+from dataflow_assets.assets.graph import Graph, Key
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.flow import Branch, Flow, asset_key
 from dataflow_assets.masking import mask
 from dataflow_assets.secrets import resolve
 
@@ -29,23 +30,38 @@ class TablesConfig(dg.Config):
 
 def table_jobs(graph: Graph) -> tuple[list[dg.JobDefinition], list[dg.ScheduleDefinition]]:
     """The job and its schedule, which ships stopped; nothing where no flow writes to Iceberg."""
-    nodes = list(_tables(graph))
-    if not nodes:
+    tables = list(_tables(graph))
+    if not tables:
         return [], []
-    job = _job(nodes)
+    job = _job(tables)
     return [job], [dg.ScheduleDefinition(f"{NAME}_schedule", job=job, cron_schedule="43 2 * * *")]
 
 
-def _tables(graph: Graph) -> Iterator[Node]:
-    """One node for each table."""
-    known = {node.table: node for node in graph.nodes if node.branch.address.system == SYSTEM}
-    yield from known.values()
+@dataclass(frozen=True)
+class _Table:
+    """One table, with a flow that writes to it."""
+
+    branch: Branch
+    flow: Flow
+    key: Key | None
+    """Its page; an error sink has none."""
 
 
-def _job(nodes: list[Node]) -> dg.JobDefinition:
+def _tables(graph: Graph) -> Iterator[_Table]:
+    """Each table once: those of branches, then those of error sinks."""
+    found = {node.table: _Table(node.branch, node.flow, node.table) for node in graph.nodes}
+    for node in graph.nodes:
+        errors = node.flow.policies.rejects.sink
+        if errors is not None:
+            branch = Branch(errors)
+            found.setdefault(asset_key(branch.address), _Table(branch, node.flow, None))
+    yield from (table for table in found.values() if table.branch.address.system == SYSTEM)
+
+
+def _job(tables: list[_Table]) -> dg.JobDefinition:
     @dg.op(description="Expires old snapshots, and deletes old files that no snapshot lists.")
     def tidy_tables(context: dg.OpExecutionContext, config: TablesConfig) -> None:
-        failed = [text for node in nodes if (text := _tidy(node, config, context))]
+        failed = [text for one in tables if (text := _tidy(one, config, context))]
         if failed:
             raise dg.Failure("\n".join(failed), allow_retries=False)
 
@@ -64,28 +80,28 @@ def _job(nodes: list[Node]) -> dg.JobDefinition:
     return tables_job
 
 
-def _tidy(node: Node, config: TablesConfig, context: dg.OpExecutionContext) -> str:
+def _tidy(table: _Table, config: TablesConfig, context: dg.OpExecutionContext) -> str:
     """Why one table could not be tidied; the others are not affected."""
     from dataflow_assets.connectors.iceberg.maintenance import Keep, maintain
 
     try:
         keep = Keep(config.snapshots, config.days, config.orphan_days)
-        sink: Any = resolve(node.branch.sink, node.flow.secrets)
+        sink: Any = resolve(table.branch.sink, table.flow.secrets)
         for tidied in maintain(sink, keep):
             context.log.info("%s", asdict(tidied))
-            _tell(node, asdict(tidied), context)
+            _tell(table, asdict(tidied), context)
     except DataflowError as error:
-        text = mask(f"{node.branch.address}: {error}", [node.flow])
+        text = mask(f"{table.branch.address}: {error}", [table.flow])
         context.log.error(text)  # noqa: TRY400 - the chain may show what a client thinks fit
         return text
     return ""
 
 
-def _tell(node: Node, figures: dict[str, Any], context: dg.OpExecutionContext) -> None:
+def _tell(table: _Table, figures: dict[str, Any], context: dg.OpExecutionContext) -> None:
     """An observation on the table's page; rejected records have no page of their own."""
-    name = figures.pop("table")
-    if name == f"{node.branch.address.namespace}.{node.branch.address.name}":
+    name, address = figures.pop("table"), table.branch.address
+    if table.key is not None and name == f"{address.namespace}.{address.name}":
         removed = {f"removed_{key}": value for key, value in figures.items() if key != "note"}
         note = {"note": figures["note"]} if figures["note"] else {}
-        key = dg.AssetKey(list(node.table))
+        key = dg.AssetKey(list(table.key))
         context.log_event(dg.AssetObservation(asset_key=key, metadata={**removed, **note}))

@@ -240,3 +240,23 @@ def test_a_missing_iceberg_table_is_told_with_the_two_ways_out(
     store = make_sink(seaweedfs, namespace, autoCreateTable=False).error_store()
     with pytest.raises(PermanentError, match=r"the error sink's table .* create it, or set autoCr"):
         store.prepare()
+
+
+@pytest.mark.parametrize(
+    ("other", "shared"),
+    [
+        ("host=db user=u password=p dbname=d port=5432 application_name=x", True),
+        ("postgres://u:p@db:5432/d?pool_max_conns=3&connect_timeout=9", True),
+        ("postgres://u:p@db/e", False),
+        ("postgres://u:p@db:5433/d", False),
+        ("postgres://u:p@db2/d", False),
+        ("postgres://v:p@db/d", False),
+        ("postgres://u:q@db/d", False),
+        ("postgres://u:p@db/d?role=other", False),
+    ],
+)
+def test_one_transaction_needs_one_server_one_database_and_one_role(
+    other: str, shared: bool
+) -> None:
+    sink = PostgresqlSink.model_validate({"connectionString": other, "table": "e"})
+    assert sink.error_store().shares("postgres://u:p@db/d") is shared  # type: ignore[attr-defined]

@@ -12,9 +12,9 @@ from pyiceberg.catalog import Catalog
 import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.iceberg import IcebergSink, maintenance
-from dataflow_assets.connectors.memory import MemoryOffsetSource
-from dataflow_assets.contracts import utc_now
-from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
+from dataflow_assets.contracts import ErrorRecord, Rejects, utc_now
+from dataflow_assets.flow import Branch, Flow, Policies
 from jobs.tables import table_jobs
 from tests.iceberg_driver import make_sink, opened, pump
 
@@ -73,6 +73,30 @@ def test_what_running_flows_need_is_refused_in_the_launchpad(
     result = run([flow(make_sink(seaweedfs, namespace), "a")], instance, orphan_days=0.1)
     (failure,) = result.filter_events(lambda event: event.is_step_failure)
     assert "running flows need" in str(failure.step_failure_data.user_failure_data)
+
+
+@pytest.mark.usefixtures("in_ten_days")
+def test_an_error_sinks_table_is_kept_small_too(
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+    instance: dg.DagsterInstance,
+) -> None:
+    errors = make_sink(seaweedfs, namespace)
+    store = errors.error_store()
+    store.prepare()
+    for number in range(4):
+        store.store(
+            [ErrorRecord(f"id-{number}", "f", b'{"error":{},"original_message":{}}', b"{}")]
+        )
+    policies = Policies(rejects=Rejects("errors", errors))
+    branches = (Branch(MemorySliceSink(store="s", table="t")),)
+    source = MemoryOffsetSource(store="s", topic="orders")
+    result = run([Flow("default", "a", source, branches, policies)], instance, snapshots=2)
+    assert result.success
+    table = catalog.load_table((namespace, "orders"))
+    assert len(table.snapshots()) == 2
+    assert table.scan().to_arrow().num_rows == 4
 
 
 def test_without_iceberg_there_is_no_job() -> None:

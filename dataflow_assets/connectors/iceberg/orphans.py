@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 
 THREADS = 8
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-DATA = re.compile(rf"(?:[0-9a-f]{{8}}-\d+-.*|frame)-{_UUID}\.parquet")
+DATA = re.compile(rf"(?:[0-9a-f]{{8}}-\d+-.*|frame|errors)-{_UUID}\.parquet")
 METADATA = re.compile(rf"(?:{_UUID}-m\d+|snap-\d+-\d+-{_UUID})\.avro")
 
 Item = TypeVar("Item")
