@@ -99,15 +99,16 @@ def parse(raw: bytes | None) -> Any:
         return NotJson(raw)
     try:
         body = _decode(raw)
+        kept = _encode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return _not_json(raw, error)
-    if raw.count(b'"') != encode(body).count(b'"') or b"\\" in raw:
+    if kept != raw and (raw.count(b":") != kept.count(b":") or b"\\" in raw):
         _check_unique(raw)
     return body
 
 
 def _check_unique(raw: bytes) -> None:
-    """Asked where the quotes do not prove it: a value that was lost has taken its quotes along."""
+    """Asked where neither the text nor its colons prove it: a lost key has taken its own along."""
     try:
         json.loads(raw, object_pairs_hook=_unique)
     except RecursionError:
