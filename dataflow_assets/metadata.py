@@ -92,8 +92,20 @@ def _text(value: bytes | None) -> str:
 
 
 def _times(column: pa.Array) -> list[Any]:
-    times: list[Any] = column.cast(pa.timestamp("us", "UTC")).to_pylist()
-    return times
+    """Aware times; one that a producer has set beyond the year 9999 is a number of milliseconds."""
+    times = column.cast(pa.timestamp("us", "UTC"))
+    try:
+        found: list[Any] = times.to_pylist()
+    except OverflowError:
+        found = [_time(each) for each in times]
+    return found
+
+
+def _time(value: pa.TimestampScalar) -> Any:
+    try:
+        return value.as_py()
+    except OverflowError:
+        return value.value // 1000
 
 
 def _headers(column: pa.Array) -> list[dict[str, str]]:
