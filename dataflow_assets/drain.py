@@ -17,25 +17,24 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints, fused
 from dataflow_assets.contracts import (
-    Lag,
-    Limit,
     Position,
     Positions,
     Receipt,
     Span,
     local_now,
 )
+from dataflow_assets.creating import Creating
 from dataflow_assets.errors import (
     DataflowError,
     Held,
-    PermanentError,
     TransientError,
     blamed,
 )
-from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.flow import Flow
 from dataflow_assets.messages import Lane, Steps
 from dataflow_assets.order import Order, Report
 from dataflow_assets.progress import Progress
+from dataflow_assets.reporting import Reporting
 from dataflow_assets.starting import before, settle
 from dataflow_assets.turns import Standing, Turn, lowest, nearer, next_turn
 
@@ -44,10 +43,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SAMPLE = Limit(records=10_000)
 IDLE_SECONDS = 0.25  # between two looks at a source that has nothing new
 CADENCE_SECONDS = 1.0  # least time between commits of spans that are not full
-LAG_SECONDS = 5.0  # how often the age of the oldest unread record is asked for
 
 
 class _Reopen(Exception):
@@ -113,7 +110,8 @@ class _Attempt:
         self._standings: list[Standing] = []
         self._new_session = spark
         self._committed = time.monotonic()
-        self._lags: dict[str, tuple[float, Lag]] = {}
+        self._reporting = Reporting(self._flow, self._source, progress)
+        self._creating = Creating(self._flow, self._source, lambda: self._spark)
 
     @cached_property
     def _spark(self) -> SparkSession:
@@ -137,8 +135,8 @@ class _Attempt:
             reason = self._reason_to_end(span, turn, until)
         log.info("flow %s: %s ends: %s", self._flow.id, self._order.run, reason)
         for standing in self._standings:
-            yield self._last_report(standing, reason)
-        self._judge()  # an attempt that failed may have committed more than it reported
+            yield self._reporting.last(standing, reason)
+        self._reporting.judge()  # an attempt that failed may have committed more than it reported
 
     def _prepare_errors(self) -> None:
         sink = self._flow.policies.rejects.sink
@@ -174,20 +172,24 @@ class _Attempt:
             return asked
         if self._progress.over:
             return "its time is up"
-        self._look_aside(wait=until is not None and span.empty and not turn.alone)
+        drained = until is not None and span.empty and not turn.alone
+        if self._returning(wait=drained):
+            return ""
         if until is not None:
-            return self._drained(until) if span.empty and not turn.alone else ""
+            return self._drained(until) if drained else ""
         if not self._due(span):
             time.sleep(IDLE_SECONDS)
         return ""
 
-    def _look_aside(self, *, wait: bool) -> None:
-        """Takes branches back whose time has come; with nothing else to do it waits for them."""
+    def _returning(self, *, wait: bool) -> bool:
+        """True while there is nothing to do but to wait for a branch that was set aside."""
         returning = self._progress.returning()
         if wait and returning:
-            time.sleep(max(0.0, min(aside.back for aside in returning) - time.monotonic()))
+            soonest = min(aside.back for aside in returning) - time.monotonic()
+            time.sleep(min(max(0.0, soonest), 1.0))  # the run may be asked to end meanwhile
         if any(time.monotonic() >= aside.back for aside in returning):
             raise _Reopen
+        return wait and bool(returning)
 
     def _drained(self, until: Positions) -> str:
         """Nothing more to read is not yet the end: a broker may show less for a while."""
@@ -222,10 +224,7 @@ class _Attempt:
             raise self._less(turn.until or {}, turn.after)
 
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
-        ready = [standing for standing in turn.standings if self._has_table(standing, span)]
-        for standing in turn.standings:
-            if standing not in ready:
-                self._pass_by(standing, span)
+        ready = [one for one in turn.standings if self._creating.has_table(one, span)]
         for standing in ready:
             with blamed(standing.branch.id):
                 span = standing.session.begin(span)
@@ -239,7 +238,7 @@ class _Attempt:
         self._committed = time.monotonic()
         failpoints.reach("drain.finished")
         self._release()
-        self._judge()
+        self._reporting.judge()
 
     def _finished(
         self, standing: Standing, span: Span, receipts: Sequence[Receipt], seconds: float
@@ -247,8 +246,7 @@ class _Attempt:
         ordered = sorted(receipts, key=lambda receipt: receipt.partition)
         with blamed(standing.branch.id):
             standing.session.finish(span, ordered, self._source)
-            report = self._report(standing, seconds)
-            return replace(report, table_rows=standing.session.row_count())
+            return self._reporting.commit(standing, seconds)
 
     def _release(self) -> None:
         """Tells the source what every branch has; what one set aside has is not known here."""
@@ -263,78 +261,8 @@ class _Attempt:
         steps = Steps.of(self._flow, local_now(), [lane.shape() for lane in lanes])
         return fused.Pass(self._flow.source, span, lanes, percent, steps)
 
-    def _has_table(self, standing: Standing, span: Span) -> bool:
-        """Makes a missing table from the first records; False when none gets there yet."""
-        if standing.session.schema() is not None:
-            return True
-        first = self._source.plan(span.after, SAMPLE, span.upto)
-        with blamed(standing.branch.id):
-            found = self._sample(standing, first)
-            if not found.records:
-                found = self._sample(standing, span)
-            if not found.records and self._flow.by_record:
-                return False
-            standing.session.create(found.schema)
-        return True
-
-    def _sample(self, standing: Standing, span: Span) -> fused.Sample:
-        branch = standing.branch
-        steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
-        work = fused.Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
-        return fused.sample(self._spark, self._source, work)
-
-    def _pass_by(self, standing: Standing, span: Span) -> None:
-        """Moves the start of a branch without a table over a span that holds nothing for it."""
-        upto = self._source.fold({**standing.positions, **span.upto})
-        with blamed(standing.branch.id):
-            standing.session.restart(upto, self._source.identity)
-
-    def _last_report(self, standing: Standing, reason: str) -> Report:
-        session = standing.session
-        self._lags.pop(standing.branch.id, None)
-        report = self._report(standing, 0.0)
-        report = replace(report, last=True, reason=reason, schema=session.schema())
-        return replace(report, table_rows=session.row_count())
-
-    def _report(self, standing: Standing, seconds: float) -> Report:
-        branch, checkpoint = standing.branch, standing.session.checkpoint
-        delta = checkpoint.totals - self._progress.reported[branch.id]
-        self._progress.reported[branch.id] = checkpoint.totals
-        self._progress.totals += delta
-        lag = _moved(self._lag(branch, checkpoint.positions), checkpoint.positions)
-        return Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds)
-
-    def _lag(self, branch: Branch, positions: Positions) -> Lag:
-        """Asked for every few seconds only: the age of a record costs a read."""
-        now = time.monotonic()
-        taken, lag = self._lags.get(branch.id, (0.0, None))
-        if lag is None or now - taken >= LAG_SECONDS:
-            lag = self._source.lag(positions)
-            self._lags[branch.id] = (now, lag)
-        return lag
-
-    def _judge(self) -> None:
-        done = self._progress.totals
-        consumed, most = done.rows + done.rejected, self._flow.policies.max_rejected_percent
-        if not fused.too_many(done.rejected, consumed, most):
-            return
-        raise PermanentError(
-            f"flow {self._flow.id}: {done.rejected} of {consumed} records of this run were "
-            f"rejected, more than maxRejectedPercent {most:g}; they stand in the table of rejected "
-            f"records. Mend the table or the producer, or raise the limit"
-        )
-
 
 def _reached(position: Position | None, end: Position) -> bool:
     if isinstance(position, int) and isinstance(end, int):
         return position >= end
     return position == end
-
-
-def _moved(lag: Lag, positions: Positions) -> Lag:
-    """The lag with its records counted again from positions that have moved since."""
-    ends = {p: end for p, end in lag.ends.items() if isinstance(end, int)}
-    if not ends:
-        return lag
-    waiting = (max(0, end - int(positions.get(p, end))) for p, end in ends.items())
-    return replace(lag, records=sum(waiting))

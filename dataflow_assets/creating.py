@@ -1,0 +1,53 @@
+"""Tables that are not there yet: made from the first records that reach their branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dataflow_assets import fused
+from dataflow_assets.contracts import Limit, SourceSession, Span, local_now
+from dataflow_assets.errors import blamed
+from dataflow_assets.flow import Flow
+from dataflow_assets.messages import Steps
+from dataflow_assets.turns import Standing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE = Limit(records=10_000)
+
+
+class Creating:
+    """Makes the missing tables of one attempt."""
+
+    def __init__(
+        self, flow: Flow, source: SourceSession, spark: Callable[[], SparkSession]
+    ) -> None:
+        self._flow, self._source, self._spark = flow, source, spark
+
+    def has_table(self, standing: Standing, span: Span) -> bool:
+        """True when the branch can take part in the span.
+
+        False when there is no table and nothing in the span reaches it: then its start moves over
+        the span, so that it need not be read again.
+        """
+        if standing.session.schema() is not None:
+            return True
+        first = self._source.plan(span.after, SAMPLE, span.upto)
+        with blamed(standing.branch.id):
+            found = self._sample(standing, first)
+            if not found.records and first.upto != span.upto:
+                found = self._sample(standing, span)
+            if found.records or not self._flow.by_record:
+                standing.session.create(found.schema)
+                return True
+            upto = self._source.fold({**standing.positions, **span.upto})
+            standing.session.restart(upto, self._source.identity)
+        return False
+
+    def _sample(self, standing: Standing, span: Span) -> fused.Sample:
+        branch = standing.branch
+        steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
+        work = fused.Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
+        return fused.sample(self._spark(), self._source, work)
