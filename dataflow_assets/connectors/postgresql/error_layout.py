@@ -64,11 +64,6 @@ class Layout:
     place: str
     columns: Mapping[str, str]
 
-    @property
-    def parses(self) -> bool:
-        """True where PostgreSQL keeps what the original means, not its text."""
-        return "jsonb" in (self.columns.get("original_message"), self.columns.get("data"))
-
     def insert(self) -> str:
         """Of the rows in $1 those whose id is not there; a row for each that was new."""
         names = ", ".join(map(quote, self.columns))

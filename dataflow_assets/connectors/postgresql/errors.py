@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from typing_extensions import override
@@ -27,7 +27,7 @@ from dataflow_assets.connectors.postgresql.failures import Failure, Kind
 from dataflow_assets.connectors.postgresql.rejected import batches
 from dataflow_assets.contracts import ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.records import encode
+from dataflow_assets.records import encode, parse
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
@@ -74,7 +74,7 @@ class PostgresqlErrors(ErrorStore):
 
     def _put(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
         layout = self._layout(link)
-        rows = {one.id: _row(one, exact=layout.parses) for one in records}
+        rows = {one.id: _row(one) for one in records}
         for batch in batches(list(rows.values())):
             self._insert(link, layout, batch)
 
@@ -136,21 +136,21 @@ class PostgresqlErrors(ErrorStore):
 
 
 class _Body(msgspec.Struct):
-    error: dict[str, Any]
+    error: msgspec.Raw
     original_message: msgspec.Raw
 
 
-def _row(record: ErrorRecord, *, exact: bool) -> str:
-    """The parts that a layout picks from; `exact`: an original that would change is sealed."""
+def _row(record: ErrorRecord) -> str:
+    """The parts that a layout picks from."""
     body = msgspec.json.decode(record.body, type=_Body)
-    original = bytes(body.original_message)
-    seal = _NUL.search(original) or (exact and _repeats(original))
-    row = (record.id, record.flow, body.error, original, _visible(record.metadata).decode())
-    return _joined(*(_sealed(*row) if seal else row))
+    error, original = _visible(bytes(body.error)), bytes(body.original_message)
+    if _NUL.search(original):
+        error, original = _sealed(error, original)
+    return _joined(record.id, record.flow, error, original, _visible(record.metadata).decode())
 
 
-def _joined(id_: str, flow: str, error: Mapping[str, Any], original: bytes, metadata: str) -> str:
-    told, message = _visible(encode(error)).decode(), original.decode()
+def _joined(id_: str, flow: str, error: bytes, original: bytes, metadata: str) -> str:
+    told, message = error.decode(), original.decode()
     whole = f'{{"error":{told},"original_message":{message}}}'
     return json.dumps([id_, flow, told, message, whole, metadata])
 
@@ -158,35 +158,20 @@ def _joined(id_: str, flow: str, error: Mapping[str, Any], original: bytes, meta
 def _resealed(row: str) -> str:
     """A row with its original as base64, whatever it was."""
     id_, flow, error, original, _, metadata = json.loads(row)
-    told = msgspec.json.decode(error, type=dict[str, Any])
-    if told.get("encoding") == "base64":
+    if original.startswith('{"original_data_base64":'):
         return row
-    return _joined(*_sealed(id_, flow, told, original.encode(), metadata))
+    return _joined(id_, flow, *_sealed(error.encode(), original.encode()), metadata)
 
 
-def _sealed(
-    id_: str, flow: str, error: Mapping[str, Any], original: bytes, metadata: str
-) -> tuple[str, str, Mapping[str, Any], bytes, str]:
-    """The same with the message itself, of which `original_data` is the text, as base64."""
-    message = original
-    if error.get("encoding") == "text":
-        message = str(msgspec.json.decode(original)["original_data"]).encode()
-    kept = encode({"original_data_base64": base64.b64encode(message).decode()})
-    return id_, flow, {**error, "encoding": "base64"}, kept, metadata
+def _sealed(error: bytes, original: bytes) -> tuple[bytes, bytes]:
+    """Both with the message as base64: of `original_data` the text itself."""
+    told, message = parse(error), original
+    if told["encoding"] == "text":
+        message = msgspec.json.decode(original)["original_data"].encode()
+    kept = {"original_data_base64": base64.b64encode(message).decode()}
+    return encode({**told, "encoding": "base64"}), encode(kept)
 
 
 def _visible(text: bytes) -> bytes:
     """NUL as the six characters of its escape: neither text nor jsonb can hold it."""
     return _NUL.sub(rb"\1\\\\u0000", text)
-
-
-def _repeats(text: bytes) -> bool:
-    """Whether an object has a key twice, of which jsonb would keep one."""
-    repeated = False
-
-    def look(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal repeated
-        repeated = repeated or len({key for key, _ in pairs}) < len(pairs)
-
-    json.loads(text, object_pairs_hook=look, parse_int=str, parse_float=str)
-    return repeated
