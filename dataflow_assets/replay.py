@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -64,11 +64,54 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Replayed:
-    """One part that has been put back."""
+    """Entries that have been put back, and what became of them in each branch."""
 
-    entries: int
-    rows: int
-    rejected: int
+    entries: int = 0
+    branches: Mapping[str, Totals] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Stored now, in all branches."""
+        return sum(totals.rows for totals in self.branches.values())
+
+    @property
+    def rejected(self) -> int:
+        """Rejected again: entries of their next attempt."""
+        return sum(totals.rejected for totals in self.branches.values())
+
+    def __add__(self, other: Replayed) -> Replayed:
+        names = {**self.branches, **other.branches}
+        none = Totals()
+        return Replayed(
+            self.entries + other.entries,
+            {n: self.branches.get(n, none) + other.branches.get(n, none) for n in names},
+        )
+
+    def __str__(self) -> str:
+        if not self.entries:
+            return "nothing to replay: no rejected record waits"
+        several = f"{self.entries:,} rejected record{'' if self.entries == 1 else 's'}"
+        silent = self.entries - self.rows - self.rejected
+        rest = f", {silent:,} without a row (filtered, or put back before)" if silent > 0 else ""
+        return f"{several} put back: {self.rows:,} stored, {self.rejected:,} rejected again{rest}"
+
+
+def moment(text: str) -> datetime:
+    """A time for `since`; raises ValueError with what is wanted."""
+    wants = f"{text!r} is no time with its zone; write it as 2026-01-31T00:00:00Z"
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(wants) from None
+    if found.tzinfo is None:
+        raise ValueError(wants)
+    return found
+
+
+def keeps(flow: Flow) -> bool:
+    """Whether rejected records of the flow wait somewhere for a replay."""
+    rejects = flow.policies.rejects
+    return rejects.way in ("table", "errors") and not rejects.holds
 
 
 def replay(
@@ -86,23 +129,31 @@ def replay(
         # Taken once: what is rejected again waits for the next replay.
         chosen = known if since is None else store.pending(flow.id, since, LOOKED_AT)
         for entries in _parts(flow, chosen):
-            yield _part(flow, spark, run, entries, waiting)
+            part = _part(flow, spark, run, entries, waiting)
             store.replayed([entry.id for entry in entries])
-            log.info("flow %s: %d rejected records were put back", flow.id, len(entries))
+            log.info("flow %s: %s", flow.id, part)
+            yield part
+        if len(chosen) == LOOKED_AT:
+            log.warning("flow %s: those were the oldest %d: replay again", flow.id, LOOKED_AT)
 
 
 def _stores(flow: Flow) -> Iterator[Entries]:
     """Where the flow's entries are: in its error sink, or beside each of its branches."""
     rejects = flow.policies.rejects
-    if rejects.sink is not None:
-        yield rejects.sink.error_store()
-    elif rejects.way == "table":
-        yield from (branch.sink.rejected() for branch in flow.branches)
-    else:
+    if rejects.holds:
+        raise PermanentError(
+            f"flow {flow.id} stops at a record that cannot be stored (ackPolicy), and reads it "
+            f"again itself once it can: there is nothing to replay"
+        )
+    if not keeps(flow):
         raise PermanentError(
             f"flow {flow.id} keeps no rejected records (onRejected: {rejects.way}): there is "
             f"nothing to replay"
         )
+    if rejects.sink is not None:
+        yield rejects.sink.error_store()
+    else:
+        yield from (branch.sink.rejected() for branch in flow.branches)
 
 
 def _parts(flow: Flow, entries: Sequence[Entry]) -> Iterator[list[Entry]]:
@@ -135,14 +186,14 @@ def _part(
     waiting: frozenset[str] | None,
 ) -> Replayed:
     """One part through every branch that it is for, each with a checkpoint of its own."""
-    done = Totals()
+    done: dict[str, Totals] = {}
     for branch in flow.branches:
         mine = tuple(e for e in entries if e.stage in _WHOLE or _branch_of(e) == branch.id)
         if mine:
             tombstones = flow.source.tombstones
             source = EntrySource(entries=mine, waiting=waiting, tombstones=tombstones)
-            done += _through(flow, branch, spark, run, source)
-    return Replayed(len(entries), done.rows, done.rejected)
+            done[branch.id] = _through(flow, branch, spark, run, source)
+    return Replayed(len(entries), done)
 
 
 def _through(

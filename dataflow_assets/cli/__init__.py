@@ -12,6 +12,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from dataflow_assets.cli import commands, previewing
@@ -64,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--verbose", action="store_true", help="more about errors and progress")
     several = parser.add_subparsers(required=True, metavar="COMMAND")
-    for declare in (_check, _preview, _run, _status, _reset, _servers, _demo):
+    for declare in (_check, _preview, _run, _replay, _status, _reset, _servers, _demo):
         declare(several.add_parser, common)
     return parser
 
@@ -159,6 +160,33 @@ def _run(add: Add, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=commands.run)
 
 
+def _replay(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "replay",
+        parents=[common],
+        help="rejected records once more through their flow, when the cause is mended",
+        description="Puts the rejected records of a flow back: from its error sink, or from the "
+        "table of rejected records beside its tables. Each is stored at most once; what is "
+        "rejected again waits for the next replay. The flow itself may run meanwhile.",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument("--flow", required=True, metavar="NAME", help="name or namespace/name")
+    parser.add_argument(
+        "--since",
+        type=_moment,
+        metavar="TIME",
+        help="only what was rejected at this time or later, an ISO 8601 timestamp with its zone",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per part put back")
+    parser.set_defaults(command=_replayed)
+
+
+def _replayed(asked: argparse.Namespace) -> int:
+    from dataflow_assets.cli.replaying import replay  # takes PyArrow along
+
+    return replay(asked)
+
+
 def _status(add: Add, common: argparse.ArgumentParser) -> None:
     parser = add("status", parents=[common], help="checkpoint, source end and lag of every flow")
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
@@ -219,6 +247,15 @@ def _time(text: str) -> str:
     if _TIMESTAMP.fullmatch(text):
         return text
     raise argparse.ArgumentTypeError("wants a timestamp such as 2026-01-31T00:00:00Z")
+
+
+def _moment(text: str) -> datetime:
+    from dataflow_assets.replay import moment
+
+    try:
+        return moment(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _start(text: str) -> str:

@@ -6,7 +6,6 @@ What is heavy (Spark, clients, servers) is imported by the command that needs it
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
@@ -14,20 +13,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from typing_extensions import override
-
 from dataflow_assets import manifests
 from dataflow_assets.check import as_json, as_lines
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out
+from dataflow_assets.cli.logs import logged
 from dataflow_assets.cli.sentences import sentence, trace
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import Loaded
-from dataflow_assets.masking import mask
 
 if TYPE_CHECKING:
-    from dataflow_assets.cli.progress import Display
     from dataflow_assets.cli.running import Outcome
     from dataflow_assets.order import Order
 
@@ -54,7 +50,7 @@ def run(asked: Namespace) -> int:
     spark, stop = Spark(SparkSettings.from_environment()), running.Stop(running.abandon)
     shown = display(asked.json, partial(sentence, flows=loaded.flows))
     outcomes: list[running.Outcome] = []
-    with _logging(shown, loaded.flows, asked.verbose), stop.listening():
+    with logged(shown.say, loaded.flows, asked.verbose), stop.listening():
         try:
             for event in running.run(flows, spark.session, _order(asked), stop):
                 shown.show(event)
@@ -163,32 +159,3 @@ def _traces(outcomes: Iterable[Outcome], loaded: Loaded, verbose: bool) -> None:
     for outcome in outcomes:
         if verbose and outcome.error is not None:
             err(trace(outcome.error, loaded.flows))
-
-
-@contextmanager
-def _logging(shown: Display, flows: Iterable[Flow], verbose: bool) -> Iterator[None]:
-    """The engine's warnings beside the display; other libraries' only when asked for."""
-    handler = _Said(shown, tuple(flows))
-    log = logging.getLogger(None if verbose else "dataflow_assets")
-    silence = logging.NullHandler()
-    logging.getLogger().addHandler(silence)  # or Python would print other libraries' warnings
-    log.addHandler(handler)
-    logging.getLogger("dataflow_assets").setLevel(logging.INFO if verbose else logging.WARNING)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        logging.getLogger().removeHandler(silence)
-
-
-class _Said(logging.Handler):
-    """Log records as lines of the display, without secrets."""
-
-    def __init__(self, shown: Display, flows: tuple[Flow, ...]) -> None:
-        super().__init__()
-        self._shown = shown
-        self._flows = flows
-
-    @override
-    def emit(self, record: logging.LogRecord) -> None:
-        self._shown.say(mask(self.format(record), self._flows))

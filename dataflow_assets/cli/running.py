@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from dataflow_assets.contracts import Run, Totals
 from dataflow_assets.drain import drain
@@ -51,6 +51,7 @@ class Begun:
 
 
 Event = Begun | Report | Outcome
+Item = TypeVar("Item")
 
 
 class Stop:
@@ -100,14 +101,14 @@ def run(
             own = replace(order, run=Run(), stop=stop)
             pool.submit(_drain, flow, spark, own, stop, events.put)
         while waiting:
-            event = _next(events)
+            event = take(events)
             waiting -= isinstance(event, Outcome)
             yield event
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _next(events: queue.SimpleQueue[Event]) -> Event:
+def take(events: queue.SimpleQueue[Item]) -> Item:
     """Waits in small steps: a signal's handler runs only between two of them."""
     while True:
         try:
