@@ -17,7 +17,7 @@ def run(places: Places, spark: Spark, count: int) -> dict[str, Any]:
     topic, table = f"bench-backlog-{count}", "bench_backlog"
     messages.create(places.bootstrap, topic)
     messages.Filler(places.bootstrap, topic).send(count)
-    tables.fresh(places, table, "adbc")
+    tables.fresh(places, table, "binary")
     flow = flows.flow(places, topic, "backlog", flows.append(places, table))
     with Meter(places) as meter:
         totals = flows.run(flow, spark)

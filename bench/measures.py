@@ -46,8 +46,9 @@ def measures(ready: Ready) -> list[Measure]:
     return [
         Measure("consume", lambda: _consume(ready)),
         Measure("spark-count", lambda: _spark_count(ready)),
-        *_appends(ready, "adbc"),
+        *_appends(ready, "binary"),
         _steps(ready),
+        *_appends(ready, "numeric"),
         *_appends(ready, "text"),
         _iceberg(ready),
         *_upserts(ready),
@@ -90,12 +91,12 @@ def _appends(ready: Ready, kind: tables.Kind) -> Iterator[Measure]:
 
 
 def _steps(ready: Ready) -> Measure:
-    """The same rows as `flow-adbc`, but for a key more in `address`; right after it."""
+    """The same rows as `flow-binary`, but for a key more in `address`; right after it."""
     places, count, table = ready.places, ready.counts["all"], "bench_steps"
     return Measure(
         "flow-steps",
         lambda: _drain(ready, "all", "steps", flows.append(places, table), flows.chain()),
-        before=lambda: tables.fresh(places, table, "adbc"),
+        before=lambda: tables.fresh(places, table, "binary"),
         after=lambda: _checked(places, table, count),
     )
 

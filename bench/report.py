@@ -29,10 +29,11 @@ class Target:
 
 
 TARGETS = {
-    "flow-adbc": Target("copy-adbc", 0.34),
-    "flow-steps": Target("flow-adbc", 0.4),
+    "flow-binary": Target("copy-binary", 0.34),
+    "flow-steps": Target("flow-binary", 0.4),
+    "flow-numeric": Target("copy-numeric", 0.34),
     "flow-text": Target("copy-text", 0.30),
-    "flow-iceberg": Target("flow-adbc", 1.0),
+    "flow-iceberg": Target("flow-binary", 1.0),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }

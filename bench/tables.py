@@ -8,7 +8,7 @@ import psycopg
 
 from bench.places import Places
 
-Kind = Literal["adbc", "text", "upsert"]
+Kind = Literal["binary", "numeric", "text", "upsert"]
 
 COLUMNS = {
     "id": "bigint NOT NULL",
@@ -19,8 +19,9 @@ COLUMNS = {
     "address": "jsonb",
 }
 OTHERS: dict[Kind, dict[str, str]] = {
-    "adbc": {},
-    "text": {"amount": "numeric(12,2)"},  # binary COPY does not serve it
+    "binary": {},
+    "numeric": {"amount": "numeric(12,2)"},
+    "text": {"customer": "bytea"},  # binary COPY does not serve it
     "upsert": {"id": "bigint PRIMARY KEY"},
 }
 

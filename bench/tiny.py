@@ -79,7 +79,7 @@ def run(places: Places, spark: Spark) -> dict[str, Any]:
     """Median, 95th percentile and the steps' medians, in seconds."""
     topic, table = "bench-tiny", "bench_tiny"
     messages.create(places.bootstrap, topic)
-    tables.fresh(places, table, "adbc")
+    tables.fresh(places, table, "binary")
     flow = flows.flow(places, topic, "tiny", flows.append(places, table))
     found = list(islice(_micro_batches(flow, spark, places, topic), WARM + TIMES))[WARM:]
     tables.check(places, table, (WARM + TIMES) * ROWS * messages.PARTITIONS)
