@@ -17,6 +17,7 @@ from dataflow_assets.assets import assets, broken, graph, user
 from dataflow_assets.assets.graph import Graph
 from dataflow_assets.errors import Finding
 from jobs.flows import flow_job
+from jobs.replay import replay_jobs
 from jobs.retention import retention_job, retention_schedule
 from jobs.tables import table_jobs
 from resources.io_managers import DefaultIOManager, io_managers
@@ -65,7 +66,7 @@ def _base(
     return dg.Definitions(
         assets=[*assets(flows), *(wreck for wreck in wrecks if wreck not in checks)],
         asset_checks=checks,
-        jobs=[*jobs.values(), retention_job, *tidying],
+        jobs=[*jobs.values(), *replay_jobs(flows), retention_job, *tidying],
         schedules=[retention_schedule, *at_night],
         sensors=[*sensors, lag_sensor(flows), automation_sensor(), *more],
         resources=_resources(flows),

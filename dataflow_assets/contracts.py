@@ -17,7 +17,7 @@ import socket
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -277,6 +277,29 @@ class Rejects:
     way: Literal["table", "errors", "skip", "fail"] = "table"
     sink: Sink | None = None
     holds: bool = False
+    connection: str | None = None
+    """What the error sink's connection is called in this location."""
+
+    @property
+    def address(self) -> Address | None:
+        """Where the error sink is; None without one."""
+        if self.sink is None:
+            return None
+        address = self.sink.address()
+        return replace(address, connection=self.connection) if self.connection else address
+
+    @property
+    def fate(self) -> str:
+        """What becomes of rejected records, as the end of a sentence about them."""
+        if self.way == "errors":
+            return f"are in the error sink {self.address}" + (
+                ", and the flow stops at them" if self.holds else ""
+            )
+        return {
+            "table": "stand in the table of rejected records",
+            "skip": "are skipped: the log names them",
+            "fail": "stop the flow",
+        }[self.way]
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,14 @@ class Reporting:
 
     def judge(self) -> None:
         """Raises PermanentError when the run has rejected more than the flow allows."""
-        done, most = self._progress.totals, self._flow.policies.max_rejected_percent
+        done, policies = self._progress.totals, self._flow.policies
+        most = policies.max_rejected_percent
         consumed = done.rows + done.rejected
         if too_many(done.rejected, consumed, most):
             raise PermanentError(
                 f"flow {self._flow.id}: {done.rejected} of {consumed} records of this run were "
-                f"rejected, more than maxRejectedPercent {most:g}; they stand in the table of "
-                f"rejected records. Mend the table or the producer, or raise the limit"
+                f"rejected, more than maxRejectedPercent {most:g}; they {policies.rejects.fate}. "
+                f"Mend the table, the steps or the producer, or raise the limit"
             )
 
     def _report(self, standing: Standing, seconds: float) -> Report:

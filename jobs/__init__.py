@@ -1,1 +1,1 @@
-"""One job per flow, and maintenance."""
+"""One job per flow, replays, and maintenance."""

@@ -250,7 +250,9 @@ class _Refusing(dg.IOManager):
 
 def io_managers(graph: Graph) -> dict[str, Any]:
     """An IO manager for each system that something is written to, by its key."""
-    systems = {io_manager_key(node.branch.address) for node in graph.nodes}
+    addresses = [node.branch.address for node in graph.nodes]
+    addresses += [table.address for table in graph.errors.values()]
+    systems = {io_manager_key(address) for address in addresses}
     flows: dict[str, Any] = {system: FlowIOManager() for system in sorted(systems)}
     tables = {kind.system: _tables(kind, graph) for kind in (PostgresqlIOManager, IcebergIOManager)}
     return flows | tables
@@ -267,11 +269,19 @@ def _tables(kind: type[TableIOManager], graph: Graph) -> dg.IOManagerDefinition:
 def _connections(graph: Graph, system: str) -> dict[str, tuple[Flow, Branch]]:
     """Connections by the name that asset keys show; the first flow's declaration counts."""
     found: dict[str, tuple[Flow, Branch]] = {}
-    for node in graph.nodes:
-        address = node.branch.address
+    ends = [(node.flow, node.branch) for node in graph.nodes]
+    ends += [(flow, errors) for flow, _ in ends if (errors := _errors(flow))]
+    for flow, branch in ends:
+        address = branch.address
         if address.system == system:
-            found.setdefault(mangle(address.connection), (node.flow, node.branch))
+            found.setdefault(mangle(address.connection), (flow, branch))
     return found
+
+
+def _errors(flow: Flow) -> Branch | None:
+    """The error sink, which can be read as any table."""
+    rejects = flow.policies.rejects
+    return Branch(rejects.sink, rejects.connection) if rejects.sink else None
 
 
 def _mode(context: dg.OutputContext) -> tuple[Mode, list[str]]:

@@ -76,13 +76,21 @@ def _backoff(flow: Flow, failures: Sequence[dg.RunRecord], now: float) -> str:
 
 
 def _nothing_new(flow: Flow, nodes: Sequence[Node], instance: dg.DagsterInstance) -> str:
-    """Empty when one of the branches is behind the source, or has no checkpoint at all."""
-    known = [_position(node, instance) for node in nodes]
-    if any(position is None for position in known):
-        return ""
-    ends = sources.ends(flow)
-    if any(position.get(p) != end for position in known if position for p, end in ends.items()):
-        return ""
+    """Empty when one of the branches is behind the source, or has no checkpoint at all.
+
+    A branch whose sink cannot be asked hinders no other: it is told when there is nothing else.
+    """
+    ends, unknown = sources.ends(flow), None
+    for node in nodes:
+        try:
+            known = _position(node, instance)
+        except DataflowError as error:
+            unknown = error
+            continue
+        if known is None or any(known.get(p) != end for p, end in ends.items()):
+            return ""
+    if unknown is not None:
+        raise unknown
     return f"nothing new in {flow.source_address}"
 
 

@@ -8,7 +8,7 @@ import dagster as dg
 
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.draining import Draining, FlowConfig
-from dataflow_assets.assets.graph import Graph, Key, Node
+from dataflow_assets.assets.graph import ErrorTable, Graph, Key, Node
 from dataflow_assets.assets.metadata import (
     CHECKPOINT,
     check_specs,
@@ -35,7 +35,8 @@ def assets(graph: Graph) -> list[AnyAsset]:
     flows = {node.flow.id: node.flow for node in graph.nodes}
     topics = [_external(key, address) for key, address in graph.topics.items()]
     tables = [_shared(key, address, graph) for key, address in graph.tables.items()]
-    return [*topics, *tables, *(_flow_asset(graph, flow) for flow in flows.values())]
+    errors = [_errors(key, table) for key, table in graph.errors.items()]
+    return [*topics, *tables, *errors, *(_flow_asset(graph, flow) for flow in flows.values())]
 
 
 def op_name(flow: Flow) -> str:
@@ -67,6 +68,22 @@ def _shared(key: Key, address: Address, graph: Graph) -> dg.AssetSpec:
         group_name=group(address),
     )
     return spec.with_io_manager_key(io_manager_key(address))
+
+
+def _errors(key: Key, table: ErrorTable) -> dg.AssetSpec:
+    """An error sink: written beside the flows' own tables, with no events of its own."""
+    flows = ", ".join(f"`{flow.id}`" for flow in table.flows)
+    spec = dg.AssetSpec(
+        key=list(key),
+        deps=[list(source) for source in table.sources],
+        description=(
+            f"Error sink `{table.address.name}`: the records that could not be stored, of {flows}."
+        ),
+        kinds=kinds(table.address),
+        metadata=place(table.address),
+        group_name=group(table.address),
+    )
+    return spec.with_io_manager_key(io_manager_key(table.address))
 
 
 def group(address: Address) -> str:

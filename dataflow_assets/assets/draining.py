@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SWITCH_SECONDS = 2.0
 
+Context = dg.AssetExecutionContext | dg.OpExecutionContext
+
 
 class FlowConfig(dg.Config):
     """What the launchpad offers for a run of a flow."""
@@ -168,12 +170,12 @@ class Draining:
     def _guarded(self) -> Iterator[None]:
         """Signals wait for the end of the micro-batch; errors become one sentence each."""
         context = self._context
-        with _logged(context), failing(self._flow, context), self._interrupts.deferred():
+        with logged(context), failing(self._flow, context), self._interrupts.deferred():
             yield
 
 
 @contextmanager
-def failing(flow: Flow, context: dg.AssetExecutionContext) -> Iterator[None]:
+def failing(flow: Flow, context: Context) -> Iterator[None]:
     """Our errors as Dagster's: one sentence; permanent ones switch off every kind of retry."""
     try:
         yield
@@ -197,7 +199,7 @@ def _sentence(error: Exception) -> str:
 class _ToRun(logging.Handler):
     """Carries what the engine says into the run's log."""
 
-    def __init__(self, context: dg.AssetExecutionContext) -> None:
+    def __init__(self, context: Context) -> None:
         super().__init__(logging.INFO)
         self._context = context
 
@@ -206,7 +208,8 @@ class _ToRun(logging.Handler):
 
 
 @contextmanager
-def _logged(context: dg.AssetExecutionContext) -> Iterator[None]:
+def logged(context: Context) -> Iterator[None]:
+    """What the engine logs, in the run's log."""
     logger, handler = logging.getLogger("dataflow_assets"), _ToRun(context)
     level = logger.level
     logger.addHandler(handler)

@@ -6,8 +6,8 @@ has none: the edge that would close it is left out, and the asset says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dataflow_assets.contracts import Address
 from dataflow_assets.flow import Branch, Flow, asset_key
@@ -33,12 +33,23 @@ class Node:
 
 
 @dataclass(frozen=True)
+class ErrorTable:
+    """A table that is an error sink, and no flow's own target."""
+
+    address: Address
+    flows: tuple[Flow, ...]
+    sources: tuple[Key, ...]
+    """What those flows read, without what would close a cycle."""
+
+
+@dataclass(frozen=True)
 class Graph:
-    """All nodes, the tables that several of them write, and what only outsiders write."""
+    """All nodes, the tables that several of them write, error sinks, and what outsiders write."""
 
     nodes: tuple[Node, ...]
     tables: Mapping[Key, Address]
     topics: Mapping[Key, Address]
+    errors: Mapping[Key, ErrorTable] = field(default_factory=dict)
 
     def writers(self, table: Key) -> list[Node]:
         """The nodes that write a table."""
@@ -61,9 +72,29 @@ def build(flows: Iterable[Flow]) -> Graph:
     shared = {key: addresses[key] for key, count in counts.items() if count > 1}
     edges = _Edges()
     nodes = tuple(_node(flow, branch, shared, edges) for flow, branch in pairs)
+    errors = _errors([flow for flow in ordered if _errors_of(flow) not in addresses], edges)
     sources = {asset_key(flow.source_address): flow.source_address for flow in ordered}
-    outside = {key: address for key, address in sources.items() if key not in addresses}
-    return Graph(nodes, shared, outside)
+    inside = {*addresses, *errors}
+    outside = {key: address for key, address in sources.items() if key not in inside}
+    return Graph(nodes, shared, outside, errors)
+
+
+def _errors_of(flow: Flow) -> Key | None:
+    address = flow.policies.rejects.address
+    return asset_key(address) if address else None
+
+
+def _errors(flows: Sequence[Flow], edges: _Edges) -> dict[Key, ErrorTable]:
+    found: dict[Key, ErrorTable] = {}
+    for flow in flows:
+        address = flow.policies.rejects.address
+        if address is None:
+            continue
+        key, source = asset_key(address), asset_key(flow.source_address)
+        known = found.get(key, ErrorTable(address, (), ()))
+        new = (source,) if source not in known.sources and edges.add(source, key) else ()
+        found[key] = ErrorTable(known.address, (*known.flows, flow), (*known.sources, *new))
+    return found
 
 
 def _node(flow: Flow, branch: Branch, shared: Mapping[Key, Address], edges: _Edges) -> Node:

@@ -13,6 +13,7 @@ from dataflow_assets.assets import mirror
 from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.contracts import KIND, Address, Checkpoint, Lag
 from dataflow_assets.flow import Flow
+from dataflow_assets.replay import keeps
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
@@ -60,8 +61,15 @@ def flow_metadata(node: Node) -> dict[str, Any]:
         **code_reference(flow.file, flow.line),
         "flow": flow.id,
         "source": uri(flow.source_address),
+        **_rejects(flow),
         **({"suspended": True} if flow.suspended else {}),
     }
+
+
+def _rejects(flow: Flow) -> dict[str, Any]:
+    rejects = flow.policies.rejects
+    sink = {"error_sink": uri(rejects.address)} if rejects.address else {}
+    return {"rejected_records": f"They {rejects.fate}.", **sink}
 
 
 def code_reference(file: Path, line: int) -> dict[str, Any]:
@@ -132,7 +140,9 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     """The two questions asked about every flow."""
     key = dg.AssetKey(node.key)
     late = f"The oldest unread record waits for at most {LAGGING_SECONDS:.0f} seconds."
-    rejected = "Every record found a place in the table."
+    rejects = node.flow.policies.rejects
+    again = " A replay puts them back; they count all the same." if keeps(node.flow) else ""
+    rejected = f"No record was rejected so far. Rejected ones {rejects.fate}.{again}"
     return [
         dg.AssetCheckSpec(LAG_CHECK, asset=key, description=late),
         dg.AssetCheckSpec(REJECTED_CHECK, asset=key, description=rejected),
@@ -157,7 +167,7 @@ def check_results(
         check_name=REJECTED_CHECK,
         passed=rejected == 0,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"rejected_in_total": _number(rejected)},
+        metadata={"rejected_in_total": _number(rejected), **_rejects(node.flow)},
     )
 
 

@@ -23,7 +23,7 @@ from dataflow_assets.contracts import Connector
 from dataflow_assets.dialects.documents import Document, Path
 from dataflow_assets.dialects.wording import kind
 from dataflow_assets.errors import Finding
-from dataflow_assets.flow import Flow
+from dataflow_assets.flow import Flow, Policies
 
 NAMES = ("connections.yaml", "connections.yml")
 Pair = tuple[Flow, Document]
@@ -140,7 +140,19 @@ class Names:
             replace(branch, connection=branch.connection or name)
             for branch, name in zip(flow.branches, names, strict=True)
         )
-        return replace(flow, source_connection=flow.source_connection or source, branches=branches)
+        return replace(
+            flow,
+            source_connection=flow.source_connection or source,
+            branches=branches,
+            policies=self._errors(flow),
+        )
+
+    def _errors(self, flow: Flow) -> Policies:
+        rejects = flow.policies.rejects
+        if rejects.sink is None:
+            return flow.policies
+        named = replace(rejects, connection=self._name(rejects.sink, flow))
+        return replace(flow.policies, rejects=named)
 
     def _name(self, end: Connector, flow: Flow) -> str | None:
         """The name of the first spelling that has one."""
