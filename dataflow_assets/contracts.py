@@ -373,19 +373,27 @@ def next_attempt(entry: str) -> str:
 
 
 @dataclass(frozen=True)
+class Sent:
+    """A message as it was sent; `metadata` None: nobody has read it."""
+
+    body: bytes | None
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class Chunk:
     """One step of a writer: rows in the sink's schema plus system columns, and what was refused.
 
     `seen` is the position reached: filtered and rejected records included. `size` counts the bytes
-    of the bodies consumed, for totals only. `bodies` finds the body of an offset when the sink
-    refuses a row after all.
+    of the bodies consumed, for totals only. `sent` finds the message of an offset when the sink
+    refuses a row after all: a replay takes it through the steps again, by body and metadata.
     """
 
     rows: pa.RecordBatch
     rejected: Sequence[Rejection]
     seen: int
     size: int
-    bodies: Mapping[int, bytes | None] = field(default_factory=dict, repr=False)
+    sent: Mapping[int, Sent] = field(default_factory=dict, repr=False)
     notes: frozenset[str] = frozenset()
     """What a person should be told once, and what is no error."""
 

@@ -24,6 +24,7 @@ from dataflow_assets.contracts import (
     Chunk,
     N,
     Rejection,
+    Sent,
     Shape,
     Sink,
     Slice,
@@ -115,10 +116,10 @@ class Straight:
         keys = batch.column("key") if "key" in batch.schema.names else None
         decoded = decoder.decode(texts, offsets, keys)
         size = pc.sum(pc.binary_length(bodies)).as_py() or 0
-        seen, sent = int(offsets[-1].as_py()) + 1, Bodies(offsets, bodies)
+        seen, sent = int(offsets[-1].as_py()) + 1, Messages(offsets, batch)
         rejected = decoded.rejected
         if texts is not bodies:
-            rejected = [replace(one, body=sent[one.offset]) for one in rejected]
+            rejected = [replace(one, body=sent[one.offset].body) for one in rejected]
         return Chunk(decoded.rows, rejected, seen, size, sent)
 
 
@@ -152,12 +153,12 @@ class Stepped:
             for n, record in enumerate(found):
                 share = ways.get(record.route)
                 if share is not None and (only is None or only[at] in (None, n)):
-                    share.take(at, n, record, int(offsets[at]), raw)
+                    share.take(at, n, record)
         if None in ways:
             ways[None].rejected += rejected
-        bodies = Bodies(pa.array(offsets, pa.int64()), batch.column("body"))
+        sent = Messages(pa.array(offsets, pa.int64()), batch, self._rows)
         return [
-            share.chunk(decoder, offsets, bodies)
+            share.chunk(decoder, offsets, sent)
             for share, decoder in zip(shares, self._decoders, strict=True)
         ]
 
@@ -173,18 +174,19 @@ class Share:
     n: list[int] = field(default_factory=list)
     texts: list[bytes | None] = field(default_factory=list)
     keys: dict[int, bytes | None] = field(default_factory=dict)
+    failed: list[tuple[int, int, RejectedRecord]] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._unwraps = self.lane.unwraps
         self._key_columns = self.lane.key_columns
 
-    def take(self, at: int, n: int, record: Record, offset: int, raw: bytes | None) -> None:
-        """Takes a record: the n-th that became of row `at`, or its rejection."""
+    def take(self, at: int, n: int, record: Record) -> None:
+        """Takes a record: the n-th that became of row `at`."""
         try:
             self._add(at, n, record)
         except RejectedRecord as error:
-            self.rejected.append(replace(rejection(offset, error, raw, record.metadata), n=n))
+            self.failed.append((at, n, error))
 
     def _add(self, at: int, n: int, record: Record) -> None:
         if self._unwraps and self.shape is None:
@@ -217,26 +219,28 @@ class Share:
         key = record.metadata.get("key")
         return str(key).encode() if self.tombstones == "delete" and key else None
 
-    def chunk(self, decoder: JsonDecoder, offsets: Any, bodies: Bodies) -> Chunk:
-        """The rows in the sink's schema; offsets are the messages', as are the bodies."""
+    def chunk(self, decoder: JsonDecoder, offsets: Any, sent: Messages) -> Chunk:
+        """The rows in the sink's schema; offsets are the messages'."""
         ordinals = pa.array(np.arange(len(self.at)), pa.int64())
         keys = None
         if self.keys:
             keys = pa.array([self.keys.get(row) for row in range(len(self.at))], pa.binary())
         decoded = decoder.decode(pa.array(self.texts, pa.binary()), ordinals, keys)
-        refused = [self._placed(one, offsets, bodies) for one in decoded.rejected]
+        refused = [self._placed(one, offsets, sent) for one in decoded.rejected]
+        refused += [_unstored(int(offsets[at]), n, error, sent) for at, n, error in self.failed]
         rows = self._numbered(decoded.rows, offsets)
         size = sum(len(body) for body in self.texts if body)
         rejected = sorted([*self.rejected, *refused], key=lambda one: (one.offset, one.n))
         notes = frozenset(self.shape.notes if self.shape else ())
-        return Chunk(rows, rejected, int(offsets[-1]) + 1, size, bodies, notes)
+        return Chunk(rows, rejected, int(offsets[-1]) + 1, size, sent, notes)
 
-    def _placed(self, one: Rejection, offsets: Any, bodies: Bodies) -> Rejection:
-        """The rejection of a row with the place and the body of its message."""
+    def _placed(self, one: Rejection, offsets: Any, sent: Messages) -> Rejection:
+        """The rejection of a row with the place of its message, and the message."""
         offset = int(offsets[self.at[one.offset]])
-        body = bodies[offset]
-        stage = "decode" if self.texts[one.offset] == body else "encode"
-        return replace(one, offset=offset, stage=stage, n=self.n[one.offset], body=body)
+        found = sent[offset]
+        stage = "decode" if self.texts[one.offset] == found.body else "encode"
+        placed = replace(one, offset=offset, stage=stage, n=self.n[one.offset])
+        return replace(placed, body=found.body, metadata=found.metadata)
 
     def _numbered(self, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBatch:
         """The rows with their messages' offsets, and N where a message has become several."""
@@ -251,18 +255,22 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Bodies(Mapping[int, bytes | None]):
-    """Finds the body of an offset, for the few rows that a sink refuses."""
+class Messages(Mapping[int, Sent]):
+    """Finds the message of an offset, for the few rows that are refused."""
 
     offsets: pa.Array
-    bodies: pa.Array
+    batch: pa.RecordBatch
+    rows: Rows | None = None
+    """What reads the metadata, where messages have become records."""
 
-    def __getitem__(self, offset: int) -> bytes | None:  # KeyError for a foreign offset
+    def __getitem__(self, offset: int) -> Sent:  # KeyError for a foreign offset
         index = pc.index(self.offsets, offset).as_py()
         if index < 0:
             raise KeyError(offset)
-        body: bytes | None = self.bodies[index].as_py()
-        return body
+        if self.rows is None:
+            return Sent(self.batch.column("body")[index].as_py())
+        ((body, metadata),) = self.rows.records(self.batch.slice(index, 1))
+        return Sent(body, _placed(metadata, offset))
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.offsets.to_pylist())
@@ -284,8 +292,19 @@ def rejection(
         raw,
         step=error.step,
         step_type=error.step_type,
-        metadata={**metadata, "offset": offset},
+        metadata=_placed(metadata, offset),
     )
+
+
+def _unstored(offset: int, n: int, error: RejectedRecord, sent: Messages) -> Rejection:
+    """A record that its lane could not take."""
+    found = sent[offset]
+    return replace(rejection(offset, error, found.body, found.metadata or {}), n=n)
+
+
+def _placed(metadata: Mapping[str, Any], offset: int) -> Mapping[str, Any]:
+    """With the offset, where nobody has read it; what is replayed has kept its own."""
+    return {"offset": offset, **metadata}
 
 
 def sampled(

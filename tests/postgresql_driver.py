@@ -24,6 +24,7 @@ from dataflow_assets.contracts import (
     Receipt,
     Rejection,
     Run,
+    Sent,
     SinkSession,
     Slice,
     SourceSession,
@@ -104,8 +105,8 @@ def chunk(
     rows = batch(ticket.schema, records, first)
     offsets = rows.column(OFFSET).to_pylist()
     last = max([*offsets, *(r.offset for r in rejected), first - 1])
-    bodies = {offset: f"body {offset}".encode() for offset in offsets}
-    return Chunk(rows, rejected, seen if seen is not None else last + 1, 10 * len(records), bodies)
+    sent = {offset: Sent(f"body {offset}".encode()) for offset in offsets}
+    return Chunk(rows, rejected, seen if seen is not None else last + 1, 10 * len(records), sent)
 
 
 def write(

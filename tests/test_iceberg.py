@@ -27,6 +27,7 @@ from dataflow_assets.contracts import (
     Receipt,
     Rejection,
     Run,
+    Sent,
     Span,
     Totals,
 )
@@ -266,12 +267,12 @@ def test_deletes_and_values_that_do_not_fit_are_rejected(
             OP: pa.array([INSERT, INSERT, DELETE, INSERT, INSERT], pa.int8()),
         }
     )
-    bodies = {1: b"one", 2: b"two", 3: b"three"}
-    receipt = write(sink, session, span.slices[0], batch, bodies=bodies)
+    sent = {1: Sent(b"one"), 2: Sent(b"two"), 3: Sent(b"three")}
+    receipt = write(sink, session, span.slices[0], batch, sent=sent)
     session.finish(span, [receipt], SOURCE)
     assert ids(catalog, namespace) == [1, 5]
     found = {r["offset"]: r for r in table_rows(catalog, namespace, "orders_rejected")}
-    assert {offset: row["body"] for offset, row in found.items()} == bodies
+    assert {offset: Sent(row["body"]) for offset, row in found.items()} == sent
     assert "column u" in found[1]["reason"]
     assert "append" in found[2]["reason"]
     assert "column id is required" in found[3]["reason"]

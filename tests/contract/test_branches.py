@@ -6,6 +6,7 @@ import json
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from dataflow_assets.conditions import Condition
 from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink, Store
 from dataflow_assets.contracts import (
     Limit,
+    Rejects,
     Run,
     Sink,
     SinkSession,
@@ -29,6 +31,7 @@ from dataflow_assets.drain import drain
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.order import Order, Patience, Report
+from dataflow_assets.replay import replay
 from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.router import Router
 from tests.contract.conftest import numbered
@@ -221,3 +224,31 @@ def test_a_record_that_a_step_rejects_is_rejected_once_by_the_main_branch(
     assert [name for name, _ in found] == ["even", "even"]
     assert "cannot be kept exactly" in found[0][1]
     assert found[1][1] == "transformations[1] (cast): name: a whole number of 64 bits is wanted"
+
+
+@pytest.mark.parametrize("which", [1, 2], ids=["span", "slice"])
+def test_what_a_sink_refuses_is_replayed_with_its_metadata(branched: Branched, which: int) -> None:
+    """The route of the record was chosen by the message's key: without it it would go elsewhere."""
+    here = "metadata.key == 'here'"
+    routes = [{"condition": here, "sink": {"type": "x", "config": {"a": 1}}}]
+    branched.transformations = (Transformation(Router.model_validate({"routes": routes})),)
+    branched.source.seed(numbered(1, 9))
+    message = ("t", 0, 4, b"here", b'{"id": -1, "name": "refused"}')
+    branched.source.store.query("insert into messages values (?, ?, ?, ?, ?)", *message)
+    sink = branched.sinks[which]
+    branches = (Branch(branched.sinks[0]), Branch(sink, routes=(here,)))
+    errors = MemorySliceSink(store=branched.name, table="bad")
+    policies = Policies(rejects=Rejects("errors", errors))
+    flow = replace(branched.flow(), branches=branches, policies=policies)
+    list(drain(flow, lambda: branched.spark, Order(run=Run())))
+    (again,) = replay(flow, lambda: branched.spark, Run())
+    assert (again.entries, again.rows, again.rejected) == (1, 0, 1)
+    found = [json.loads(body) for (body,) in branched.store.query("select body from errors")]
+    told = {one["error"]["attempt"]: one["error"]["metadata"] for one in found}
+    assert [told[n]["key"] for n in (1, 2)] == ["here", "here"]
+    assert [told[n]["offset"] for n in (1, 2)] == [4, 4]
+    mended = sink.model_copy(update={"allowed": frozenset([-1])})
+    flow = replace(flow, branches=(flow.branches[0], replace(flow.branches[1], sink=mended)))
+    (done,) = replay(flow, lambda: branched.spark, Run())
+    assert (done.entries, done.rows, done.rejected) == (1, 1, 0)
+    assert branched.rows(sink.address().name) == [-1]

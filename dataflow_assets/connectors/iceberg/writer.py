@@ -26,6 +26,7 @@ from dataflow_assets.contracts import (
     Positions,
     Receipt,
     Rejection,
+    Sent,
     Slice,
     Ticket,
     Totals,
@@ -91,20 +92,17 @@ class IcebergWriter(Writer):
     def _write(self, rows: pa.RecordBatch, chunk: Chunk) -> None:
         rows, deletes = _without_deletes(rows)
         batch, refused = encode(rows, self._files.schema)
-        bodies = [self._with_body(r, chunk) for r in (*deletes, *refused)]
+        here = [_with_message(r, chunk) for r in (*deletes, *refused)]
         known = [r for r in chunk.rejected if r.offset >= self._covered]
         self._files.write(batch)
-        self._rejected += [*known, *bodies]
-        rejected = len(known) + len(bodies)
+        self._rejected += [*known, *here]
+        rejected = len(known) + len(here)
         self._totals += Totals(batch.num_rows, rejected, chunk.size)
 
     def _uncovered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if not isinstance(self._piece, OffsetSlice) or self._piece.after >= self._covered:
             return rows
         return rows.filter(pc.greater_equal(rows.column(OFFSET), self._covered))
-
-    def _with_body(self, rejection: Rejection, chunk: Chunk) -> Rejection:
-        return replace(rejection, body=chunk.bodies.get(rejection.offset))
 
     def close(self, complete: bool) -> Receipt:
         """Ends the files and hands them over in the receipt."""
@@ -126,6 +124,11 @@ class IcebergWriter(Writer):
         if not self._handed_over:
             self._files.abort()
             self._rejects.abort()
+
+
+def _with_message(rejection: Rejection, chunk: Chunk) -> Rejection:
+    sent = chunk.sent.get(rejection.offset, Sent(None))
+    return replace(rejection, body=sent.body, metadata=sent.metadata)
 
 
 def _without_deletes(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:

@@ -32,6 +32,7 @@ from dataflow_assets.contracts import (
     Receipt,
     Rejection,
     Run,
+    Sent,
     Sink,
     SinkSession,
     Slice,
@@ -281,8 +282,9 @@ class _MemoryWriter(Writer):
         refused = []
         for row in chunk.rows.to_pylist():
             if row["id"] < 0 and row["id"] not in self._sink.allowed:
-                body = chunk.bodies.get(row[OFFSET])
-                refused.append(Rejection(row[OFFSET], "sink", "id is negative", body))
+                sent = chunk.sent.get(row[OFFSET], Sent(None))
+                found = Rejection(row[OFFSET], "sink", "id is negative", sent.body, row.get(N, 0))
+                refused.append(replace(found, metadata=sent.metadata))
             else:
                 self._rows.append(self._row(row))
         self._rejected += [*chunk.rejected, *refused]

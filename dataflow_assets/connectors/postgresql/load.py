@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +20,12 @@ from dataflow_assets.connectors.postgresql.link import Link
 from dataflow_assets.connectors.postgresql.rules import GROUP, Rules
 from dataflow_assets.connectors.postgresql.trial import Trial
 from dataflow_assets.connectors.postgresql.upsert import Staging
-from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection
+from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection, Sent
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
 
-Bodies = Mapping[int, bytes | None]
+Messages = Mapping[int, Sent]
 
 
 class Loader(ABC):
@@ -35,7 +36,7 @@ class Loader(ABC):
         self._link = link
         self._schema = schema
         self._trial = Trial(link)
-        self._bodies: list[Bodies] = []
+        self._sent: list[Messages] = []
         self._found: list[Rejection] = []
 
     @property
@@ -44,7 +45,7 @@ class Loader(ABC):
         return len(self._found)
 
     @abstractmethod
-    def add(self, rows: pa.RecordBatch, bodies: Bodies) -> None:
+    def add(self, rows: pa.RecordBatch, sent: Messages) -> None:
         """Takes the next rows."""
 
     def flush(self) -> list[Rejection]:
@@ -52,19 +53,17 @@ class Loader(ABC):
         return self._found
 
     def _reject(self, rows: pa.RecordBatch, reason: str, error_type: str = "") -> None:
-        """Sets whole rows aside, with the bodies they came from."""
+        """Sets whole rows aside, with the messages they came from."""
         offsets = rows.column(OFFSET).to_pylist()
         ordinals = rows.column(N).to_pylist() if N in rows.schema.names else [0] * len(offsets)
         for offset, n in zip(offsets, ordinals, strict=True):
-            body = self._body(offset)
-            found = Rejection(offset, "sink", reason, body, n or 0, error_type=error_type)
-            self._found.append(found)
+            sent = self._message(offset)
+            found = Rejection(offset, "sink", reason, sent.body, n or 0, error_type=error_type)
+            self._found.append(replace(found, metadata=sent.metadata))
 
-    def _body(self, offset: int) -> bytes | None:
-        for bodies in reversed(self._bodies):
-            if offset in bodies:
-                return bodies[offset]
-        return None
+    def _message(self, offset: int) -> Sent:
+        found = (sent[offset] for sent in reversed(self._sent) if offset in sent)
+        return next(found, Sent(None))
 
     def _set_aside(self, rows: pa.RecordBatch, wrong: pa.Array, reason: str) -> pa.RecordBatch:
         if not pc.any(wrong).as_py():
@@ -87,8 +86,8 @@ class Append(Loader):
         self._rows: list[pa.RecordBatch] = []
 
     @override
-    def add(self, rows: pa.RecordBatch, bodies: Bodies) -> None:
-        self._bodies.append(bodies)
+    def add(self, rows: pa.RecordBatch, sent: Messages) -> None:
+        self._sent.append(sent)
         self._rows.append(self._appendable(rows))
         waiting = sum(batch.num_rows for batch in self._rows)
         if waiting >= ENOUGH_ROWS or sum(batch.nbytes for batch in self._rows) >= ENOUGH_BYTES:
@@ -102,7 +101,7 @@ class Append(Loader):
     def _apply(self) -> None:
         if self._rows:
             self._copy(_joined(self._rows))
-        self._rows, self._bodies = [], []
+        self._rows, self._sent = [], []
 
     def _copy(self, rows: pa.RecordBatch) -> None:
         for names, part in by_columns(rows, self._schema, self._optional):
@@ -135,8 +134,8 @@ class Upsert(Loader):
         self._rows: list[pa.RecordBatch] = []
 
     @override
-    def add(self, rows: pa.RecordBatch, bodies: Bodies) -> None:
-        self._bodies.append(bodies)
+    def add(self, rows: pa.RecordBatch, sent: Messages) -> None:
+        self._sent.append(sent)
         kept = self._usable(rows)
         if kept.num_rows:
             self._rows.append(kept)

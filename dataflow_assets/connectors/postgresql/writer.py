@@ -84,7 +84,7 @@ class PostgresqlWriter(Writer):
                 return
             rows = _from(chunk.rows, first)
             self._rejected += [r for r in chunk.rejected if r.offset >= first]
-            loader.add(rows, chunk.bodies)
+            loader.add(rows, chunk.sent)
             self._rows += rows.num_rows
             self._size += chunk.size
             self._seen = chunk.seen
