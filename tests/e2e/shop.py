@@ -257,19 +257,18 @@ def stored_row(event: Event, row: dict[str, Any], line: dict[str, Any], qty: int
 
 
 def mended(event: Event) -> list[Stored]:
-    """The same once null is allowed, `qty` is wide, and amounts may be negative."""
-    if event.body is None or b"\\ud800" in event.body or not outcome(event):
+    """What a replay stores once null is allowed, `qty` is wide, and amounts may be negative."""
+    refused = [one for one in outcome(event) if isinstance(one, Refused)]
+    if not refused or event.body is None or refused[0].stage == "decode":
         return []
     payload = json.loads(event.body)["payload"]
-    row = payload["after"]
-    found = []
+    row, found = payload["after"], []
     for n, line in enumerate(row["orderLines"] or [{}]):
-        qty = line.get("qty")
-        values = stored_row(event, row, line, None if qty is None else int(qty))
-        found.append((n, Stored(_table(event, payload["op"], row), values)))
-    refused = [one for one in outcome(event) if isinstance(one, Refused)]
-    whole = any(one.stage == "step" for one in refused)
-    return [stored for n, stored in found if whole or n in {one.n for one in refused}]
+        if refused[0].stage == "step" or n in {one.n for one in refused}:
+            qty = int(line["qty"]) if line.get("qty") else None
+            values = stored_row(event, row, line, qty)
+            found.append(Stored(_table(event, payload["op"], row), values))
+    return found
 
 
 def grown(found: Iterable[Stored], table: str) -> list[Row]:
