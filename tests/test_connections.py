@@ -100,6 +100,18 @@ def test_an_annotation_wins_over_the_setting_and_the_setting_over_the_slug(tmp_p
     assert [found[name][0] for name in "abc"] == ["mine", "events", "one-9093"]
 
 
+def test_an_error_sink_is_named_as_the_sinks_are(tmp_path: Path) -> None:
+    errors = f"  errors: {{type: postgresql, config: {{{DSN.replace('orders', 'errors')}}}}}\n"
+    files = {"o.yaml": manifest("o", target=DSN) + errors}
+    found = loaded(tmp_path, {**files, "connections.yaml": "shop: db.example.com/shop\n"})
+    assert not found.findings
+    (flow,) = found.flows
+    named = flow.policies.rejects.address
+    assert named is not None
+    assert (named.connection, named.name) == ("shop", "errors")
+    assert flow.branches[0].address.connection == "shop"
+
+
 def test_a_secret_may_be_meant_in_one_namespace_only(tmp_path: Path) -> None:
     files = {
         "connections.yaml": "shop: {secret: eu/shop-database}\nrest: {secret: shop-database}\n",

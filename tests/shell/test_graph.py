@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
-from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.contracts import Rejects
+from dataflow_assets.flow import Branch, Flow, Policies
 
 
-def flow(name: str, topic: str, *tables: str) -> Flow:
+def flow(name: str, topic: str, *tables: str, errors: str | None = None) -> Flow:
     source = MemoryOffsetSource(store="s", topic=topic)
     branches = tuple(Branch(MemorySliceSink(store="s", table=table)) for table in tables)
-    return Flow("default", name, source, branches)
+    sink = MemorySliceSink(store="s", table=errors) if errors else None
+    policies = Policies(rejects=Rejects("errors", sink) if sink else Rejects())
+    return Flow("default", name, source, branches, policies)
 
 
 def key(name: str, *more: str) -> tuple[str, ...]:
@@ -54,3 +57,26 @@ def test_each_branch_is_a_node() -> None:
 def test_the_order_of_flows_does_not_matter() -> None:
     flows = [flow("b", "y", "x"), flow("a", "x", "y"), flow("c", "y", "z")]
     assert graph.build(flows) == graph.build(flows[::-1])
+
+
+def test_flows_share_an_error_sink() -> None:
+    flows = [flow("a", "x", "y", errors="bad"), flow("b", "x", "z", errors="bad")]
+    built = graph.build([*flows, flow("c", "w", "v", errors="bad")])
+    (errors,) = built.errors.values()
+    assert set(built.errors) == {key("bad")}
+    assert [one.name for one in errors.flows] == ["a", "b", "c"]
+    assert errors.sources == (key("x"), key("w"))
+
+
+def test_an_error_sink_that_a_flow_reads_or_writes_is_one_node() -> None:
+    read = graph.build([flow("a", "x", "y", errors="bad"), flow("b", "bad", "seen")])
+    assert set(read.topics) == {key("x")}
+    assert set(read.errors) == {key("bad")}
+    written = graph.build([flow("a", "x", "y", errors="z"), flow("b", "w", "z")])
+    assert not written.errors
+
+
+def test_the_edge_to_an_error_sink_closes_no_cycle() -> None:
+    flows = [flow("a", "x", "y", errors="bad"), flow("b", "bad", "x")]
+    (errors,) = graph.build(flows).errors.values()
+    assert errors.sources == ()
