@@ -186,6 +186,15 @@ def _sent(encoding: str, original: bytes) -> bytes | None:
     return None if encoding == "null" else str(held["original_data"]).encode()
 
 
+def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]:
+    """The metadata of a record that a table of rejected records keeps without its own."""
+    if attempt_of(id_) > 1:  # its columns tell of the replay that it was rejected in
+        _, partition, text, _, _ = id_.rsplit("/", 4)
+        offset = int(text)
+    number = int(partition) if partition.isdecimal() else partition
+    return {"topic": source, "partition": number, "offset": offset}
+
+
 def classify(reason: str, stage: str) -> str:
     """The class of an error by its text (reference 5.4); data that does not fit is invalid."""
     for name, pattern in _CLASSES:

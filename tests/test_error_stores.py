@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import uuid
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
+from psycopg.conninfo import make_conninfo
 from pyiceberg.catalog import Catalog
 
 import devservers
@@ -125,6 +128,74 @@ def test_each_layout_holds_each_record_once(table: Table, layout: str) -> None:
         assert error["message"] == "why \\u0000 not"
         if not (exact and body == HUGE):
             assert original == kept(body, wanted)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_layout_gives_each_message_back_until_it_is_replayed(
+    table: Table, layout: str
+) -> None:
+    columns, options = LAYOUTS[layout]
+    if columns:
+        table.made(columns)
+    table.store(RECORDS, **options)
+    store = table.sink(**options).error_store()
+    found = store.pending("ns/f", None, 100)
+    assert {entry.id for entry in found} == {one.id for one in RECORDS}
+    exact = "jsonb" not in columns and layout != "made raw"
+    for entry in found:
+        body, wanted = BODIES[int(entry.metadata["offset"])]
+        if exact or not isinstance(wanted, dict) or "original_data" in wanted:
+            assert entry.body == body
+        else:
+            assert json.loads(entry.body or b"") == wanted
+    store.replayed([entry.id for entry in found[:-1]])
+    assert store.pending("ns/f", None, 100) == found[-1:]
+    assert store.pending("ns/other", None, 100) == []
+
+
+def test_entries_come_oldest_first_and_since_a_time(table: Table) -> None:
+    table.store(RECORDS[:3], autoCreateTable=True)
+    for offset, at in enumerate(("2026-01-03T00:00:00Z", "2026-01-01T00:00:00.5Z", "yesterday")):
+        sql = f'update {table.name} set error = error || \'{{"timestamp": "{at}"}}\' where id like'
+        table.execute(f"{sql} '%/{offset}/0/sink'")
+    store = table.sink().error_store()
+    found = [entry.metadata["offset"] for entry in store.pending("ns/f", None, 100)]
+    assert found == [1, 0]  # the third one's time is none of ours
+    assert [entry.metadata["offset"] for entry in store.pending("ns/f", None, 1)] == [1]
+    since = datetime(2026, 1, 2, tzinfo=UTC)
+    assert [entry.metadata["offset"] for entry in store.pending("ns/f", since, 100)] == [0]
+
+
+def test_rows_of_others_are_not_replayed(table: Table) -> None:
+    table.made("data text").execute(f"insert into {table.name} values ('a line')")
+    mine = {"flow": "ns/f", "timestamp": "2026-01-01T00:00:00Z"}
+    for text in (json.dumps({"error": mine}), '{"error": broken'):
+        table.execute(f"insert into {table.name} values ('{text}')")
+    assert table.sink().error_store().pending("ns/f", None, 100) == []
+
+
+def test_a_role_that_may_not_add_the_column_is_told_what_to_run(table: Table, schema: str) -> None:
+    table.made("error jsonb, original_message jsonb").store(RECORDS[:1])
+    role = f"r_{uuid.uuid4().hex[:12]}"
+    table.execute(f"create role {role} login password 'r'")
+    try:
+        table.execute(f"grant usage on schema {schema} to {role}")
+        table.execute(f"grant select, insert, update on {table.name} to {role}")
+        conninfo = make_conninfo(table.dsn, user=role, password="r")
+        store = table.sink(connectionString=conninfo).error_store()
+        asked = (
+            r"run as its owner: (ALTER TABLE .* ADD COLUMN IF NOT EXISTS replayed_at timestamptz)"
+        )
+        with pytest.raises(PermanentError, match=asked) as refused:
+            store.pending("ns/f", None, 100)
+        table.execute(str(refused.value).partition("owner: ")[2])
+        assert len(store.pending("ns/f", None, 100)) == 1
+    finally:
+        table.execute(f"drop owned by {role}; drop role {role}")
+
+
+def test_a_table_that_is_not_there_yet_has_nothing_to_replay(table: Table) -> None:
+    assert table.sink().error_store().pending("ns/f", None, 100) == []
 
 
 def test_a_table_that_is_made_keeps_messages_as_they_were_sent(table: Table) -> None:

@@ -121,3 +121,30 @@ def test_with_never_the_flow_stops_at_the_record_and_says_so(
     mended = command.run("run", manifest)
     assert mended.returncode == 0, mended.stderr
     orders.expect([-7, *range(10)], [REFUSED])
+
+
+def _beside(text: str) -> str:
+    """The manifest's text with a table of rejected records instead of an error sink."""
+    return text.partition("  errors:")[0] + "  onRejected: table\n"
+
+
+@pytest.mark.parametrize("kept", ["errors", "dataflow_rejected"])
+def test_a_replay_stores_what_was_rejected_once_the_table_takes_it(
+    orders: Orders, command: Command, kept: str
+) -> None:
+    bad = [b'{"id": -7, "name": "refused"}', b'{"id": "seven"}']
+    produce(orders.kafka, orders.topic, [*map(record, range(20)), *bad])
+    manifest = Path(orders.manifest("afterWrite"))
+    if kept == "dataflow_rejected":
+        manifest.write_text(_beside(manifest.read_text()))
+    done = command.run("run", str(manifest))
+    assert done.returncode == 0, done.stderr
+    orders.query(f"alter table {orders.schema}.target drop constraint target_id_check")
+    replayed = command.run("replay", str(manifest), "--flow", orders.name)
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    assert "2 rejected records put back: 1 stored, 1 rejected again" in replayed.stdout
+    found = orders.query(f"select id from {orders.schema}.target order by id")
+    assert [row[0] for row in found] == [-7, *range(20)]
+    waits = orders.query(f"select id from {orders.schema}.{kept} where replayed_at is null")
+    assert len(waits) == 1
+    assert waits[0][0].endswith("/step#attempt-2")

@@ -43,14 +43,17 @@ _TABLES = {
     id text PRIMARY KEY, flow text NOT NULL, branch text NOT NULL, source text NOT NULL,
     partition text NOT NULL, "offset" bigint NOT NULL, n integer NOT NULL, stage text NOT NULL,
     reason text NOT NULL, body text, body_encoding text, key text, key_encoding text,
-    rejected_at timestamptz NOT NULL DEFAULT now(), step integer, step_type text)""",
+    rejected_at timestamptz NOT NULL DEFAULT now(), step integer, step_type text,
+    replayed_at timestamptz)""",
 }
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
-_STEP = """
-SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1::text) AND attname = 'step_type'
+_LATEST = """
+SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1::text)
+AND attname IN ('step', 'step_type', 'replayed_at') HAVING count(*) = 3
 """
-_ADD_STEP = (
-    "ALTER TABLE {r} ADD COLUMN IF NOT EXISTS step integer, ADD COLUMN IF NOT EXISTS step_type text"
+_ADD_LATEST = (
+    "ALTER TABLE {r} ADD COLUMN IF NOT EXISTS step integer, "
+    "ADD COLUMN IF NOT EXISTS step_type text, ADD COLUMN IF NOT EXISTS replayed_at timestamptz"
 )
 _HEAD = """
 SELECT epoch, run, manifest, source, target, intent, rows, rejected, bytes
@@ -70,8 +73,8 @@ def statements(schema: str) -> dict[str, str]:
 
 def prepare(link: Link, schema: str) -> None:
     """Makes the tables where they are missing; drivers that race for it wait for each other."""
-    added = _ADD_STEP.format(**statements(schema))
-    if not missing(link, schema) and _has_step(link, schema):
+    added = _ADD_LATEST.format(**statements(schema))
+    if not missing(link, schema) and _is_current(link, schema):
         return
     link.execute("BEGIN")
     try:
@@ -79,7 +82,7 @@ def prepare(link: Link, schema: str) -> None:
         # All of them: the session may remember a table as missing that another has just made.
         for name, columns in _TABLES.items():
             link.execute(f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{quote(name)} {columns}")
-        if not _has_step(link, schema):  # the table of an earlier version
+        if not _is_current(link, schema):  # the table of an earlier version
             link.execute(added)
         link.execute("COMMIT")
     except Failure as failure:
@@ -94,16 +97,16 @@ def missing(link: Link, schema: str) -> list[str]:
     return [name for name, absent in zip(_TABLES, row, strict=True) if absent]
 
 
-def _has_step(link: Link, schema: str) -> bool:
-    """Whether the table of rejected records tells the step."""
-    return bool(link.execute(_STEP, statements(schema)["r"]))
+def _is_current(link: Link, schema: str) -> bool:
+    """Whether the table of rejected records has the columns of this version."""
+    return bool(link.execute(_LATEST, statements(schema)["r"]))
 
 
 def _no_storage(failure: Failure, schema: str) -> Exception:
     if failure.sqlstate not in {"42501", "3F000"}:
         return failure
     made = [f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{n} {text}" for n, text in _TABLES.items()]
-    ddl = "; ".join([*made, _ADD_STEP.format(**statements(schema))])
+    ddl = "; ".join([*made, _ADD_LATEST.format(**statements(schema))])
     return PermanentError(
         f"the checkpoint tables cannot be made in schema {schema}: {failure.reason}; let the role "
         f"create tables there, or run: {' '.join(ddl.split())}"

@@ -25,13 +25,13 @@ from dataflow_assets.connectors.postgresql import table as tables
 from dataflow_assets.connectors.postgresql.error_layout import Layout
 from dataflow_assets.connectors.postgresql.failures import Failure, Kind
 from dataflow_assets.connectors.postgresql.rejected import batches
-from dataflow_assets.contracts import ErrorRecord, ErrorStore
+from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records import encode, parse
+from dataflow_assets.rejecting import entry
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
-    from dataflow_assets.contracts import Entry
 
 _APPLICATION = "dataflow-errors"
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
@@ -57,11 +57,22 @@ class PostgresqlErrors(ErrorStore):
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        raise PermanentError("error records in PostgreSQL cannot be replayed yet")
+        with self._transaction("reading") as link:
+            if tables.find(link, *self._sink.place()) is None:
+                return []
+            layout = self._layout(link)
+            moment = since.isoformat() if since else None
+            rows = link.execute(layout.waiting(), flow, moment, most)
+            if rows and not layout.notes:  # before anything is put back that cannot be noted
+                _alter(link, layout)
+        found = [entry(_record(row))[1] for row in rows]
+        return list({one.id: one for one in found}.values())
 
     @override
     def replayed(self, ids: Sequence[str]) -> None:
-        raise PermanentError("error records in PostgreSQL cannot be replayed yet")
+        failpoints.reach("postgresql.replayed")
+        with self._transaction("noting a replay in") as link:
+            link.execute(self._layout(link).replayed(), json.dumps(list(ids)))
 
     def shares(self, connection: str) -> bool:
         """Whether a session of this connection string can store the records as well."""
@@ -133,6 +144,26 @@ class PostgresqlErrors(ErrorStore):
             yield
         except Failure as failure:
             raise failure.error(f"{what} the error sink {self._sink.address()}") from None
+
+
+def _alter(link: links.Link, layout: Layout) -> None:
+    """Gives an older table the column that a replay fills; a person must where the role may not."""
+    try:
+        link.execute(layout.noting())
+    except Failure as failure:
+        if failure.kind is not Kind.PERMANENT:
+            raise
+        raise PermanentError(
+            f"the error sink's table {layout.place} has no column that tells what was replayed: "
+            f"{failure.reason}; run as its owner: {layout.noting()}"
+        ) from None
+
+
+def _record(texts: Sequence[str]) -> str:
+    """The whole record of a row in either layout."""
+    if len(texts) == 1:
+        return texts[0]
+    return f'{{"error":{texts[0]},"original_message":{texts[1]}}}'
 
 
 class _Body(msgspec.Struct):

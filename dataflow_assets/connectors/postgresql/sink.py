@@ -16,10 +16,12 @@ from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.link import TextLink
 from dataflow_assets.connectors.postgresql.session import PostgresqlSession
 from dataflow_assets.connectors.postgresql.table import Table
+from dataflow_assets.connectors.postgresql.waiting import Waiting
 from dataflow_assets.connectors.postgresql.writer import PostgresqlWriter
 from dataflow_assets.contracts import (
     Address,
     Checkpoint,
+    Entries,
     ErrorStore,
     Run,
     SinkSession,
@@ -163,6 +165,10 @@ class PostgresqlSink(RawSink):
     @override
     def error_store(self) -> ErrorStore:
         return PostgresqlErrors(self)
+
+    @override
+    def rejected(self) -> Entries:
+        return Waiting(self)
 
     @property
     @override

@@ -1,0 +1,156 @@
+"""The laws of a replay on real servers: each main sink with each place for rejected records."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from dataflow_assets import failpoints
+from dataflow_assets.contracts import Rejects, Run, Sink
+from dataflow_assets.errors import TransientError
+from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.replay import replay
+from tests.contract.conftest import numbered
+from tests.contract.real_drivers import Iceberg, Postgresql
+from tests.contract.test_error_sinks import Rejecting
+
+TABLE = "table"  # beside the target, instead of an error sink
+UNKNOWN = (b'{"id": 100, "name": "a", "nom": 1}', b'{"id": 101, "name": "b", "nom": 1.10}')
+
+
+class Replaying(Rejecting):
+    """The same; `unknownFields: ignore` mends what UNKNOWN is rejected for."""
+
+    def __init__(
+        self, request: pytest.FixtureRequest, spark: SparkSession, main: str, kept: str
+    ) -> None:
+        super().__init__(request, spark, main, "beside" if kept == TABLE else kept)
+        self.kept, self.mended = kept, False
+
+    @property
+    def rejects(self) -> Rejects:
+        return Rejects() if self.kept == TABLE else super().rejects
+
+    def flow(self) -> Flow:
+        change = {"unknown_fields": "ignore"} if self.mended else {}
+        sink: Sink = self.sink.declare().model_copy(update=change)
+        policies = Policies(rejects=self.rejects)
+        source = self.source.declare()
+        return Flow("contract", self.name, source, (Branch(sink),), policies, hash="h")
+
+    def replay(self, since: datetime | None = None) -> list[tuple[int, int, int]]:
+        failpoints.arm(failpoints.from_environment())
+        done = list(replay(self.flow(), lambda: self.spark, Run(), since))
+        return [(one.entries, one.rows, one.rejected) for one in done]
+
+    def kept_ids(self) -> list[str]:
+        """The ids of the entries, whether they wait or not."""
+        if self.kept != TABLE:
+            return sorted(one["error"]["id"] for one in self.errors.stored())
+        if isinstance(self.sink, Iceberg):
+            table = self.sink.catalog.load_table((self.sink.namespace, "target_rejected"))
+            return sorted(table.scan().to_arrow().column("id").to_pylist())
+        return [id_ for (id_,) in self.query("select id from {s}.dataflow_rejected order by 1")]
+
+    def query(self, sql: str) -> list[Any]:
+        assert isinstance(self.sink, Postgresql)
+        with psycopg.connect(self.sink.dsn, autocommit=True) as connection:
+            cursor = connection.execute(sql.format(s=self.sink.schema).encode())
+            return cursor.fetchall() if cursor.description else []
+
+
+KEPT = {
+    "postgresql": ("beside", "elsewhere", TABLE),
+}
+PAIRS = [(main, kept) for main, places in KEPT.items() for kept in places]
+
+
+@pytest.fixture(params=PAIRS, ids="-".join)
+def case(request: pytest.FixtureRequest, spark: SparkSession) -> Replaying:
+    return Replaying(request, spark, *request.param)
+
+
+def test_a_replay_puts_entries_back_once(case: Replaying) -> None:
+    case.source.seed(numbered(1, 5), raw=[*UNKNOWN, b"no json"])
+    case.drain(case.rejects)
+    assert case.ids() == [1, 2, 3, 4]
+    case.mended = True
+    assert case.replay() == [(3, 2, 1)]
+    assert case.ids() == [1, 2, 3, 4, 100, 101]
+    (again,) = [id_ for id_ in case.kept_ids() if id_.endswith("/0/decode#attempt-2")]
+    assert case.replay() == [(1, 0, 1)]
+    assert again.replace("#attempt-2", "#attempt-3") in case.kept_ids()
+    assert case.ids() == [1, 2, 3, 4, 100, 101]
+
+
+POINTS = {
+    "postgresql": ("postgresql.before-commit", "postgresql.after-commit", "postgresql.finish"),
+}
+
+
+@pytest.mark.parametrize(("main", "kept"), PAIRS, ids=map("-".join, PAIRS))
+def test_a_replay_that_is_cut_off_again_and_again_puts_nothing_back_twice(
+    main: str,
+    kept: str,
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Replaying(request, spark, main, kept)
+    case.source.seed(numbered(1, 3), raw=[*UNKNOWN, b"no json"])
+    case.drain(case.rejects)
+    case.mended, store = True, "iceberg" if kept == "lake" else main
+    for point in ("replay.begun", *POINTS[main], f"{store}.replayed"):
+        with monkeypatch.context() as patch:
+            patch.setenv("DATAFLOW_FAILPOINT", f"{point}:raise")
+            patch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+            with pytest.raises(TransientError, match=point):
+                case.replay()
+    case.source.seed([], raw=[b"no json either"])
+    case.drain(case.rejects)
+    case.replay()
+    assert case.ids() == [1, 2, 100, 101]
+    assert [rows for _, rows, _ in case.replay()] == [0]
+    assert case.ids() == [1, 2, 100, 101]
+    ids = case.kept_ids()
+    assert len(ids) == len(set(ids))
+
+
+def test_since_leaves_older_entries_alone(case: Replaying) -> None:
+    case.source.seed(numbered(1, 3), raw=UNKNOWN[:1])
+    case.drain(case.rejects)
+    case.mended = True
+    assert case.replay(datetime.now(UTC) + timedelta(hours=1)) == []
+    assert case.replay(datetime.now(UTC) - timedelta(hours=1)) == [(1, 1, 0)]
+    assert case.ids() == [1, 2, 100]
+
+
+def test_a_row_that_a_constraint_refused_is_replayed_once_it_is_dropped(
+    request: pytest.FixtureRequest, spark: SparkSession
+) -> None:
+    case = Replaying(request, spark, "postgresql", TABLE)
+    case.source.seed([*numbered(1, 5), (-1, "naïve")])
+    case.drain(case.rejects)
+    case.query("alter table {s}.target drop constraint positive")
+    assert case.replay() == [(1, 1, 0)]
+    assert case.ids() == [-1, 1, 2, 3, 4]
+    assert case.query("select count(*) from {s}.dataflow_rejected where replayed_at is null") == [
+        (0,)
+    ]
+
+
+def test_an_older_table_of_rejected_records_gets_its_column(
+    request: pytest.FixtureRequest, spark: SparkSession
+) -> None:
+    case = Replaying(request, spark, "postgresql", TABLE)
+    case.source.seed(numbered(1, 5), raw=UNKNOWN)
+    case.drain(case.rejects)
+    case.query("alter table {s}.dataflow_rejected drop column replayed_at")
+    case.mended = True
+    assert case.replay() == [(2, 2, 0)]
+    assert case.replay() == []
