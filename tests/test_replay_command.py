@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from confluent_kafka import Producer
 
 import devservers
 from dataflow_assets import replay as engine
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.memory.sink import _Errors
+from tests.conftest import Topics
 
 FLOW = """\
 apiVersion: dataflow.dataflow.io/v1
@@ -188,3 +191,74 @@ def test_suspended_flows_are_left_alone(case: Case, capsys: pytest.CaptureFixtur
     case.file.write_text(case.file.read_text() + "  maintenance: {suspended: true}\n")
     assert case.replay() == 1
     assert "suspended by the manifest" in capsys.readouterr().err
+
+
+ORDERS = """\
+apiVersion: v1
+kind: Secret
+metadata: {{name: shop-database}}
+stringData: {{connectionString: {dsn}}}
+---
+apiVersion: dataflow.dataflow.io/v1
+kind: DataFlow
+metadata: {{name: orders}}
+spec:
+  source:
+    type: kafka
+    config: {{brokers: ["{brokers}"], topic: {topic}, consumerGroup: {topic}}}
+  sink:
+    type: postgresql
+    config:
+      connectionStringSecretRef: {{name: shop-database, key: connectionString}}
+      table: {schema}.orders
+  maxRejectedPercent: 100
+  {errors}
+"""
+TO_TABLE = """errors:
+    type: postgresql
+    config:
+      connectionStringSecretRef: {{name: shop-database, key: connectionString}}
+      table: {schema}.order_errors
+      autoCreateTable: true
+"""
+
+
+@pytest.mark.parametrize("errors", [TO_TABLE, "onRejected: table"], ids=["errors", "table"])
+def test_on_real_servers(
+    errors: str,
+    tmp_path: Path,
+    kafka: devservers.Kafka,
+    postgresql: devservers.PostgreSQL,
+    spark_server: devservers.SparkConnect,
+    topic: Topics,
+    schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("DATAFLOW_SPARK", spark_server.remote)
+    name, file, dsn = topic(), tmp_path / "orders.yaml", postgresql.dsn()
+    errors = errors.format(schema=schema)
+    text = ORDERS.format(dsn=dsn, brokers=kafka.bootstrap, topic=name, schema=schema, errors=errors)
+    file.write_text(text)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for body in ('{"id": 1, "total": 9.5}', '{"id": 2}', '{"id": 3, "total": -1}'):
+        producer.produce(name, body)
+    producer.flush(30)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        orders = f"{schema}.orders"
+        connection.execute(
+            f"create table {orders} (id int, total numeric not null check (total > 0))".encode()
+        )
+        assert main(["run", str(file)]) == 0
+        capsys.readouterr()
+        connection.execute(f"alter table {orders} alter total drop not null".encode())
+        assert main(["replay", str(file), "--flow", "orders"]) == 0
+        said = capsys.readouterr().out
+        assert "2 rejected records put back: 1 stored, 1 rejected again" in said
+        connection.execute(f"alter table {orders} drop constraint orders_total_check".encode())
+        assert main(["replay", str(file), "--flow", "orders"]) == 0
+        assert "1 rejected record put back: 1 stored" in capsys.readouterr().out
+        assert main(["replay", str(file), "--flow", "orders"]) == 0
+        assert "nothing to replay" in capsys.readouterr().out
+        found = connection.execute(f"select id from {orders} order by id".encode()).fetchall()
+        assert found == [(1,), (2,), (3,)]
