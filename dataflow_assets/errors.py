@@ -20,6 +20,8 @@ class DataflowError(Exception):
 
     branch: str | None = None
     """The branch it is about, where the others could go on without it."""
+    aside: tuple[str, ...] = ()
+    """The branches that did not come back in a run in which the others went on."""
 
 
 @dataclass(frozen=True, order=True)

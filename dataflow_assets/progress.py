@@ -134,10 +134,12 @@ class Progress:
         """Ends the run with the error of a branch that did not come back."""
         for name, aside in sorted(self._aside.items(), key=lambda item: not item[1].for_good):
             kind = PermanentError if aside.for_good else TransientError
-            raise kind(
+            error = kind(
                 f"flow {flow.id}: {name} was set aside: {aside.error}. The other branches went on; "
                 f"this one continues from its own checkpoint"
-            ) from aside.error
+            )
+            error.aside = tuple(self._aside)
+            raise error from aside.error
 
     def wait_or_raise(self, flow: Flow, error: TransientError) -> None:
         """Waits before the next attempt; raises once the patience is used up."""

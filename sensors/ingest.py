@@ -4,6 +4,7 @@ A tick compares the source's ends with the mirrored checkpoint and does not touc
 the mirror is missing.
 """
 
+import json
 import time
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ import dagster as dg
 from dataflow_assets.assets.build import mirrored
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.mirror import positions
-from dataflow_assets.assets.runs import ERROR, MANIFEST, PERMANENT, Runs, sensor_name
+from dataflow_assets.assets.runs import ASIDE, ERROR, MANIFEST, PERMANENT, Runs, sensor_name
 from dataflow_assets.contracts import Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
@@ -49,13 +50,15 @@ def _why_not(flow: Flow, nodes: Sequence[Node], instance: dg.DagsterInstance) ->
     runs = Runs(instance, flow)
     if live := runs.live():
         return f"run {live.run_id[:8]} is {live.status.value.lower()}"
-    if waiting := _backoff(flow, runs.failures(), time.time()):
-        return waiting
+    failures = runs.failures()
+    waiting = _backoff(flow, failures, time.time())
+    asked = _unharmed(nodes, failures[0].dagster_run) if waiting else nodes
     try:
-        return _nothing_new(flow, nodes, instance)
+        nothing = _nothing_new(flow, asked, instance) if asked else waiting
     except DataflowError as error:
         sources.drop(flow)
         return mask(f"cannot look for new data: {error}", [flow])
+    return nothing and (waiting or nothing)
 
 
 def _backoff(flow: Flow, failures: Sequence[dg.RunRecord], now: float) -> str:
@@ -73,6 +76,12 @@ def _backoff(flow: Flow, failures: Sequence[dg.RunRecord], now: float) -> str:
     error = tags.get(ERROR, "see its run")
     times = f"{len(failures)} times in a row" if len(failures) > 1 else "once"
     return f"failed {times}; next try in {left:.0f} s. Last error: {error}"
+
+
+def _unharmed(nodes: Sequence[Node], failed: dg.DagsterRun) -> list[Node]:
+    """The branches that went on in a run that failed for others: they need not wait for those."""
+    aside = json.loads(failed.tags.get(ASIDE, "[]"))
+    return [node for node in nodes if node.branch.id not in aside] if aside else []
 
 
 def _nothing_new(flow: Flow, nodes: Sequence[Node], instance: dg.DagsterInstance) -> str:

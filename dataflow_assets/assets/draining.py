@@ -185,7 +185,8 @@ def failing(flow: Flow, context: Context) -> Iterator[None]:
         if not isinstance(error, DataflowError):
             # not log.exception: that would show the traceback unmasked
             context.log.error(mask(traceback.format_exc(), [flow]))  # noqa: TRY400
-        Runs(context.instance, flow).fail(context.run.run_id, text, permanent=permanent)
+        aside = error.aside if isinstance(error, DataflowError) else ()
+        Runs(context.instance, flow).fail(context.run.run_id, text, aside, permanent=permanent)
         # From None: the chain may show what a client library thinks fit, secrets included.
         raise dg.Failure(description=text, allow_retries=not permanent) from None
 

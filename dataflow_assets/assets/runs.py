@@ -1,6 +1,7 @@
 """The runs of a flow, as Dagster's instance knows them: which one lives, which died, who is on."""
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 
 import dagster as dg
 
@@ -12,6 +13,7 @@ FLOWS = "dataflow/flows"  # ids of the flows that a run drives, comma-separated
 DRIVER = "dataflow/driver"
 ERROR = "dataflow/error"
 PERMANENT = "dataflow/permanent"
+ASIDE = "dataflow/aside"  # JSON list of the branches that a run failed for
 MANIFEST = "dataflow/manifest"
 SENSOR = "dagster/sensor_name"
 MAX_RETRIES = "dagster/max_retries"
@@ -81,9 +83,12 @@ class Runs:
             failed.append(record)
         return failed
 
-    def fail(self, run_id: str, error: str, *, permanent: bool) -> None:
-        """Notes why a run failed; a permanent failure also keeps Dagster from trying it again."""
-        tags = {ERROR: error[:500]}
+    def fail(self, run_id: str, error: str, aside: Sequence[str] = (), *, permanent: bool) -> None:
+        """Notes why a run failed; a permanent failure also keeps Dagster from trying it again.
+
+        `aside`: the branches that it failed for, while the others went on.
+        """
+        tags = {ERROR: error[:500]} | ({ASIDE: json.dumps(aside)} if aside else {})
         if permanent:
             tags |= {PERMANENT: "true", MAX_RETRIES: "0"}
         self._instance.add_run_tags(run_id, tags)

@@ -195,12 +195,13 @@ def test_a_new_branch_that_cannot_be_asked_keeps_no_other_from_running(
     shop.produce(1, 2, 6)
     _down(monkeypatch, TransientError)
     shop.run()
-    _later(monkeypatch, 301)
+    assert "failed once; next try in" in shop.tick().skip_message
     shop.produce(4)
     assert isinstance(shop.tick(), dg.RunRequest)
     shop.run()
     assert shop.rows() == {"even": [2, 4], "six": [6]}
-    _later(monkeypatch, 602)
+    assert "failed 2 times in a row; next try in" in shop.tick().skip_message
+    _later(monkeypatch, 301)
     assert "cannot look for new data: the sink is down" in shop.tick().skip_message
 
 
