@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from pydantic import SecretStr
+
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
+from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Branch, Flow, Policies
+from resources.io_managers import _connections, io_managers
 
 
 def flow(name: str, topic: str, *tables: str, errors: str | None = None) -> Flow:
@@ -80,3 +86,15 @@ def test_the_edge_to_an_error_sink_closes_no_cycle() -> None:
     flows = [flow("a", "x", "y", errors="bad"), flow("b", "bad", "x")]
     (errors,) = graph.build(flows).errors.values()
     assert errors.sources == ()
+
+
+def test_an_error_sink_can_be_read_where_no_flow_writes() -> None:
+    errors = PostgresqlSink(
+        connection_string=SecretStr("postgresql://u@nowhere/errors"), table="bad"
+    )
+    policies = Policies(rejects=Rejects("errors", errors, connection="shop-errors"))
+    built = graph.build([replace(flow("a", "x", "y"), policies=policies)])
+    assert set(built.errors) == {("postgresql", "shop_errors", "public", "bad")}
+    (_, branch) = _connections(built, "postgresql")["shop_errors"]
+    assert branch.sink is errors
+    assert set(io_managers(built)) == {"memory", "postgresql", "iceberg"}
