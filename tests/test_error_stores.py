@@ -6,6 +6,7 @@ import base64
 import json
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -282,6 +283,58 @@ def test_an_iceberg_table_holds_each_record_once(
 
 def _whole(error: str, original: str) -> str:
     return f'{{"error":{error},"original_message":{original}}}'
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_an_iceberg_table_gives_each_message_back_until_it_is_replayed(
+    seaweedfs: devservers.SeaweedFS, namespace: str, raw: bool
+) -> None:
+    store = make_sink(seaweedfs, namespace, rawMode=raw).error_store()
+    assert store.pending("ns/f", None, 100) == []
+    store.prepare()
+    store.store(RECORDS[:6])
+    between = datetime.now(UTC)
+    store.store([error_record(TARGET, SLICE, Rejection(70, "sink", "why", b"{}"))])
+    store.store(RECORDS[6:])
+    found = store.pending("ns/f", None, 100)
+    assert {one.id: one.body for one in found} == {
+        **{one.id: body for one, (body, _) in zip(RECORDS, BODIES, strict=True)},
+        found[-1].id: b"{}",
+    }
+    assert [one.metadata["offset"] for one in store.pending("ns/f", between, 100)] == [70]
+    assert store.pending("ns/f", None, 4) == found[:4]
+    assert store.pending("ns/other", None, 100) == []
+    for _ in range(2):
+        store.replayed([one.id for one in found[:-1]])
+    assert store.pending("ns/f", None, 100) == found[-1:]
+
+
+def test_two_replays_and_a_flow_at_once_lose_nothing(
+    seaweedfs: devservers.SeaweedFS, namespace: str
+) -> None:
+    store = make_sink(seaweedfs, namespace).error_store()
+    store.prepare()
+    store.store(RECORDS)
+    names = [one.id for one in RECORDS]
+    with ThreadPoolExecutor(3) as pool:
+        halves = [pool.submit(store.replayed, names[n:7:2]) for n in range(2)]
+        for n in range(100, 103):
+            store.store([record(n, b"{}")])
+        for half in halves:
+            half.result()
+    wanted = sorted([*names[7:], *(record(n, b"{}").id for n in range(100, 103))])
+    assert sorted(one.id for one in store.pending("ns/f", None, 100)) == wanted
+
+
+def test_an_iceberg_table_without_ids_cannot_be_replayed(
+    seaweedfs: devservers.SeaweedFS, catalog: Catalog, namespace: str
+) -> None:
+    catalog.create_table((namespace, "orders"), pa.schema([("data", pa.string())]))
+    store = make_sink(seaweedfs, namespace, autoCreateTable=False).error_store()
+    assert store.pending("ns/f", None, 100) == []
+    store.store(RECORDS[:1])
+    with pytest.raises(PermanentError, match="no column id of type string: a replay cannot take"):
+        store.pending("ns/f", None, 100)
 
 
 def test_an_iceberg_table_without_ids_keeps_what_comes(

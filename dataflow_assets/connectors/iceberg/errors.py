@@ -27,13 +27,14 @@ from dataflow_assets.connectors.iceberg.columns import parse_field
 from dataflow_assets.connectors.iceberg.commits import Change, Committer
 from dataflow_assets.connectors.iceberg.files import FileWriter, data_file, place
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
-from dataflow_assets.contracts import ErrorRecord, ErrorStore, utc_now
+from dataflow_assets.connectors.iceberg.waiting import oldest, remove
+from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
+from dataflow_assets.rejecting import entry
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.iceberg.sink import IcebergSink
-    from dataflow_assets.contracts import Entry
 
 _STAMP = pa.timestamp("us", "UTC")
 _ID = pa.field("id", pa.string(), nullable=False)
@@ -89,11 +90,24 @@ class IcebergErrors(ErrorStore):
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        raise PermanentError("error records in Iceberg cannot be replayed yet")
+        catalog = connect(self._sink, "reach the error sink")
+        with errors(self._sink, "read the error sink"):
+            table = catalog.table(self._sink.identifier)
+            if table is None:
+                return []
+            names = _layout(self._sink, table)
+            parts = ("error", "original_message") if "error" in names else ("data",)
+            known = [name for name in ("id",) if name in names]
+            rows = oldest(table, flow, since, most, [*known, *parts])
+        found = [one for row in rows if (one := _waits(row, parts, flow, since))]
+        if found and not known:
+            raise self._no_ids()
+        # A crash may have stored one twice, under one id.
+        return list({one.id: one for _, one in sorted(found, key=_order)}.values())[:most]
 
     @override
     def replayed(self, ids: Sequence[str]) -> None:
-        raise PermanentError("error records in Iceberg cannot be replayed yet")
+        remove(self._sink, self._sink.identifier, ids)
 
     def _made(self, catalog: BoundedCatalog) -> Table:
         if not self._sink.auto_create_table:
@@ -129,6 +143,13 @@ class IcebergErrors(ErrorStore):
             writer.abort()
             raise
         return [data_file(text, table.metadata.default_spec_id) for text in documents]
+
+    def _no_ids(self) -> PermanentError:
+        return PermanentError(
+            f"the error sink's table {'.'.join(self._sink.identifier)} has no column id of type "
+            "string: a replay cannot take its records out again; name a new table and set "
+            "autoCreateTable: true"
+        )
 
     def _no_table(self) -> PermanentError:
         return PermanentError(
@@ -176,6 +197,35 @@ def _known(table: Table, wanted: Mapping[str, ErrorRecord]) -> Iterator[str]:
     )
     found = table.scan(row_filter=between, selected_fields=("id",)).to_arrow()
     yield from wanted.keys() & set(found.column("id").to_pylist())
+
+
+def _waits(
+    row: Mapping[str, Any], parts: Sequence[str], flow: str, since: datetime | None
+) -> tuple[datetime, Entry] | None:
+    """A row read back, with the time of its rejection; None for somebody else's."""
+    texts = [row[name] for name in parts]
+    if None in texts:
+        return None
+    whole = "data" in parts
+    body = texts[0] if whole else f'{{"error":{texts[0]},"original_message":{texts[1]}}}'
+    try:
+        told = msgspec.json.decode(body, type=_Told).error
+        at, found = entry(body)
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
+        return None
+    return (at, found) if told.flow == flow and (since is None or at >= since) else None
+
+
+def _order(found: tuple[datetime, Entry]) -> tuple[datetime, str]:
+    return found[0], found[1].id
+
+
+class _Origin(msgspec.Struct):
+    flow: str
+
+
+class _Told(msgspec.Struct):
+    error: _Origin
 
 
 class _Body(msgspec.Struct):

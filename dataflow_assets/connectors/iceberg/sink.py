@@ -10,6 +10,7 @@ from dataflow_assets.connectors.iceberg.columns import parse_field
 from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.contracts import (
     Checkpoint,
+    Entries,
     ErrorStore,
     Run,
     SinkSession,
@@ -80,6 +81,12 @@ class IcebergSink(IcebergConnection, RawSink):
         from dataflow_assets.connectors.iceberg.errors import IcebergErrors
 
         return IcebergErrors(self)
+
+    def rejected(self) -> Entries:
+        """Those of `<table>_rejected`."""
+        from dataflow_assets.connectors.iceberg.waiting import Waiting
+
+        return Waiting(self)
 
     def flush_seconds(self) -> float:
         """What batchFlushIntervalSeconds says."""
