@@ -124,7 +124,7 @@ def to_postgresql(
     def make(*, table: str = "", **config: Any) -> Pipe:
         if table:
             tables.execute(f"create table t ({table})")
-        base = {"connectionString": tables.dsn, "table": f"{tables.schema}.t"}
+        base: dict[str, Any] = {"connectionString": tables.dsn, "table": f"{tables.schema}.t"}
         base |= {"autoCreateTable": not table}
         sink = PostgresqlSink.model_validate(base | config)
         return Pipe(kafka, topic(1, KEPT), spark, sink, tables.rows, tables.refused)
@@ -333,7 +333,7 @@ def test_iceberg_table_without_the_columns(to_iceberg: MakePipe) -> None:
 # flattenMetadataColumns
 
 FLAT = {"rawMode": True, "flattenMetadataColumns": True}
-TYPED = {
+TYPED: dict[str, list[Any]] = {
     "a": [True],
     "b": [1, 2.5],
     "c": [1, "x"],

@@ -173,8 +173,13 @@ def test_a_dead_run_does_not_block_its_flow(shop: Shop) -> None:
 
 def test_a_signal_ends_the_run_green_after_its_micro_batch(shop: Shop) -> None:
     shop.produce(range(6))
-    timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+
+    def interrupt() -> None:
+        while len(shop.rows()) < 6:
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     began = time.monotonic()
     result = shop.run(seconds=120.0)
     assert time.monotonic() - began < 90
