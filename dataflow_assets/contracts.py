@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import uuid
 from abc import ABC, abstractmethod
@@ -355,21 +356,24 @@ class Rejection:
         Of what a replay rejects: the id of the entry that was replayed, and the attempt.
         """
         if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
-            return next_attempt(json.loads(piece.part)[self.offset])
+            return next_attempt(json.loads(piece.part)[self.offset], self.n)
         where = f"{target.flow}/{target.branch}/{target.source_id or target.source}"
         return f"{where}/{piece.scope}/{self.offset}/{self.n}/{self.stage}"
 
 
+_ATTEMPT = re.compile(r"#attempt-(\d+)(?:\.\d+)?$")
+
+
 def attempt_of(entry: str) -> int:
     """Which attempt an entry's id tells of, counted from 1."""
-    _, found, number = entry.rpartition("#attempt-")
-    return int(number) if found and number.isdigit() else 1
+    found = _ATTEMPT.search(entry)
+    return int(found[1]) if found else 1
 
 
-def next_attempt(entry: str) -> str:
-    """The id of an entry that is rejected once more."""
-    attempt = attempt_of(entry)
-    return f"{entry.removesuffix(f'#attempt-{attempt}')}#attempt-{attempt + 1}"
+def next_attempt(entry: str, n: int) -> str:
+    """The id of what is rejected once more: of a whole entry, several rows may be."""
+    row = f".{n}" if n else ""
+    return f"{_ATTEMPT.sub('', entry)}#attempt-{attempt_of(entry) + 1}{row}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets import failpoints
+from dataflow_assets.chain import Transformation
 from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink, Store
 from dataflow_assets.contracts import Rejects, Run, Sink
 from dataflow_assets.drain import drain
@@ -19,6 +20,8 @@ from dataflow_assets.errors import Held, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.order import Order, Patience, Report
 from dataflow_assets.replay import Replayed, replay
+from dataflow_assets.transforms.cast import Cast
+from dataflow_assets.transforms.flatten import Flatten
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
 
@@ -196,3 +199,26 @@ def test_a_replay_that_is_cut_off_puts_nothing_back_twice(
 def test_a_flow_that_keeps_nothing_has_nothing_to_replay(case: Rejecting) -> None:
     with pytest.raises(PermanentError, match="keeps no rejected records"):
         case.replay(Rejects("skip"))
+
+
+def test_rows_of_one_entry_that_are_rejected_again_are_entries_of_their_own(
+    case: Rejecting,
+) -> None:
+    flow = case.flow(Rejects("errors", case.errors))
+    flatten = Transformation(Flatten.model_validate({"field": "rows"}))
+    cast = Transformation(Cast.model_validate({"spec": {"name": "int64"}}))
+    rows = b'[{"id": -1}, {"id": 7}, {"id": -2}]'
+    case.source.seed([], raw=[b'{"name": "no number", "rows": ' + rows + b"}"])
+    failing = replace(flow, transformations=(cast, flatten))
+    list(drain(failing, lambda: case.spark, Order(run=Run())))
+    mended = replace(flow, transformations=(flatten,))
+    (again,) = replay(mended, lambda: case.spark, Run())
+    assert (again.entries, again.rows, again.rejected) == (1, 1, 2)
+    ends = sorted(one["error"]["id"].partition("#")[2] for one in case.stored())
+    assert ends == ["", "attempt-2", "attempt-2.2"]
+    assert [one["error"]["attempt"] for one in case.stored()] == [1, 2, 2]
+    _mended(case, [-1, -2])
+    flow = replace(case.flow(Rejects("errors", case.errors)), transformations=(flatten,))
+    (done,) = replay(flow, lambda: case.spark, Run())
+    assert (done.entries, done.rows, done.rejected) == (2, 2, 0)
+    assert case.rows() == [-2, -1, 7]
