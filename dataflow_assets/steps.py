@@ -22,6 +22,9 @@ Raises RejectedRecord("step", reason) for a record that it cannot transform: the
 path, never the value.
 """
 
+Change = Callable[[Any], Any]
+"""body -> another body, or the very same object where nothing changes."""
+
 
 @dataclass(frozen=True)
 class Context:
@@ -64,3 +67,15 @@ class Step(Spec):
     def reads(self) -> frozenset[str]:
         """The metadata keys it looks at; sources leave out what costs and nobody reads."""
         return frozenset()
+
+
+def on_body(*changes: Change) -> Apply:
+    """For steps that look at nothing but the body: its changes, one after another."""
+
+    def apply(record: Record) -> Record:
+        body = record.body
+        for change in changes:
+            body = change(body)
+        return record if body is record.body else Record(body, record.metadata, record.route)
+
+    return apply

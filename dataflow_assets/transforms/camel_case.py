@@ -7,8 +7,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from dataflow_assets.keys import renamer
-from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Step, on_body
 
 
 class CamelCase(Step):
@@ -53,13 +52,7 @@ class CamelCase(Step):
 
     @override
     def compile(self, context: Context) -> Apply:
-        rename = renamer(camel_case, deep=self.deep)
-
-        def apply(record: Record) -> Record:
-            body = rename(record.body)
-            return record if body is record.body else Record(body, record.metadata, record.route)
-
-        return apply
+        return on_body(renamer(camel_case, deep=self.deep))
 
 
 def camel_case(key: str) -> str:

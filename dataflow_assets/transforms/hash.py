@@ -10,12 +10,8 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from dataflow_assets.paths import Path
-from dataflow_assets.records import MISSING, Record, at, encode, text_form
-from dataflow_assets.steps import Apply, Context, Example, Step
-
-Change = Callable[[Any], Any]
-"""A body -> another one; the very same object when nothing changes."""
-
+from dataflow_assets.records import MISSING, at, encode, text_form
+from dataflow_assets.steps import Apply, Change, Context, Example, Step, on_body
 
 _ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 _FIVE = "ef2d127de37b942baad06145e54b0c619a1f22327b2ebbcfbec78f5564afe39d"
@@ -100,14 +96,7 @@ class Hash(Step):
             changes = [_combined(self.fields, self.target)]
         else:
             changes = [_in_place(path) for path in self.fields]
-
-        def apply(record: Record) -> Record:
-            body = record.body
-            for change in changes:
-                body = change(body)
-            return record if body is record.body else Record(body, record.metadata, record.route)
-
-        return apply
+        return on_body(*changes)
 
 
 def _in_place(path: Path) -> Change:

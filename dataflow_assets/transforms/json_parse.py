@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -10,8 +9,8 @@ from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.paths import Path, Writable
-from dataflow_assets.records import NotJson, Record, parse
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.records import NotJson, parse
+from dataflow_assets.steps import Apply, Change, Context, Example, Step, on_body
 
 
 class JsonParse(Step):
@@ -73,17 +72,10 @@ class JsonParse(Step):
     @override
     def compile(self, context: Context) -> Apply:
         changes = [_parser(path, keep=self.on_error == "keep") for path in self.fields]
-
-        def apply(record: Record) -> Record:
-            body = record.body
-            for change in changes:
-                body = change(body)
-            return record if body is record.body else Record(body, record.metadata, record.route)
-
-        return apply
+        return on_body(*changes)
 
 
-def _parser(path: Path, *, keep: bool) -> Callable[[Any], Any]:
+def _parser(path: Path, *, keep: bool) -> Change:
     get, put = path.getter(), path.setter()
 
     def change(body: Any) -> Any:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pydantic import Field
 from typing_extensions import override
 
 from dataflow_assets.paths import Path, Writable
-from dataflow_assets.records import MISSING, Record, at, encode
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.records import MISSING, at, encode
+from dataflow_assets.steps import Apply, Change, Context, Example, Step, on_body
 
 
 class JsonString(Step):
@@ -51,17 +50,10 @@ class JsonString(Step):
     @override
     def compile(self, context: Context) -> Apply:
         changes = [_writer(path) for path in self.fields]
-
-        def apply(record: Record) -> Record:
-            body = record.body
-            for change in changes:
-                body = change(body)
-            return record if body is record.body else Record(body, record.metadata, record.route)
-
-        return apply
+        return on_body(*changes)
 
 
-def _writer(path: Path) -> Callable[[Any], Any]:
+def _writer(path: Path) -> Change:
     get, put = path.getter(), path.setter()
 
     def change(body: Any) -> Any:

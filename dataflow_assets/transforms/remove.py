@@ -8,8 +8,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from dataflow_assets.paths import Writable
-from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Step, on_body
 
 
 class Remove(Step):
@@ -49,11 +48,4 @@ class Remove(Step):
     @override
     def compile(self, context: Context) -> Apply:
         removers = [path.remover() for path in self.fields]
-
-        def apply(record: Record) -> Record:
-            body = record.body
-            for remove in removers:
-                body = remove(body)
-            return record if body is record.body else Record(body, record.metadata, record.route)
-
-        return apply
+        return on_body(*removers)

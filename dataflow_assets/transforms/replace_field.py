@@ -10,10 +10,7 @@ from typing_extensions import override
 
 from dataflow_assets.paths import Path, Writable
 from dataflow_assets.records import MISSING, Record
-from dataflow_assets.steps import Apply, Context, Example, Step
-
-Change = Callable[[Any], Any]
-"""A body -> another one; the very same object when nothing changes."""
+from dataflow_assets.steps import Apply, Change, Context, Example, Step
 
 
 def _pair(given: Any) -> Any:

@@ -7,8 +7,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from dataflow_assets.keys import renamer
-from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Step, on_body
 
 
 class SnakeCase(Step):
@@ -60,13 +59,7 @@ class SnakeCase(Step):
 
     @override
     def compile(self, context: Context) -> Apply:
-        rename = renamer(snake_case, deep=self.deep)
-
-        def apply(record: Record) -> Record:
-            body = rename(record.body)
-            return record if body is record.body else Record(body, record.metadata, record.route)
-
-        return apply
+        return on_body(renamer(snake_case, deep=self.deep))
 
 
 def snake_case(key: str) -> str:
