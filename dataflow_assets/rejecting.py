@@ -44,6 +44,14 @@ _CLASSES = (
     ),
     ("invalid_data", "json|parse|schema|validation|invalid|syntax error"),
 )
+_ELSE = {
+    True: "set ackPolicy: afterWrite, which leaves it there and goes on",
+    False: (
+        "set onRejected: table (kept beside the target for a replay), onRejected: skip (counted "
+        "and logged), or errors (a sink for such records)"
+    ),
+}
+"""What a manifest may say instead of stopping at a record, by whether it has an error sink."""
 
 
 def settle(
@@ -84,11 +92,10 @@ def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
 def _held(target: Target, piece: Slice, one: Rejection) -> Held:
     holds = target.rejects.holds
     kept = "it is in the error sink, and " if holds else ""
-    way = "ackPolicy: afterWrite" if holds else "onRejected: skip"
     return Held(
         f"flow {target.flow} stops at {target.source}, partition {piece.partition}, offset "
         f"{one.offset}, for {target.branch}: {one.stage}: {one.reason}; {kept}the flow goes on "
-        f"once it can be stored: mend the table, the steps or the record, or set {way}",
+        f"once it can be stored: mend the table, the steps or the record, or {_ELSE[holds]}",
         piece.partition,
         one.offset,
     )

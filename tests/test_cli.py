@@ -35,6 +35,7 @@ metadata: {{name: {name}}}
 spec:
   source: {{type: memory-offsets, config: {{store: {store}, topic: {name}}}}}
   sink: {{type: memory-slice, config: {{store: {store}, table: {name}}}}}
+  onRejected: table
 """
 BROKEN = FLOW.replace("topic: {name}", "topik: {name}")
 KAFKA_FLOW = """\
@@ -59,6 +60,7 @@ spec:
       autoCreateTable: true
       upsertMode: true
       conflictKey: id
+  onRejected: table
 """
 
 

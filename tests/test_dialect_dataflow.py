@@ -340,6 +340,22 @@ def test_what_is_used_arrives_in_the_flow(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "way"),
+    [
+        ("", "fail"),
+        ("  onRejected: table\n", "table"),
+        ("  onRejected: skip\n", "skip"),
+        ("  onRejected: fail\n", "fail"),
+        ("  errors: {type: memory-slice, config: {store: s, table: bad}}\n", "errors"),
+    ],
+)
+def test_without_an_error_sink_a_flow_stops_at_a_rejected_record(
+    file: Path, lines: str, way: str
+) -> None:
+    assert flow(file, MINIMUM + lines).policies.rejects.way == way
+
+
+@pytest.mark.parametrize(
     ("line", "suspended"),
     [
         ("", False),

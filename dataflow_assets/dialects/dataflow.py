@@ -213,7 +213,7 @@ def _policies(
 
 def _rejects(spec: model.DataFlowSpec, errors: Sink | None) -> Rejects:
     if spec.errors is None or errors is None:
-        return Rejects(spec.on_rejected or "table")
+        return Rejects(spec.on_rejected or "fail")
     return Rejects("errors", errors, holds=spec.errors.ack_policy != "afterWrite")
 
 

@@ -142,10 +142,10 @@ class DataFlowSpec(Spec):
     """Steps, applied in order."""
     errors: ErrorSink | None = None
     """Where records go that cannot be stored. Without it `onRejected` says what becomes of them."""
-    on_rejected: Annotated[Literal["table", "skip", "fail"] | None, Addition()] = None
-    """Without `errors`. `table` (the default): a rejected record lands beside the target, in the
-    same commit: in `dataflow_rejected` of its database, or `<table>_rejected` of its namespace.
-    `skip`: it is counted and logged. `fail`: the flow stops at it and names it."""
+    on_rejected: Annotated[Literal["fail", "table", "skip"] | None, Addition()] = None
+    """Without `errors`. `fail` (the default): the flow stops at a rejected record and names it.
+    `table`: it lands beside the target, in the same commit: in `dataflow_rejected` of its database,
+    or `<table>_rejected` of its namespace. `skip`: it is counted and logged."""
     maintenance: Maintenance = Maintenance()
     """Pauses."""
     checkpoint_reset: bool = False

@@ -129,7 +129,9 @@ def test_a_flow_stops_at_the_record(case: Rejecting, seconds: float | None) -> N
     rows = numbered(1, 41)
     rows[20] = (-21, "refused")
     case.source.seed(rows)
-    with pytest.raises(Held, match=r"stops at .*, partition 0, offset 10, .*id is negative"):
+    place = r"stops at .*, partition 0, offset 10, .*id is negative"
+    advice = r"; .*onRejected: table .*onRejected: skip .*errors"
+    with pytest.raises(Held, match=place + advice):
         case.drain(Rejects("fail"), seconds)
     found = case.rows()
     before = [row[0] for row in rows[:20:2]]

@@ -40,6 +40,7 @@ spec:
         name: warehouse
         key: connectionString
       table: {schema}.{table}
+  onRejected: table
 """
 
 
