@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from devservers.kafka import Kafka
+from devservers.kafka import Kafka, ProxiedKafka
 from devservers.postgresql import PostgreSQL
 from devservers.process import Server, ServerError
+from devservers.proxy import Proxy
 from devservers.seaweedfs import SeaweedFS
 from devservers.spark import SparkCluster, SparkConnect
 from devservers.system import boot_id
@@ -25,6 +26,8 @@ from devservers.system import boot_id
 __all__ = [
     "Kafka",
     "PostgreSQL",
+    "ProxiedKafka",
+    "Proxy",
     "SeaweedFS",
     "ServerError",
     "Servers",

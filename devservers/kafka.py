@@ -11,13 +11,16 @@ import base64
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import ClassVar, Self
 
 from confluent_kafka.admin import AdminClient
 from typing_extensions import override
 
-from devservers import jars, java
+from devservers import jars, java, system
 from devservers.process import LOOPBACK, Server, run
+from devservers.proxy import Proxy
 
 SINGLE_NODE = {
     "process.roles": "broker,controller",
@@ -54,7 +57,7 @@ class Kafka(Server):
     """A broker at `bootstrap`; `config` adds to or overrides its properties."""
 
     name = "kafka"
-    port_names = ("kafka", "controller")
+    port_names: ClassVar[tuple[str, ...]] = ("kafka", "controller")
 
     config: Mapping[str, str] = field(default_factory=dict)
     heap: str = "512m"
@@ -106,3 +109,45 @@ class Kafka(Server):
         class_path = ":".join(map(str, jars.fetch("kafka")))
         logging = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dlog4j2.level=ERROR"]
         return [java.executable(), *options, *logging, "-cp", class_path]
+
+
+@dataclass(eq=False, kw_only=True)
+class ProxiedKafka(Kafka):
+    """A broker that clients of `proxied` reach through `proxy` alone, whatever they ask it.
+
+    A client goes where the broker says it listens, so the proxy has a listener of its own behind
+    it, advertised on the proxy's port. `bootstrap` and the broker itself go past it.
+    """
+
+    port_names = ("kafka", "controller", "proxied")
+
+    _advertised: int = field(default_factory=lambda: system.free_ports(1)[0], init=False)
+
+    @cached_property
+    def proxy(self) -> Proxy:
+        """What stands between `proxied` and the broker."""
+        return Proxy(self.ports["proxied"], port=self._advertised)
+
+    @property
+    def proxied(self) -> str:
+        """For `bootstrap.servers` of whoever is to feel the faults."""
+        return f"{LOOPBACK}:{self._advertised}"
+
+    @override
+    def start(self) -> Self:
+        super().start()
+        self.proxy.restore()
+        return self
+
+    @override
+    def stop(self) -> None:
+        self.proxy.close()
+        super().stop()
+
+    @override
+    def _properties(self) -> dict[str, str]:
+        found = super()._properties()
+        found["listeners"] += f",PROXIED://{LOOPBACK}:{self.ports['proxied']}"
+        found["advertised.listeners"] += f",PROXIED://{self.proxied}"
+        found["listener.security.protocol.map"] += ",PROXIED:PLAINTEXT"
+        return found
