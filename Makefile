@@ -43,7 +43,7 @@ demo: setup ## Dagster on real servers with orders coming in, until Ctrl-C; data
 demo-clean: ## Forget the demo's data
 	rm -rf .data/demo
 
-servers-up: setup ## Kafka, PostgreSQL, SeaweedFS and Spark, left running; data stays in .data/servers
+servers-up: setup ## Kafka, PostgreSQL, SeaweedFS, ClickHouse and Spark, left running; data stays in .data/servers
 	$(BIN)/python -m devservers up $(SERVERS) --spark
 
 servers-down: setup ## Stop them

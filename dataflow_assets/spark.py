@@ -277,7 +277,7 @@ def _started(folder: Path, lease: Path) -> SparkConnect:
     import devservers
 
     _end_predecessors(folder)
-    switches = dict.fromkeys(("kafka", "postgresql", "seaweedfs"), False)
+    switches = dict.fromkeys(("kafka", "postgresql", "seaweedfs", "clickhouse"), False)
     started = devservers.up(folder, spark=True, progress=log.info, **switches).spark
     if started is None or started.pid is None:
         raise ConnectionError("the Spark Connect server ended at once")

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from devservers.clickhouse import ClickHouse
 from devservers.kafka import Kafka, ProxiedKafka
 from devservers.postgresql import PostgreSQL
 from devservers.process import Server, ServerError
@@ -24,6 +25,7 @@ from devservers.spark import SparkCluster, SparkConnect
 from devservers.system import boot_id
 
 __all__ = [
+    "ClickHouse",
     "Kafka",
     "PostgreSQL",
     "ProxiedKafka",
@@ -49,6 +51,7 @@ class Servers:
     kafka: Kafka | None = None
     postgresql: PostgreSQL | None = None
     seaweedfs: SeaweedFS | None = None
+    clickhouse: ClickHouse | None = None
     spark: SparkConnect | None = None
 
     def running(self) -> Iterator[Server]:
@@ -62,12 +65,19 @@ def up(  # noqa: PLR0913 (a switch per server)
     kafka: bool = True,
     postgresql: bool = True,
     seaweedfs: bool = True,
+    clickhouse: bool = True,
     spark: bool = False,
     progress: Progress = print,
 ) -> Servers:
     """Start what is wanted and not yet running. When one fails, the others stay up."""
     folder = folder.absolute()
-    flags = {"kafka": kafka, "postgresql": postgresql, "seaweedfs": seaweedfs, "spark": spark}
+    flags = {
+        "kafka": kafka,
+        "postgresql": postgresql,
+        "seaweedfs": seaweedfs,
+        "clickhouse": clickhouse,
+        "spark": spark,
+    }
     wanted = {name for name, flag in flags.items() if flag}
     with _locked(folder):
         servers = _attach(folder)
@@ -101,6 +111,7 @@ def _all(folder: Path) -> dict[str, Server]:
         Kafka(folder / "kafka", detached=True),
         PostgreSQL(folder / "postgresql", detached=True),
         SeaweedFS(folder / "seaweedfs", detached=True),
+        ClickHouse(folder / "clickhouse", detached=True),
         SparkConnect(folder / "spark", detached=True),
     ]
     return {server.name: server for server in servers}

@@ -61,6 +61,11 @@ def seaweedfs(servers_folder: Path) -> Iterator[devservers.SeaweedFS]:
 
 
 @pytest.fixture(scope="session")
+def clickhouse(servers_folder: Path) -> Iterator[devservers.ClickHouse]:
+    yield from _shared_or_own(devservers.ClickHouse(servers_folder / "clickhouse"))
+
+
+@pytest.fixture(scope="session")
 def spark_server(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
     yield from _shared_or_own(devservers.SparkConnect(servers_folder / "spark"))
 
@@ -106,6 +111,18 @@ def schema(postgresql: devservers.PostgreSQL) -> Iterator[str]:
             "SET lock_timeout = '10s'"
         )  # a test that leaves a transaction open is told so
         connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+
+
+@pytest.fixture
+def database(clickhouse: devservers.ClickHouse) -> Iterator[str]:
+    """The name of a fresh ClickHouse database; dropped after the test."""
+    import clickhouse_connect
+
+    name = _fresh("d")
+    with clickhouse_connect.get_client(dsn=clickhouse.dsn()) as client:
+        client.command(f"CREATE DATABASE {name}")
+        yield name
+        client.command(f"DROP DATABASE IF EXISTS {name}")
 
 
 @pytest.fixture(scope="session")

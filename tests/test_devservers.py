@@ -5,17 +5,24 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import clickhouse_connect
 import psutil
 import psycopg
 import pyarrow as pa
 import pytest
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import DatabaseError
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from pyiceberg.catalog import Catalog, load_catalog
 from pyspark.sql import SparkSession
+from urllib3.exceptions import HTTPError
 
 import devservers
 from tests.conftest import Topics
@@ -71,6 +78,114 @@ def test_postgresql_can_replicate_logically(postgresql: devservers.PostgreSQL, s
         assert connection.execute(f"SELECT i FROM {schema}.t").fetchall() == [(1,)]
         assert connection.execute("SHOW wal_level").fetchone() == ("logical",)
         assert connection.execute("SHOW fsync").fetchone() == ("on",)
+
+
+NUMBERS = pa.table({"i": pa.array(range(10), pa.int64())})
+DEDUPLICATED = """CREATE TABLE t (i Int64) ENGINE = MergeTree ORDER BY i
+    SETTINGS non_replicated_deduplication_window = 100"""
+
+
+def clickhouse_client(clickhouse: devservers.ClickHouse, **options: Any) -> Client:
+    given: dict[str, Any] = {"dsn": clickhouse.dsn(), "autogenerate_session_id": False}
+    return clickhouse_connect.get_client(**given | options)
+
+
+def rows_in(client: Client) -> int:
+    return int(client.query("SELECT count() FROM t").result_rows[0][0])
+
+
+def insert_once(client: Client, token: str) -> None:
+    client.insert_arrow("t", NUMBERS, settings={"insert_deduplication_token": token})
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", "gzip", False])
+def test_clickhouse_round_trip(
+    clickhouse: devservers.ClickHouse, database: str, compression: str | bool
+) -> None:
+    with clickhouse_client(clickhouse, database=database, compress=compression) as client:
+        client.command("CREATE TABLE t (i Int64, t String) ENGINE = MergeTree ORDER BY i")
+        rows = pa.table({"i": pa.array([1, 2], pa.int64()), "t": ["a", "it's\n"]})
+        client.insert_arrow("t", rows)
+        client.insert("t", [[3, "c"]])
+        client.command("INSERT INTO t VALUES (4, 'd')")
+        found = client.query("SELECT t FROM t WHERE i < {most:Int8} ORDER BY i", {"most": 9})
+        assert found.result_columns == [["a", "it's\n", "c", "d"]]
+        assert client.query_arrow("SELECT * FROM t ORDER BY i").num_rows == 4
+
+
+def test_clickhouse_binds_any_text(clickhouse: devservers.ClickHouse) -> None:
+    with clickhouse_client(clickhouse) as client:
+        for text in ("", "it's", "a\tb\n\\n\\", "{i:Int8}", "ü€😀", "long" * 10_000):
+            assert client.query("SELECT {p:String}", {"p": text}).first_row == (text,)
+
+
+def test_clickhouse_settings_are_the_request_s_own(clickhouse: devservers.ClickHouse) -> None:
+    with clickhouse_client(clickhouse) as client:
+        query = "SELECT getSetting('max_threads')"
+        assert client.query(query, settings={"max_threads": 1}).first_row == (1,)
+        assert client.query(query, settings={"max_threads": 3}).first_row == (3,)
+        with pytest.raises(DatabaseError, match="UNKNOWN_SETTING"):
+            client.raw_query(query, settings={"no_such_setting": 1})
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [("SELECT 1 FROM nowhere", 60), ("SELEC 1", 62), ("SELECT throwIf(1)", 395)],
+)
+def test_clickhouse_errors_carry_their_code(
+    clickhouse: devservers.ClickHouse, query: str, code: int
+) -> None:
+    with clickhouse_client(clickhouse) as client:
+        with pytest.raises(DatabaseError) as caught:
+            client.query(query)
+        assert caught.value.code == code
+
+
+def test_clickhouse_refuses_strangers(clickhouse: devservers.ClickHouse) -> None:
+    for stranger in ({"password": "wrong"}, {"username": "nobody"}):
+        given: dict[str, Any] = {
+            "host": "127.0.0.1",
+            "port": clickhouse.port,
+            "username": clickhouse.user,
+        }
+        with pytest.raises(DatabaseError) as caught:
+            clickhouse_connect.get_client(**{**given, "password": clickhouse.password, **stranger})
+        assert caught.value.code == 516
+
+
+def test_clickhouse_answers_while_it_streams(clickhouse: devservers.ClickHouse) -> None:
+    """Nor does a query whose reader went away run on."""
+    endless = "SELECT number FROM numbers(1000000000000)"
+    with clickhouse_client(clickhouse) as first, clickhouse_client(clickhouse) as second:
+        stream = raw_stream(first, endless)
+        assert pa.ipc.open_stream(stream).read_next_batch().num_rows > 0
+        assert second.query("SELECT 1").first_row == (1,)
+        assert running(second, endless)
+        stream.close()
+        deadline = time.monotonic() + 20
+        while running(second, endless):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def running(client: Client, query: str) -> int:
+    like = f"SELECT count() FROM system.processes WHERE startsWith(query, '{query}')"
+    return int(client.query(like).result_rows[0][0])
+
+
+def raw_stream(client: Client, query: str) -> Any:
+    """The answer as it comes, an Arrow stream; the client's own annotation knows less of it."""
+    return client.raw_stream(query, fmt="ArrowStream")
+
+
+def test_an_answer_of_clickhouse_that_fails_on_its_way_is_cut_off(
+    clickhouse: devservers.ClickHouse,
+) -> None:
+    late = "SELECT throwIf(number = 3000000) FROM numbers(10000000)"
+    with clickhouse_client(clickhouse) as client:
+        stream = raw_stream(client, late)
+        with pytest.raises(HTTPError):
+            deque(iter(lambda: stream.read(1 << 20), b""), maxlen=0)
 
 
 def test_iceberg_round_trip(catalog: Catalog, namespace: str) -> None:
@@ -178,6 +293,63 @@ def test_postgresql_keeps_what_it_committed(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
+def test_clickhouse_keeps_what_it_acknowledged(tmp_path: Path) -> None:
+    """The tokens too: an insert repeated after a crash is stored once."""
+    with devservers.ClickHouse(tmp_path) as clickhouse:
+        with clickhouse_client(clickhouse) as client:
+            client.command(DEDUPLICATED)
+            insert_once(client, "first")
+            insert_once(client, "first")
+            insert_once(client, "second")
+            assert rows_in(client) == 20
+        clickhouse.kill()
+        clickhouse.start()
+        with clickhouse_client(clickhouse) as client:
+            assert rows_in(client) == 20
+            insert_once(client, "second")
+            assert rows_in(client) == 20
+            insert_once(client, "third")
+            assert rows_in(client) == 30
+
+
+@pytest.mark.crash
+def test_clickhouse_takes_inserts_of_two_processes_at_once(tmp_path: Path) -> None:
+    """Killed in between, it has every insert it acknowledged, whole."""
+    with devservers.ClickHouse(tmp_path) as clickhouse:
+        with clickhouse_client(clickhouse) as client:
+            client.command(DEDUPLICATED)
+        with ThreadPoolExecutor() as pool:
+            acknowledged = [pool.submit(inserts, clickhouse.dsn(), name) for name in ("a", "b")]
+            time.sleep(2)
+            clickhouse.kill()
+        done = sum(each.result() for each in acknowledged)
+        clickhouse.start()
+        with clickhouse_client(clickhouse) as client:
+            stored = rows_in(client)
+    assert done > 0
+    assert stored % 10 == 0
+    assert done <= stored // 10 <= done + 2  # the last one of each may have gone unanswered
+
+
+def inserts(dsn: str, name: str) -> int:
+    """In a process of its own, insert after insert; how many were acknowledged."""
+    code = (
+        "import sys, clickhouse_connect, pyarrow as pa\n"
+        "client = clickhouse_connect.get_client(dsn=sys.argv[1], autogenerate_session_id=False)\n"
+        "rows = pa.table({'i': pa.array(range(10), pa.int64())})\n"
+        "for number in range(100_000):\n"
+        "    token = {'insert_deduplication_token': f'{sys.argv[2]}-{number}'}\n"
+        "    client.insert_arrow('t', rows, settings=token)\n"
+        "    print(number, flush=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, dsn, name], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0  # it ended with the server
+    return len(done.stdout.splitlines())
+
+
+@pytest.mark.crash
 def test_seaweedfs_keeps_what_it_committed(tmp_path: Path) -> None:
     rows = pa.table({"i": [1, 2, 3]})
     with devservers.SeaweedFS(tmp_path) as seaweedfs:
@@ -204,8 +376,10 @@ def test_a_paused_server_answers_after_the_pause(tmp_path: Path) -> None:
 
 def test_up_read_and_down_meet_in_a_folder(tmp_path: Path) -> None:
     said: list[str] = []
-    devservers.up(tmp_path, kafka=False, seaweedfs=False, progress=said.append)
-    again = devservers.up(tmp_path, kafka=False, seaweedfs=False, progress=said.append)
+    devservers.up(tmp_path, kafka=False, seaweedfs=False, clickhouse=False, progress=said.append)
+    again = devservers.up(
+        tmp_path, kafka=False, seaweedfs=False, clickhouse=False, progress=said.append
+    )
     assert again.postgresql is not None
     assert len(said) == 1
     assert again.kafka is None

@@ -204,7 +204,9 @@ def _reset(add: Add, common: argparse.ArgumentParser) -> None:
 
 def _servers(add: Add, common: argparse.ArgumentParser) -> None:
     parser = add(
-        "servers", parents=[common], help="Kafka, PostgreSQL, SeaweedFS and Spark for trying out"
+        "servers",
+        parents=[common],
+        help="Kafka, PostgreSQL, SeaweedFS, ClickHouse and Spark for trying out",
     )
     parser.add_argument("action", choices=["up", "down"])
     parser.add_argument(
