@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dataflow_assets import fused
 from dataflow_assets.contracts import Limit, SourceSession, Span, local_now
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.messages import Steps
+from dataflow_assets.sampling import Sample, Sampler, sample
 from dataflow_assets.turns import Standing
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ class Creating:
         """
         if standing.session.schema() is not None:
             return True
-        first = self._source.plan(span.after, SAMPLE, span.upto)
+        messages = self._flow.source.delivers == "messages"
+        first = self._source.plan(span.after, SAMPLE, span.upto) if messages else span
         with blamed(standing.branch.id):
             found = self._sample(standing, first)
             if not found.records and first.upto != span.upto:
@@ -46,8 +47,8 @@ class Creating:
             standing.session.restart(upto, self._source.identity)
         return False
 
-    def _sample(self, standing: Standing, span: Span) -> fused.Sample:
+    def _sample(self, standing: Standing, span: Span) -> Sample:
         branch = standing.branch
         steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
-        work = fused.Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
-        return fused.sample(self._spark(), self._source, work)
+        work = Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
+        return sample(self._spark(), self._source, work)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints, fused
 from dataflow_assets.contracts import (
-    Position,
     Positions,
     Receipt,
     Span,
@@ -125,8 +124,8 @@ class _Attempt:
         self._open()
         reason = ""
         while not reason:
-            turn = next_turn(self._standings, self._progress.stops)
-            bound = nearer(turn.until, until)
+            turn = self._next_turn()
+            bound = nearer(turn.until, until, self._source.behind)
             span = self._source.plan(turn.after, self._flow.policies.limit, bound)
             if turn.alone and span.empty:
                 self._step_on(turn, span)
@@ -157,6 +156,9 @@ class _Attempt:
             settle(self._flow, branch, self._source, session, self._progress.start(branch))
             self._progress.settled(branch)
             self._standings.append(Standing(branch, session))
+
+    def _next_turn(self) -> Turn:
+        return next_turn(self._standings, self._progress.stops, self._source.behind)
 
     def _end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""
@@ -193,8 +195,8 @@ class _Attempt:
 
     def _drained(self, until: Positions) -> str:
         """Nothing more to read is not yet the end: a broker may show less for a while."""
-        positions = lowest(self._standings)
-        if all(_reached(positions.get(partition), end) for partition, end in until.items()):
+        positions = lowest(self._standings, self._source.behind)
+        if not any(self._source.behind(p, positions.get(p), end) for p, end in until.items()):
             given = self._order.until
             return f"drained to {given or 'the end that was visible at start'}"
         raise self._less(until, positions)
@@ -219,15 +221,14 @@ class _Attempt:
         for standing in turn.standings:
             with blamed(standing.branch.id):
                 standing.session.begin(span)
-        again = next_turn(self._standings, self._progress.stops)
+        again = self._next_turn()
         if again.alone and dict(again.after) == dict(turn.after):
             raise self._less(turn.until or {}, turn.after)
 
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
+        ready: Sequence[Standing]
         ready = [one for one in turn.standings if self._creating.has_table(one, span)]
-        for standing in ready:
-            with blamed(standing.branch.id):
-                span = standing.session.begin(span)
+        span, ready = _begun(span, ready)
         failpoints.reach("drain.begun")
         work = self._pass(span, ready)
         receipts = fused.run(self._spark, self._source, span, work) if ready else {}
@@ -245,24 +246,30 @@ class _Attempt:
     ) -> Report:
         ordered = sorted(receipts, key=lambda receipt: receipt.partition)
         with blamed(standing.branch.id):
+            standing.session.stage(span, ordered, lambda: self._spark)
             standing.session.finish(span, ordered, self._source)
             return self._reporting.commit(standing, seconds)
 
     def _release(self) -> None:
         """Tells the source what every branch has; what one set aside has is not known here."""
         if len(self._standings) == len(self._flow.branches):
-            self._source.release(lowest(self._standings))
+            self._source.release(lowest(self._standings, self._source.behind))
 
     def _pass(self, span: Span, ready: Sequence[Standing]) -> fused.Pass:
         lanes = tuple(
             Lane(one.branch.sink, one.session.ticket(), one.branch.routes) for one in ready
         )
         percent = self._flow.policies.max_rejected_percent
-        steps = Steps.of(self._flow, local_now(), [lane.shape() for lane in lanes])
+        steps = Steps.of(self._flow, span.at or local_now(), [lane.shape() for lane in lanes])
         return fused.Pass(self._flow.source, span, lanes, percent, steps)
 
 
-def _reached(position: Position | None, end: Position) -> bool:
-    if isinstance(position, int) and isinstance(end, int):
-        return position >= end
-    return position == end
+def _begun(span: Span, ready: Sequence[Standing]) -> tuple[Span, Sequence[Standing]]:
+    """What is read now, and by whom: a branch with an unfinished span of its own goes alone."""
+    for standing in ready:
+        with blamed(standing.branch.id):
+            begun = standing.session.begin(span)
+        if begun.slices != span.slices:
+            return begun, [standing]
+        span = begun
+    return span, ready

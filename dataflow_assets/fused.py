@@ -9,45 +9,38 @@ slices are closed with `complete=False`: writers commit what was seen, never wha
 from __future__ import annotations
 
 import logging
-import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
-from dataflow_assets import causes, errors, failpoints
+from dataflow_assets import errors, failpoints
 from dataflow_assets.contracts import (
-    OFFSET,
     Chunk,
     OffsetSlice,
     Receipt,
-    Sink,
     Slice,
     Source,
     SourceSession,
     Span,
     Writer,
 )
-from dataflow_assets.errors import DataflowError, Held, PermanentError, TransientError, blamed
-from dataflow_assets.formats.columns import conform
-from dataflow_assets.formats.json_types import infer, merge
-from dataflow_assets.messages import Lane, Steps, reader, sampled
-from dataflow_assets.metadata import Rows, as_messages, numbered, wanted
-from dataflow_assets.wrapped import unwrapped_texts
+from dataflow_assets.errors import DataflowError, Held, PermanentError, blamed
+from dataflow_assets.messages import Lane, Steps, reader
+from dataflow_assets.messages.typed import typed
+from dataflow_assets.metadata import as_messages, numbered, wanted
+from dataflow_assets.tasks import RESULT, collect, forget_archives, frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
-_RESULT = pa.schema([("result", pa.binary())])
 _JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
 
 
@@ -94,6 +87,19 @@ class Pass:
     max_rejected_percent: float
     steps: Steps | None = None
 
+    @property
+    def _forwards(self) -> bool:
+        """A lane takes messages as they are."""
+        return any(lane.sink.takes == "messages" for lane in self.lanes)
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The metadata to read beside the bodies, of what the source offers as columns."""
+        reads = self.steps.reads if self.steps else frozenset[str]()
+        if self.source.tombstones == "delete":
+            reads |= {"key"}
+        return wanted(self.source, reads | ({"key", "headers"} if self._forwards else frozenset()))
+
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
         forget_archives()
@@ -104,7 +110,7 @@ class Pass:
             results += [Result(note=note) for note in sorted(notes)]
         except DataflowError as error:
             results = [Result(failure=Failure.of(error))]
-        yield pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], _RESULT)
+        yield pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], RESULT)
 
     def _receipts(self, batches: Iterable[pa.RecordBatch], notes: set[str]) -> Iterator[Receipt]:
         for piece, chunks in self._slices(batches):
@@ -139,8 +145,9 @@ class Pass:
     ) -> Iterator[tuple[Slice, Iterator[list[Chunk]]]]:
         if self.source.delivers != "messages":
             for batch in batches:
-                for index in batch.column("id").to_pylist():
-                    yield self.span.slices[index], self._columns(self.span.slices[index])
+                for piece in map(self.span.slices.__getitem__, batch.column("id").to_pylist()):
+                    if not piece.empty:  # else it was committed before a crash
+                        yield piece, self._columns(piece)
             return
         filled = (batch for batch in batches if batch.num_rows)
         for first in filled:
@@ -162,22 +169,22 @@ class Pass:
 
     def _columns(self, piece: Slice) -> Iterator[list[Chunk]]:
         index, slices = self.span.slices.index(piece), len(self.span.slices)
+        batches = self.source.batches(piece, self.wanted)
         if self.source.delivers == "entries":
-            yield from self._messages(index, numbered(self.source.batches(piece), index, slices))
-            return
-        if self.steps is not None:
-            messages = as_messages(self.source.batches(piece), index, slices)
-            yield from self._messages(index, messages)
-            return
-        seen = 0
-        for batch in self.source.batches(piece):
-            ordinals = pa.array(np.arange(seen, seen + batch.num_rows), pa.int64())
+            yield from self._messages(index, numbered(batches, index, slices))
+        elif self.steps is not None or self._forwards:
+            yield from self._messages(index, as_messages(batches, index, slices))
+        else:
+            yield from self._typed(batches)
+
+    def _typed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
+        seen = rejected = 0
+        for batch in batches:
+            chunks = typed(batch, self.lanes, seen)
             seen += batch.num_rows
-            rows = batch.append_column(OFFSET, ordinals)
-            yield [
-                Chunk(conform(rows, lane.ticket.schema), [], seen, rows.nbytes)
-                for lane in self.lanes
-            ]
+            rejected += sum(len(chunk.rejected) for chunk in chunks)
+            self._judge(seen, rejected, chunks)
+            yield chunks
 
     def _judge(self, consumed: int, rejected: int, chunks: Sequence[Chunk]) -> None:
         if not too_many(rejected, consumed, self.max_rejected_percent):
@@ -192,47 +199,6 @@ class Pass:
         )
 
 
-@dataclass(frozen=True)
-class Sample:
-    """How many records reach a branch, rejected ones included, and their widest schema."""
-
-    records: int
-    schema: pa.Schema
-
-
-@dataclass(frozen=True)
-class Sampler:
-    """Infers the schema of what one branch gets of each Spark partition."""
-
-    source: Source
-    span: Span
-    steps: Steps | None
-    sink: Sink
-    routes: tuple[str | None, ...]
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row: the sample, as msgpack."""
-        forget_archives()
-        sample = self.sample(batches)
-        output = msgspec.msgpack.encode((sample.records, sample.schema.serialize().to_pybytes()))
-        yield pa.record_batch([[output]], _RESULT)
-
-    def sample(self, batches: Iterable[pa.RecordBatch]) -> Sample:
-        """What all of them tell."""
-        found = [list(self._bodies(batch)) for batch in batches if batch.num_rows]
-        return Sample(sum(map(len, found)), merge(map(infer, found)))
-
-    def _bodies(self, batch: pa.RecordBatch) -> Iterable[Any]:
-        if self.steps is None:
-            bodies = batch.column("body")
-            texts = unwrapped_texts(bodies) if self.sink.unwraps else bodies
-            return texts.to_pylist()  # type: ignore[no-any-return]
-        slices = self.span.slices
-        piece = slices[batch.column("_at")[0].as_py() % len(slices)]
-        rows = Rows(self.source, piece, len(slices), self.steps.reads)
-        return sampled(self.steps, rows, batch, self.sink, self.routes)
-
-
 def too_many(rejected: int, consumed: int, most: float) -> bool:
     """True when more than `most` percent were rejected of enough records to judge by."""
     return consumed >= _JUDGED_FROM and rejected * 100 > most * consumed
@@ -245,8 +211,8 @@ def run(
 
     Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
     """
-    columns = _wanted(work.source, work.steps)
-    outputs = _collect(_frame(spark, source, span, work.source, columns), work)
+    read = frame(spark, source, span, work.source, work.wanted)
+    outputs = collect(read, work)
     results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
     _raise_gravest([result.failure for result in results if result.failure])
     receipts: dict[str, list[Receipt]] = {lane.ticket.target.branch: [] for lane in work.lanes}
@@ -264,50 +230,6 @@ def _tell(note: str) -> None:
     log.warning(note)
 
 
-def sample(spark: SparkSession, source: SourceSession, work: Sampler) -> Sample:
-    """What the branch gets of the span."""
-    declared = work.source
-    if declared.delivers == "columns":
-        batches = declared.batches(work.span.slices[0])
-        if work.steps is None:
-            first = next(batches, None)
-            return Sample(1, pa.schema([]) if first is None else first.schema)
-        return work.sample(islice(as_messages(batches, 0, len(work.span.slices)), 1))
-    frame = _frame(spark, source, work.span, declared, _wanted(declared, work.steps))
-    found = [msgspec.msgpack.decode(output) for output in _collect(frame, work)]
-    schemas = [pa.ipc.read_schema(pa.py_buffer(schema)) for _, schema in found]
-    return Sample(sum(records for records, _ in found), merge(schemas))
-
-
-def _wanted(source: Source, steps: Steps | None) -> frozenset[str]:
-    """The metadata to read beside the bodies."""
-    if steps is None:
-        return frozenset({"key"} if source.tombstones == "delete" else ())
-    return wanted(source, steps.reads)
-
-
-def _frame(
-    spark: SparkSession, source: SourceSession, span: Span, declared: Source, wanted: frozenset[str]
-) -> DataFrame:
-    if declared.delivers == "messages":
-        return source.frame(spark, span, wanted)
-    slices = len(span.slices)
-    return spark.range(0, slices, 1, slices)
-
-
-def _collect(frame: DataFrame, work: Pass | Sampler) -> list[bytes]:
-    """Runs the job. What fails in Spark, not in our code, may succeed after a new attempt."""
-    from grpc import RpcError
-    from pyspark.errors import PySparkException
-
-    try:
-        table = frame.mapInArrow(work, "result binary").toArrow()
-    except (PySparkException, RpcError, OSError) as error:
-        raise TransientError(f"the Spark job failed: {causes.sentence(error)}") from error
-    outputs: list[bytes] = table.column("result").to_pylist()
-    return outputs
-
-
 def _raise_gravest(failures: Sequence[Failure]) -> None:
     order = ["TakenOver", "PermanentError", "TransientError"]
     ranked = sorted(
@@ -321,17 +243,3 @@ def _abort_all(writers: Sequence[Writer]) -> None:
     for writer in writers:
         with suppress(DataflowError):
             writer.abort()
-
-
-_SPARKS_ARCHIVES = re.compile(r"/(pyspark\.zip|py4j-[^/]*\.zip|[^/]*\.jar)(/|$)")
-
-
-def forget_archives() -> None:
-    """Takes Spark's own archives off this worker's import path; pyspark is installed beside us.
-
-    Every task of a reused worker calls `importlib.invalidate_caches`, and each archive on the path
-    then reads its whole directory again: 120 to 350 ms a task (recipes/spine.md section 8).
-    """
-    for path in [path for path in sys.path_importer_cache if _SPARKS_ARCHIVES.search(path)]:
-        del sys.path_importer_cache[path]
-    sys.path[:] = [path for path in sys.path if not _SPARKS_ARCHIVES.search(path)]

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataflow_assets.contracts import EVERYTHING, Slice, Source
-from dataflow_assets.records import encode, parse
+from dataflow_assets.formats.rows import metadata_key, objects, values
+from dataflow_assets.records import parse
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Rows:
         columns = dict(self._columns(batch))
         if not columns:
             return ((body, static) for body in bodies)
-        names, values = list(columns), zip(*columns.values(), strict=True)
+        names, rows = list(columns), zip(*columns.values(), strict=True)
         return (
             (body, _with_headers({**static, **dict(zip(names, row, strict=True))}))
-            for body, row in zip(bodies, values, strict=True)
+            for body, row in zip(bodies, rows, strict=True)
         )
 
     def only(self, batch: pa.RecordBatch) -> list[int | None] | None:
@@ -49,12 +50,13 @@ class Rows:
         return batch.column("only").to_pylist() if "only" in batch.schema.names else None
 
     def _columns(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
-        for name in ("offset", "key", "timestamp", "headers"):
-            if not self.reads & {name, EVERYTHING}:
-                continue
-            if name == "offset":
-                yield name, self.offsets(batch).tolist()
-            elif name in batch.schema.names:
+        if self.source.delivers == "messages" and self.reads & {"offset", EVERYTHING}:
+            yield "offset", self.offsets(batch).tolist()
+        for field in batch.schema:
+            name, key = field.name, metadata_key(field)
+            if key is not None:
+                yield key, values(batch.column(name), field)
+            elif name in _VALUES and self.reads & {name, EVERYTHING}:
                 yield name, _VALUES[name](batch.column(name))
 
 
@@ -62,8 +64,13 @@ def as_messages(
     batches: Iterable[pa.RecordBatch], index: int, slices: int
 ) -> Iterator[pa.RecordBatch]:
     """Typed rows as messages: each a JSON object, its offset the ordinal inside the part."""
-    bodies = (pa.array([encode(row) for row in batch.to_pylist()]) for batch in batches)
-    return numbered((pa.record_batch({"body": body}) for body in bodies), index, slices)
+    return numbered(map(_as_messages, batches), index, slices)
+
+
+def _as_messages(batch: pa.RecordBatch) -> pa.RecordBatch:
+    fields = [field for field in batch.schema if metadata_key(field)]
+    arrays = [pa.array(objects(batch), pa.binary()), *(batch.column(f.name) for f in fields)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([("body", pa.binary()), *fields]))
 
 
 def numbered(
@@ -109,7 +116,8 @@ def _time(value: pa.TimestampScalar) -> Any:
 
 
 def _headers(column: pa.Array) -> list[dict[str, str]]:
-    return [{name: _text(value) for name, value in row or ()} for row in column.to_pylist()]
+    """By name; of several of one name the last."""
+    return [{one["key"]: _text(one["value"]) for one in row or ()} for row in column.to_pylist()]
 
 
 def _with_headers(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dataflow_assets.contracts import Positions, Totals
+from dataflow_assets.contracts import PART, Positions, Totals
 from dataflow_assets.errors import DataflowError, Held, PermanentError, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.order import Order, Report, Start
@@ -100,6 +100,8 @@ class Progress:
     def hold(self, error: Held) -> None:
         """Nothing at or behind this record is read any more in this run."""
         known = self.held.get(error.partition)
+        if error.partition.startswith(PART):
+            raise error  # a part is stored whole or not at all
         if known is not None and known.offset <= error.offset:
             raise error  # read although it was held: no bound holds it
         self.held[error.partition] = error

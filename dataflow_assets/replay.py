@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints, fused
 from dataflow_assets.contracts import (
+    MESSAGES,
     REPLAY,
     Address,
     Entries,
@@ -56,6 +57,7 @@ _SCHEMA = pa.schema(
     [
         ("body", pa.binary()),
         ("key", pa.binary()),
+        MESSAGES.field("headers"),
         ("metadata", pa.binary()),
         ("only", pa.int32()),
     ]
@@ -235,13 +237,14 @@ class EntrySource(Source):
         return EntrySession(self)
 
     @override
-    def batches(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
         by_id = {entry.id: entry for entry in self.entries}
         wanted = [by_id[name] for name in json.loads(_part_of(piece))]
         rows = [
             {
                 "body": entry.body,
                 "key": entry.key,
+                "headers": _headers(entry.metadata.get("headers")),
                 "metadata": encode(dict(entry.metadata)),
                 "only": None if entry.stage in _WHOLE else entry.n,
             }
@@ -258,6 +261,11 @@ class EntrySource(Source):
             "an earlier replay was interrupted while it put older records back: replay without "
             "--since first"
         )
+
+
+def _headers(found: Any) -> list[dict[str, Any]]:
+    known = found if isinstance(found, dict) else {}
+    return [{"key": name, "value": str(value).encode()} for name, value in known.items()]
 
 
 def _part_of(piece: Slice) -> str:

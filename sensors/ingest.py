@@ -14,10 +14,11 @@ from dataflow_assets.assets.build import mirrored
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.mirror import positions
 from dataflow_assets.assets.runs import ASIDE, ERROR, MANIFEST, PERMANENT, Runs, sensor_name
-from dataflow_assets.contracts import Positions
+from dataflow_assets.contracts import Position, Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.masking import mask
+from dataflow_assets.turns import Behind
 from jobs.flows import Job, run_config
 from sensors import default_status
 from sensors.sources import sources
@@ -89,18 +90,23 @@ def _nothing_new(flow: Flow, nodes: Sequence[Node], instance: dg.DagsterInstance
 
     A branch whose sink cannot be asked hinders no other: it is told when there is nothing else.
     """
-    ends, unknown = sources.ends(flow), None
+    (ends, behind), unknown = sources.ends(flow), None
     for node in nodes:
         try:
             known = _position(node, instance)
         except DataflowError as error:
             unknown = error
             continue
-        if known is None or any(known.get(p) != end for p, end in ends.items()):
+        if known is None or any(_new(known.get(p), end, p, behind) for p, end in ends.items()):
             return ""
     if unknown is not None:
         raise unknown
     return f"nothing new in {flow.source_address}"
+
+
+def _new(position: Position | None, end: Position, partition: str, behind: Behind) -> bool:
+    """An offset beyond the end is news as well: the topic is not the one that it was."""
+    return position != end and (isinstance(end, int) or behind(partition, position, end))
 
 
 def _position(node: Node, instance: dg.DagsterInstance) -> Positions | None:

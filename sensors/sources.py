@@ -4,6 +4,7 @@ import threading
 
 from dataflow_assets.contracts import Lag, Positions, SourceSession
 from dataflow_assets.flow import Flow
+from dataflow_assets.turns import Behind
 
 
 class Sources:
@@ -13,11 +14,11 @@ class Sources:
         self._lock = threading.Lock()
         self._open: dict[str, tuple[str, threading.Lock, SourceSession]] = {}
 
-    def ends(self, flow: Flow) -> Positions:
-        """Where each partition ends right now."""
+    def ends(self, flow: Flow) -> tuple[Positions, Behind]:
+        """Where each partition ends right now, and what tells whether that was reached."""
         using, session = self._session(flow)
         with using:
-            return session.ends()
+            return session.ends(), session.behind
 
     def lag(self, flow: Flow, after: Positions) -> Lag:
         """How far `after` is behind the ends."""

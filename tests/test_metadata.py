@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.contracts import EVERYTHING, OffsetSlice
+from dataflow_assets.contracts import EVERYTHING, MESSAGES, OffsetSlice
 from dataflow_assets.metadata import Rows
 from dataflow_assets.records import encode
 
@@ -30,7 +30,8 @@ def test_a_time_that_no_calendar_has_is_its_number() -> None:
 
 
 def test_bytes_that_are_no_text_can_be_stored_all_the_same() -> None:
-    headers = pa.array([[("a", b"\xff"), ("b", None)], []], pa.map_(pa.string(), pa.binary()))
+    sent = [{"key": "a", "value": b"\xff"}, {"key": "b", "value": None}]
+    headers = pa.array([sent, []], MESSAGES.field("headers").type)
     columns = {
         "_at": pa.array([0, 1], pa.int64()),
         "body": pa.array([b"", None], pa.binary()),

@@ -1,49 +1,180 @@
-"""Typed columns, as tables deliver them, to a sink's schema."""
+"""Typed rows in a sink's schema: a value that does not fit costs its row."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dataflow_assets.contracts import ABSENT, SYSTEM_COLUMNS
+from dataflow_assets.contracts import (
+    ABSENT,
+    HAS_DEFAULT,
+    INFINITE,
+    MAX_LENGTH,
+    NO_NUL,
+    SYSTEM_COLUMNS,
+)
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.conversions import convert
+from dataflow_assets.formats.rows import infinite, table_columns
+
+_UNFIT = (pa.ArrowException, ValueError)
+_RULES = (NO_NUL, INFINITE)
+
+Refused = dict[int, str]
+"""By row: the reason in words."""
 
 
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the schema's columns, by name, cast without loss; system columns are kept.
+@dataclass(frozen=True)
+class Conformed:
+    """Rows in the schema plus system columns, and the rows of the batch that did not fit."""
 
-    A column that the batch lacks is null and marked in ABSENT. Raises PermanentError when a column
-    of the batch is unknown to the schema or does not fit its type.
+    rows: pa.RecordBatch
+    refused: Refused
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "reject") -> Conformed:
+    """The batch with the schema's columns, by name, each value converted without loss.
+
+    System columns are kept. A column that the batch lacks is null and marked in ABSENT. Raises
+    PermanentError when a column of the batch is unknown to the schema (unless they are ignored),
+    or one that must be filled is missing.
     """
-    given = set(batch.schema.names) - set(SYSTEM_COLUMNS)
-    unknown = given - set(schema.names)
-    if unknown:
+    given = {field.name: field for field in table_columns(batch.schema)}
+    _check(given, schema, unknown_fields)
+    refused: Refused = {}
+    rules = frozenset(name for name in _RULES if (schema.metadata or {}).get(name) == b"1")
+    arrays = []
+    for field in schema:
+        array, unfit = _column(batch, given.get(field.name), field, rules)
+        arrays.append(array)
+        refused = unfit | refused
+    rows = _assembled(batch, schema, arrays, [field.name not in given for field in schema])
+    strict = pa.schema([*schema, *list(rows.schema)[len(schema) :]], schema.metadata)
+    kept = _without(rows, refused)
+    return Conformed(pa.RecordBatch.from_arrays(kept.columns, schema=strict), refused)
+
+
+def _check(given: dict[str, pa.Field], schema: pa.Schema, unknown_fields: str) -> None:
+    unknown = sorted(set(given) - set(schema.names))
+    if unknown and unknown_fields == "reject":
         raise PermanentError(
-            f"the source delivers columns that the target lacks: {', '.join(sorted(unknown))}; "
-            f"the target has {', '.join(schema.names)}"
+            f"the source delivers columns that the target lacks: {', '.join(unknown)}; the target "
+            f"has {', '.join(schema.names)}: add them, or set unknownFields: ignore"
         )
-    arrays = [_cast(batch, field) for field in schema]
+    missing = [f.name for f in schema if f.name not in given and not _optional(f)]
+    if missing:
+        raise PermanentError(
+            f"the target's columns {', '.join(missing)} must be filled, and the source has no such "
+            f"columns: it has {', '.join(given)}"
+        )
+
+
+def _optional(field: pa.Field) -> bool:
+    return bool(field.nullable) or (field.metadata or {}).get(HAS_DEFAULT) == b"1"
+
+
+def _column(
+    batch: pa.RecordBatch, given: pa.Field | None, wanted: pa.Field, rules: frozenset[bytes]
+) -> tuple[pa.Array, Refused]:
+    if given is None:
+        return pa.nulls(batch.num_rows, wanted.type), {}
+    array, refused = _converted(batch.column(given.name), given, wanted)
+    for row, reason in _against_rules(array, wanted, rules):
+        refused.setdefault(row, f"column {wanted.name}: {reason}")
+    return array, refused
+
+
+def _converted(column: pa.Array, given: pa.Field, wanted: pa.Field) -> tuple[pa.Array, Refused]:
+    try:
+        return convert(column, given, wanted), {}
+    except _UNFIT:
+        pieces = list(_halved(column, given, wanted))
+    refused: Refused = {}
+    arrays, row = [], 0
+    for array, reason in pieces:
+        if reason:
+            refused[row] = f"column {wanted.name}: {reason}"
+        arrays.append(array)
+        row += len(array)
+    return pa.concat_arrays(arrays), refused
+
+
+def _halved(
+    column: pa.Array, given: pa.Field, wanted: pa.Field
+) -> Iterator[tuple[pa.Array, str | None]]:
+    """The values that do not fit, as null with the reason; the good halves stay whole."""
+    try:
+        yield convert(column, given, wanted), None
+    except _UNFIT as error:
+        half = len(column) // 2
+        if half == 0:
+            reason = f"{_short(column[0])} is no {wanted.type}: {str(error).splitlines()[0][:200]}"
+            yield pa.nulls(1, wanted.type), reason
+            return
+        # Copies: converters look at whole buffers of lists.
+        yield from _halved(pa.concat_arrays([column[:half]]), given, wanted)
+        yield from _halved(pa.concat_arrays([column[half:]]), given, wanted)
+
+
+def _short(value: pa.Scalar) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _against_rules(
+    array: pa.Array, field: pa.Field, rules: frozenset[bytes]
+) -> Iterator[tuple[int, str]]:
+    if not field.nullable and array.null_count:
+        yield from ((row, "must not be null") for row in _rows(array.is_null()))
+    if pa.types.is_temporal(field.type) and INFINITE not in rules:
+        yield from ((row, f"{text} cannot be stored") for row, text in infinite(array).items())
+    if pa.types.is_string(field.type):
+        yield from _against_text_rules(array, field, rules)
+
+
+def _against_text_rules(
+    array: pa.Array, field: pa.Field, rules: frozenset[bytes]
+) -> Iterator[tuple[int, str]]:
+    longest = int((field.metadata or {}).get(MAX_LENGTH, 0))
+    if longest:
+        long = pc.greater(pc.utf8_length(array), longest)
+        yield from ((row, f"longer than {longest} characters") for row in _rows(long))
+    if NO_NUL in rules:
+        holds = pc.match_substring(array, "\x00")
+        yield from ((row, "holds the character NUL") for row in _rows(holds))
+
+
+def _rows(mask: pa.Array) -> list[int]:
+    found: list[int] = np.flatnonzero(
+        pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    ).tolist()
+    return found
+
+
+def _assembled(
+    batch: pa.RecordBatch, schema: pa.Schema, arrays: list[pa.Array], missing: list[bool]
+) -> pa.RecordBatch:
     fields = list(schema)
     for name in SYSTEM_COLUMNS:
         if name in batch.schema.names:
             fields.append(batch.schema.field(name))
             arrays.append(batch.column(name))
-    missing = [field.name not in given for field in schema]
     if any(missing) and ABSENT not in batch.schema.names:
         mask = np.packbits(np.array(missing), bitorder="little").tobytes()
         fields.append(pa.field(ABSENT, pa.binary()))
         arrays.append(pa.array([mask] * batch.num_rows, pa.binary()))
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, schema.metadata))
+    # Nullable while the refused rows are still in it.
+    loose = pa.schema([field.with_nullable(True) for field in fields], schema.metadata)
+    return pa.RecordBatch.from_arrays(arrays, schema=loose)
 
 
-def _cast(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    if field.name not in batch.schema.names:
-        return pa.nulls(batch.num_rows, field.type)
-    column = batch.column(field.name)
-    try:
-        return column.cast(field.type)
-    except pa.ArrowException as error:
-        raise PermanentError(
-            f"column {field.name} is {column.type} in the source and {field.type} in the target: "
-            f"{str(error).splitlines()[0]}"
-        ) from None
+def _without(rows: pa.RecordBatch, refused: Refused) -> pa.RecordBatch:
+    if not refused:
+        return rows
+    keep = np.ones(rows.num_rows, bool)
+    keep[list(refused)] = False
+    return rows.filter(pa.array(keep))

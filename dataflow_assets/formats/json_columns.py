@@ -28,7 +28,7 @@ Build = Callable[[pa.Field, Sequence[Any]], pa.Array]
 
 _NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
 _PLAIN = (datetime, date, time, Decimal, bytes)
-_UNFIT = (RejectedRecord, pa.ArrowException, msgspec.ValidationError, TypeError)
+_UNFIT = (RejectedRecord, pa.ArrowException, OverflowError, msgspec.ValidationError, TypeError)
 
 
 def column(field: pa.Field, cells: Sequence[Any]) -> tuple[pa.Array, Mask | None]:
@@ -54,7 +54,7 @@ def named(build: Build, field: pa.Field, cells: Sequence[Any]) -> pa.Array:
         return build(field, cells)
     except RejectedRecord as error:
         reason = error.reason
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OverflowError) as error:
         reason = first_line(error)
     raise RejectedRecord("decode", f"column {field.name}: {reason}")
 

@@ -14,11 +14,16 @@ from msgspec import UNSET, Meta
 
 from dataflow_assets.contracts import HAS_DEFAULT, KIND, MAX_LENGTH
 
-_INTEGERS = {
+UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_INTEGERS: dict[pa.DataType, tuple[int, int | None]] = {
     pa.int8(): (-(2**7), 2**7 - 1),
     pa.int16(): (-(2**15), 2**15 - 1),
     pa.int32(): (-(2**31), 2**31 - 1),
     pa.int64(): (-(2**63), 2**63 - 1),
+    pa.uint8(): (0, 2**8 - 1),
+    pa.uint16(): (0, 2**16 - 1),
+    pa.uint32(): (0, 2**32 - 1),
+    pa.uint64(): (0, None),  # the decoder knows no bound beyond int64: Arrow refuses the rest
 }
 _SIMPLE: dict[Any, Any] = {
     pa.bool_(): bool,
@@ -57,6 +62,8 @@ def value_type(field: pa.Field) -> Any:
     metadata = field.metadata or {}
     if metadata.get(KIND) in (b"json", b"numeric"):
         return msgspec.Raw
+    if metadata.get(KIND) == b"uuid":
+        return Annotated[str, Meta(pattern=UUID)]
     if field.type in _INTEGERS:
         low, high = _INTEGERS[field.type]
         return Annotated[int, Meta(ge=low, le=high)]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dataflow_assets.connectors.kafka.broker import CLIENT
+from dataflow_assets.contracts import MESSAGES
 from dataflow_assets.errors import TransientError
 
 SETTINGS = {
@@ -32,7 +33,7 @@ _SCHEMA = pa.schema(
         ("body", pa.binary()),
         ("key", pa.binary()),
         ("timestamp", pa.timestamp("us", "UTC")),
-        ("headers", pa.map_(pa.string(), pa.binary())),
+        MESSAGES.field("headers"),
     ]
 )
 
@@ -126,14 +127,14 @@ def _seen(message: Message) -> Seen:
 
 
 def as_batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    """The columns in which Spark would deliver these records; of a header's name the last wins."""
+    """The columns in which Spark would deliver these records."""
     rows = [
         {
             "_at": message.offset(),
             "body": message.value(),
             "key": message.key(),
             "timestamp": message.timestamp()[1] * 1000,
-            "headers": list(dict(message.headers() or ()).items()),
+            "headers": [{"key": one[0], "value": one[1]} for one in message.headers() or ()],
         }
         for message in messages
     ]

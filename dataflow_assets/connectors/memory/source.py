@@ -17,6 +17,7 @@ from dataflow_assets.contracts import (
     Limit,
     OffsetSlice,
     PartSlice,
+    Position,
     Positions,
     Slice,
     Source,
@@ -177,7 +178,7 @@ class MemoryPartSource(_MemorySource):
         """Opens the store."""
         return _PartSession(self)
 
-    def batches(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - rows have none
         """The rows of one part."""
         assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
         low, high = json.loads(piece.part)
@@ -215,6 +216,9 @@ class _PartSession(_StoreSession):
 
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
         raise NotImplementedError("this source delivers columns")
+
+    def behind(self, partition: str, position: Position | None, end: Position) -> bool:  # noqa: ARG002 - there is one
+        return int(position or 0) < int(end)
 
     def fold(self, positions: Positions) -> Positions:
         parts = [str(value) for name, value in positions.items() if name.startswith("part-")]

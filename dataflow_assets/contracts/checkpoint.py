@@ -1,0 +1,79 @@
+"""Where a branch stands, and who drives."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from dataflow_assets.contracts.slices import Positions
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Running totals since the flow began; reports are differences, so retries cannot lie."""
+
+    rows: int = 0
+    rejected: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.rows + other.rows, self.rejected + other.rejected, self.bytes + other.bytes
+        )
+
+    def __sub__(self, other: Totals) -> Totals:
+        return Totals(
+            self.rows - other.rows, self.rejected - other.rejected, self.bytes - other.bytes
+        )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What the sink has stored for one branch, in the same commit as its rows.
+
+    `source` and `target` are identities (topic id, table oid or uuid): a recreated topic or table
+    is another one. `positions` is empty until `begin` has stored the start.
+    """
+
+    epoch: int
+    positions: Positions = field(default_factory=dict)
+    totals: Totals = Totals()
+    source: str | None = None
+    target: str | None = None
+    manifest: str = ""
+    run: str = ""
+    committed_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far the checkpoint is behind: records, seconds since the oldest unread one, the ends."""
+
+    records: int
+    seconds: float
+    ends: Positions
+
+
+@dataclass(frozen=True)
+class Run:
+    """Who drives: named in checkpoints, database sessions and takeover errors."""
+
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+
+    def __str__(self) -> str:
+        return f"run {self.id} on host {self.host} (pid {self.pid})"
+
+
+def utc_now() -> datetime:
+    """Now, with its zone."""
+    return datetime.now(UTC)
+
+
+def local_now() -> datetime:
+    """Now, in the zone of this machine."""
+    return datetime.now().astimezone()

@@ -1,0 +1,154 @@
+"""Rejected records: what becomes of them, and where they wait for a replay."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from dataflow_assets.contracts.address import Address
+from dataflow_assets.contracts.slices import PartSlice, Slice
+
+if TYPE_CHECKING:
+    from dataflow_assets.contracts.ends import Sink
+    from dataflow_assets.contracts.tasks import Target
+
+REPLAY = "#replay"  # ends the name of a branch that takes back what was rejected
+_ATTEMPT = re.compile(r"#attempt-(\d+)(?:\.\d+)?$")
+
+
+@dataclass(frozen=True)
+class ErrorRecord:
+    """A rejected record as an error sink stores it. `id`: the same on every replay.
+
+    `body`: JSON object with `error` and `original_message` (reference 5.2); `metadata`: JSON.
+    """
+
+    id: str
+    flow: str
+    body: bytes = field(repr=False)
+    metadata: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rejected record that waits for a replay."""
+
+    id: str
+    branch: str
+    stage: str
+    n: int
+    body: bytes | None = field(repr=False)
+    key: bytes | None = field(default=None, repr=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+class Entries(ABC):
+    """Rejected records where they are kept: what waits for a replay, and what has had one."""
+
+    @abstractmethod
+    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
+        """The oldest entries of a flow without a replay, of all its branches; read only."""
+
+    @abstractmethod
+    def replayed(self, ids: Sequence[str]) -> None:
+        """Notes that these have had theirs; may be repeated."""
+
+
+class ErrorStore(Entries):
+    """Where an error sink keeps error records: beside no checkpoint, known by their ids."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """On the driver, before anything is read: makes the table or checks that it fits."""
+
+    @abstractmethod
+    def store(self, records: Sequence[ErrorRecord]) -> None:
+        """Durable when it returns.
+
+        A record whose id is known stays as it is where the system can tell; else a crash between
+        here and the commit of the rows stores it twice, under one id.
+        """
+
+
+@dataclass(frozen=True)
+class Rejects:
+    """What becomes of a record that cannot be stored.
+
+    `table`: it lands beside the target, in the same commit. `errors`: in the error sink, before
+    the commit. `skip`: it is counted and logged. `fail`: the run stops at it. `holds`: it lands in
+    the error sink, and the run stops at it all the same.
+    """
+
+    way: Literal["table", "errors", "skip", "fail"] = "table"
+    sink: Sink | None = None
+    holds: bool = False
+    connection: str | None = None
+    """What the error sink's connection is called in this location."""
+
+    @property
+    def address(self) -> Address | None:
+        """Where the error sink is; None without one."""
+        if self.sink is None:
+            return None
+        address = self.sink.address()
+        return replace(address, connection=self.connection) if self.connection else address
+
+    @property
+    def fate(self) -> str:
+        """What becomes of rejected records, as the end of a sentence about them."""
+        if self.way == "errors":
+            return f"are in the error sink {self.address}" + (
+                ", and the flow stops at them" if self.holds else ""
+            )
+        return {
+            "table": "stand in the table of rejected records",
+            "skip": "are skipped: the log names them",
+            "fail": "stop the flow",
+        }[self.way]
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """One record that could not be stored, with its origin and the reason."""
+
+    offset: int
+    stage: str  # decode, step, encode or sink
+    reason: str
+    body: bytes | None
+    n: int = 0
+    key: bytes | None = None
+    step: int | None = None
+    """Index of the step that refused it, in `transformations`."""
+    step_type: str | None = None
+    """The type of that step."""
+    error_type: str = ""
+    """The class of reference 5.4 where it is known; else it is told from the reason."""
+    metadata: Mapping[str, Any] | None = None
+    """The message's, as far as it was read."""
+
+    def id(self, target: Target, piece: Slice) -> str:
+        """Flow, branch, source, partition, offset, n and stage: the same whenever it is read.
+
+        Of what a replay rejects: the id of the entry that was replayed, and the attempt.
+        """
+        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
+            return next_attempt(json.loads(piece.part)[self.offset], self.n)
+        where = f"{target.flow}/{target.branch}/{target.source_id or target.source}"
+        return f"{where}/{piece.scope}/{self.offset}/{self.n}/{self.stage}"
+
+
+def attempt_of(entry: str) -> int:
+    """Which attempt an entry's id tells of, counted from 1."""
+    found = _ATTEMPT.search(entry)
+    return int(found[1]) if found else 1
+
+
+def next_attempt(entry: str, n: int) -> str:
+    """The id of what is rejected once more: of a whole entry, several rows may be."""
+    row = f".{n}" if n else ""
+    return f"{_ATTEMPT.sub('', entry)}#attempt-{attempt_of(entry) + 1}{row}"

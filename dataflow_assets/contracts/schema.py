@@ -1,0 +1,33 @@
+"""What travels beside the values: system columns, and what a schema says about its columns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+# Columns that travel beside the sink's own in every batch.
+OFFSET = "_offset"  # int64: the record's offset, or its ordinal inside a part slice; ascending
+N = "_n"  # int32, optional: index of the row within its record
+OP = "_op"  # int8, optional: INSERT, UPDATE or DELETE; without the column all rows are inserts
+ABSENT = "_absent"  # binary, optional: bit i (little-endian) set: column i was not in the record
+INSERT, UPDATE, DELETE = 0, 1, 2
+SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
+
+# Field metadata. KIND says what a string holds: b"json" JSON text, b"numeric" digits (or NaN and
+# infinities), b"uuid" its canonical text, b"text" the textual form of any other type.
+KIND = b"dataflow.kind"
+METADATA = b"dataflow.metadata"  # no column of the table, but each row's metadata of this name
+HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
+MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters
+KEY = b"dataflow.key"  # in the schema's own metadata: JSON list of the columns rows are matched by
+INFINITE = b"dataflow.infinite"  # in the schema's own; b"1": dates and timestamps may be infinite
+EVERYTHING = "*"  # among the metadata keys that are read: all of them
+NO_NUL = b"dataflow.no_nul"  # in the schema's own metadata; b"1": text cannot hold U+0000
+
+MESSAGES = pa.schema(
+    [
+        pa.field("value", pa.binary()),
+        pa.field("key", pa.binary()),
+        pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+"""The schema of a sink that takes messages."""

@@ -1,0 +1,100 @@
+"""Positions, and what one micro-batch covers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+Position = int | str
+Positions = Mapping[str, Position]
+
+PART = "part-"  # begins the names of the parts of one span; no partition of a source is called so
+
+
+def lasting(positions: Positions) -> Positions:
+    """The positions without those of the parts of a span that is not finished."""
+    return {name: at for name, at in positions.items() if not name.startswith(PART)}
+
+
+@dataclass(frozen=True)
+class OffsetSlice:
+    """Offsets `after <= offset < upto` of one partition; may be committed as a prefix.
+
+    Every row carries its offset, ascending and the same on every re-read. Offsets missing inside
+    are normal (transaction markers, compaction).
+    """
+
+    partition: str
+    after: int
+    upto: int
+
+    @property
+    def scope(self) -> str:
+        """Inside which an offset names one record."""
+        return self.partition
+
+    @property
+    def empty(self) -> bool:
+        """True when there is nothing between the bounds."""
+        return self.after >= self.upto
+
+
+@dataclass(frozen=True)
+class PartSlice:
+    """One part of a bounded read: committed whole, by compare-and-set `after -> upto`.
+
+    `part` describes the borders for the source; a crash repeats the part with the same borders.
+    """
+
+    partition: str
+    after: str | None
+    upto: str
+    part: str = ""
+
+    @property
+    def scope(self) -> str:
+        """Inside which an ordinal names one record: a later read has parts of the same name."""
+        return f"{self.partition}@{self.upto}"
+
+    @property
+    def empty(self) -> bool:
+        """True when the part is committed already."""
+        return self.after == self.upto
+
+
+Slice = OffsetSlice | PartSlice
+
+
+@dataclass(frozen=True)
+class Span:
+    """What one micro-batch covers. Slices are in the order of the source's partitions."""
+
+    slices: tuple[Slice, ...]
+    full: bool = False
+    """A limit ended it: more is waiting already."""
+    at: datetime | None = None
+    """The time that steps call now, where a sink has recorded the span; None: when it is read."""
+
+    @property
+    def empty(self) -> bool:
+        """True when no slice holds anything to read."""
+        return all(piece.empty for piece in self.slices)
+
+    @property
+    def after(self) -> Positions:
+        """Where each partition stands before the span; parts not begun are left out."""
+        return {s.partition: s.after for s in self.slices if s.after is not None}
+
+    @property
+    def upto(self) -> Positions:
+        """Where each partition stands once the span is done."""
+        return {s.partition: s.upto for s in self.slices}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that one slice of a span may hold."""
+
+    records: int = 1_000_000
+    bytes: int = 64 * 1024 * 1024

@@ -1,0 +1,109 @@
+"""Inside a task: what a writer is given, and what it gives back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from dataflow_assets.contracts.checkpoint import Run, Totals
+from dataflow_assets.contracts.rejects import Rejection, Rejects
+from dataflow_assets.contracts.slices import Position
+from dataflow_assets.failpoints import Failpoint
+
+
+@dataclass(frozen=True)
+class Target:
+    """One branch of one flow as its sink sees it."""
+
+    flow: str  # namespace/name
+    branch: str  # stable identity of the branch within the flow
+    manifest: str  # hash of the manifest's content
+    source: str  # name of the topic or table read, for messages and rejected records
+    source_id: str = ""  # its identity: offsets of a recreated topic are other records
+    rejects: Rejects = field(default=Rejects(), repr=False, compare=False)
+
+    @property
+    def id(self) -> str:
+        """Flow and branch as one key."""
+        return f"{self.flow}:{self.branch}"
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What a task needs to write for one branch: frozen, picklable, valid for one epoch."""
+
+    target: Target
+    run: Run
+    epoch: int
+    schema: pa.Schema
+    failpoint: Failpoint | None = None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message as it was sent; `metadata` None: nobody has read it."""
+
+    body: bytes | None
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One step of a writer: rows in the sink's schema plus system columns, and what was refused.
+
+    `seen` is the position reached: filtered and rejected records included. `size` counts the bytes
+    of the bodies consumed, for totals only. `sent` finds the message of an offset when the sink
+    refuses a row after all: a replay takes it through the steps again, by body and metadata.
+    """
+
+    rows: pa.RecordBatch
+    rejected: Sequence[Rejection]
+    seen: int
+    size: int
+    sent: Mapping[int, Sent] = field(default_factory=dict, repr=False)
+    notes: frozenset[str] = frozenset()
+    """What a person should be told once, and what is no error."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What one writer did with one slice; the pass's only output.
+
+    `position` is what is committed (sinks that commit in `close`) or consumed (sinks that publish
+    in `finish`); None when nothing was. `staged` is the sink's own: JSON documents of the files
+    that wait for `finish`.
+    """
+
+    branch: str
+    partition: str
+    position: Position | None
+    totals: Totals
+    staged: tuple[str, ...] = ()
+
+
+class Writer(ABC):
+    """Writes one slice of one branch inside one task. Not shared, not reused."""
+
+    @abstractmethod
+    def write(self, chunk: Chunk) -> None:
+        """Takes the next rows. Nothing is visible to readers before `close`.
+
+        Raises TransientError, PermanentError or TakenOver; never loses a row in silence: what the
+        target refuses becomes a rejection stored with the same commit.
+        """
+
+    @abstractmethod
+    def close(self, complete: bool) -> Receipt:
+        """Commits (slice sinks) or stages (span sinks) what was written.
+
+        `complete` is False where the end of the input cannot be trusted: an offset slice commits
+        the prefix it has seen, a part slice commits only when complete.
+        """
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Drops what was written and frees the connection; safe after any error, and twice."""

@@ -1,0 +1,161 @@
+"""Typed rows as JSON: for steps, for bodies that are stored whole, for rejected rows.
+
+| Arrow | JSON |
+|---|---|
+| integers, decimals, KIND numeric | number with all its digits; NaN and infinities as text |
+| float32, float64 | the shortest number that reads back the same; NaN and infinities as text |
+| timestamp | RFC 3339 in UTC, as many digits of a second as it has; a naive one counts as UTC |
+| date32, time64 | `2026-01-31`, `23:59:59.5` |
+| infinite dates and timestamps | `infinity`, `-infinity` |
+| binary | base64 |
+| KIND json | the JSON itself |
+| string, KIND uuid, KIND text | text |
+| list, struct | array, object |
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets.contracts import KIND, METADATA, SYSTEM_COLUMNS
+from dataflow_assets.records import parse
+
+INFINITY, MINUS_INFINITY = "infinity", "-infinity"
+
+_DIGITS = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def kind_of(field: pa.Field) -> bytes | None:
+    """What a string column holds, where it is not simply text."""
+    return (field.metadata or {}).get(KIND)
+
+
+def metadata_key(field: pa.Field) -> str | None:
+    """The metadata that a column holds beside those of the table; None for the table's own."""
+    name: bytes | None = (field.metadata or {}).get(METADATA)
+    return None if name is None else name.decode()
+
+
+def table_columns(schema: pa.Schema) -> list[pa.Field]:
+    """The columns of the table itself."""
+    return [f for f in schema if f.name not in SYSTEM_COLUMNS and metadata_key(f) is None]
+
+
+def objects(batch: pa.RecordBatch) -> list[bytes]:
+    """Each row as a JSON object, keys in the order of the columns."""
+    fields = table_columns(batch.schema)
+    names = [field.name for field in fields]
+    columns = [cells(batch.column(field.name), field) for field in fields]
+    if not columns:
+        return [b"{}"] * batch.num_rows
+    return [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+
+
+def values(column: pa.Array, field: pa.Field) -> list[Any]:
+    """The values as records hold them."""
+    return [parse(bytes(v)) if isinstance(v, msgspec.Raw) else v for v in cells(column, field)]
+
+
+def cells(column: pa.Array, field: pa.Field) -> list[Any]:
+    """The values as the JSON encoder takes them."""
+    kind, arrow = kind_of(field), field.type
+    if kind == b"json":
+        return [None if text is None else msgspec.Raw(text.encode()) for text in column.to_pylist()]
+    if kind == b"numeric":
+        return _numbers(column)
+    if pa.types.is_floating(arrow):
+        return [_fraction(value) for value in _floats(column)]
+    if pa.types.is_binary(arrow):
+        found = column.to_pylist()
+        return [None if value is None else base64.b64encode(value).decode() for value in found]
+    if pa.types.is_temporal(arrow):
+        return moments(column)
+    return _nested(column, arrow) if pa.types.is_nested(arrow) else column.to_pylist()
+
+
+def moments(column: pa.Array) -> list[str | None]:
+    """Dates, times and timestamps as text."""
+    endless = infinite(column)
+    texts = _moment_texts(_without(column, endless)).to_pylist()
+    for row, text in endless.items():
+        texts[row] = text
+    return texts  # type: ignore[no-any-return]
+
+
+def _moment_texts(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        texts = pc.cast(column.cast(pa.timestamp(column.type.unit)), pa.string())
+        texts = pc.replace_substring(texts, " ", "T", max_replacements=1)
+        return pc.binary_join_element_wise(_short(texts), "Z", "")
+    texts = pc.cast(column, pa.string())
+    return _short(texts) if pa.types.is_time(column.type) else texts
+
+
+def _short(texts: pa.Array) -> pa.Array:
+    """Without the zeros at the end of a fraction."""
+    texts = pc.replace_substring_regex(texts, r"(\.\d*[1-9])0+$", r"\1")
+    return pc.replace_substring_regex(texts, r"\.0+$", "")
+
+
+def infinite(column: pa.Array) -> dict[int, str]:
+    """Which rows of a date or timestamp column are infinite, and how that is written."""
+    if pa.types.is_time(column.type) or len(column) == 0:
+        return {}
+    whole = pa.int32() if pa.types.is_date32(column.type) else pa.int64()
+    limits = np.iinfo(whole.to_pandas_dtype())
+    numbers = pc.fill_null(column.view(whole), 0).to_numpy()
+    low, high = np.flatnonzero(numbers == limits.min), np.flatnonzero(numbers == limits.max)
+    return {int(row): MINUS_INFINITY for row in low} | {int(row): INFINITY for row in high}
+
+
+def _without(column: pa.Array, rows: dict[int, str]) -> pa.Array:
+    if not rows:
+        return column
+    mask = np.zeros(len(column), bool)
+    mask[list(rows)] = True
+    return pc.if_else(pa.array(mask), pa.scalar(None, column.type), column)
+
+
+def _numbers(column: pa.Array) -> list[Any]:
+    proper = pc.fill_null(pc.match_substring_regex(column, _DIGITS), True).to_pylist()
+    return [
+        msgspec.Raw(text.encode()) if text is not None and number else text
+        for text, number in zip(column.to_pylist(), proper, strict=True)
+    ]
+
+
+def _floats(column: pa.Array) -> Sequence[float | None]:
+    """A float32 as the shortest decimal that reads back the same, not with a double's digits."""
+    if column.type == pa.float64():
+        return column.to_pylist()  # type: ignore[no-any-return]
+    found = column.cast(pa.float32()).to_pylist()
+    return [None if value is None else float(str(np.float32(value))) for value in found]
+
+
+def _fraction(value: float | None) -> float | str | None:
+    if value is None or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def _nested(column: pa.Array, arrow: pa.DataType) -> list[Any]:
+    valid = column.is_valid().to_pylist()
+    if pa.types.is_struct(arrow):
+        children = [cells(column.field(i), arrow.field(i)) for i in range(arrow.num_fields)]
+        names = [field.name for field in arrow]
+        rows = zip(*children, strict=True) if children else [()] * len(column)
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        return [row if there else None for row, there in zip(found, valid, strict=True)]
+    bounds = column.offsets.to_pylist()
+    items = cells(column.values, arrow.value_field)
+    spans = zip(bounds[:-1], bounds[1:], valid, strict=True)
+    return [items[start:end] if there else None for start, end, there in spans]

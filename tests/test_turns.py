@@ -1,0 +1,56 @@
+"""Whose turn it is, also where only the source can tell which position is behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dataflow_assets.contracts import Position, Positions
+from dataflow_assets.turns import Standing, lowest, nearer, next_turn
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    positions: Positions
+
+
+@dataclass(frozen=True)
+class _Session:
+    checkpoint: _Checkpoint
+
+
+def standing(**positions: Position) -> Standing:
+    session: Any = _Session(_Checkpoint({n.replace("_", "-"): p for n, p in positions.items()}))
+    branch: Any = None
+    return Standing(branch, session)
+
+
+def by_length(partition: str, position: Position | None, end: Position) -> bool:
+    assert partition == "table"
+    return len(str(position or "")) < len(str(end))
+
+
+def test_the_branch_behind_catches_up_to_where_the_others_stand() -> None:
+    behind, ahead = standing(table="a"), standing(table="aaa")
+    turn = next_turn([ahead, behind], {}, by_length)
+    assert (turn.standings, turn.after, turn.until) == ((behind,), {"table": "a"}, {"table": "aaa"})
+    assert turn.alone
+
+
+def test_positions_that_differ_and_are_not_behind_go_on_together() -> None:
+    branches = [standing(table="aa"), standing(table="bb")]
+    turn = next_turn(branches, {}, by_length)
+    assert (turn.standings, turn.until, turn.alone) == (tuple(branches), None, False)
+
+
+def test_parts_under_way_are_no_positions() -> None:
+    crashed, other = standing(table="a", part_0="aaa"), standing(table="a")
+    turn = next_turn([crashed, other], {}, by_length)
+    assert not turn.alone
+    assert lowest([crashed, other], by_length) == {"table": "a"}
+
+
+def test_the_nearer_of_two_bounds() -> None:
+    assert nearer({"table": "aaa"}, {"table": "a"}, by_length) == {"table": "a"}
+    assert nearer(None, {"table": "a"}, by_length) == {"table": "a"}
+    assert nearer({"table": "a"}, None, by_length) == {"table": "a"}
