@@ -1,0 +1,130 @@
+"""Clients of ClickHouse: clickhouse-connect over HTTP, with time limits, without sessions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.clickhouse import dsn
+from dataflow_assets.connectors.clickhouse.failures import Failure, failing
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+log = logging.getLogger(__name__)
+
+# Newer servers collect inserts of many clients by default: then an answer would come before the
+# rows stand, and deduplication would be another one.
+_SETTINGS = {"async_insert": 0}
+
+
+def connect(text: str, name: str) -> Client:
+    """A client of the first host that answers; `name` shows in the server's query log.
+
+    Raises Failure. The caller closes it.
+    """
+    place = dsn.parse(text)
+    _tell(place.note)
+    for number, (host, port) in enumerate(place.hosts, 1):
+        try:
+            return _client(place, host, port, name)
+        except Failure as failure:
+            if failure.answered or number == len(place.hosts):
+                raise Failure(
+                    dsn.scrub(failure.message, text), failure.code, failure.status
+                ) from None
+    raise AssertionError  # there is at least one host
+
+
+def _client(place: dsn.Place, host: str, port: int, name: str) -> Client:
+    import clickhouse_connect
+
+    with failing():
+        return clickhouse_connect.get_client(
+            host=host,
+            port=port,
+            interface="https" if place.secure else "http",
+            username=place.user,
+            password=place.password,
+            database=place.database,
+            settings={**_SETTINGS, **place.settings},
+            connect_timeout=place.connect_seconds,
+            send_receive_timeout=place.answer_seconds,
+            verify=place.verify,
+            compress=place.compress,
+            proxy_path=place.path,
+            client_name=name,
+            autogenerate_session_id=False,  # statements of one client may overlap
+            dedicated_pool=True,  # tasks are forked: none shares a connection with its parent
+            query_retries=0,  # what is worth it is tried again with backoff, by the run
+        )
+
+
+def rows(client: Client, query: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
+    """The rows of a small answer as tuples. Raises Failure."""
+    with failing():
+        return list(client.query(query, parameters=dict(parameters or {})).result_rows)
+
+
+@contextmanager
+def stream(
+    client: Client,
+    query: str,
+    parameters: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The rows of any answer as Arrow batches, one after another. Raises Failure.
+
+    They end only when the whole answer has come: a server that fails on the way cuts it off.
+    """
+    with failing():
+        answer: Any = client.raw_stream(
+            query,
+            parameters=dict(parameters or {}),
+            settings=dict(settings or {}),
+            fmt="ArrowStream",
+        )
+        answer.auto_close = False  # else nothing is left to ask for the end
+        try:
+            yield _batches(answer)
+        finally:
+            answer.close()
+
+
+def _batches(answer: Any) -> Iterator[pa.RecordBatch]:
+    """Arrow's own end proves nothing: the end of the HTTP answer does."""
+    with failing():
+        yield from pa.ipc.open_stream(answer)
+        while answer.read(1 << 16):
+            pass
+
+
+def quote(*names: str) -> str:
+    """Identifiers as SQL takes them, joined by dots."""
+    return ".".join(f"`{_escaped(name, '`')}`" for name in names)
+
+
+def literal(text: str) -> str:
+    """A string as SQL takes it."""
+    return f"'{_escaped(text, chr(39))}'"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Identifiers, each quoted, with commas."""
+    return ", ".join(quote(name) for name in names)
+
+
+def _escaped(text: str, mark: str) -> str:
+    return text.replace("\\", "\\\\").replace(mark, f"\\{mark}")
+
+
+@cache
+def _tell(note: str) -> None:
+    """Once in a process: a native address is no error, but the port that is used is another."""
+    if note:
+        log.info("%s", note)

@@ -1,0 +1,194 @@
+"""Connection strings: `clickhouse://`, `http://` and `https://` URLs, never echoed.
+
+Only ClickHouse's HTTP interface is spoken. Of native addresses the two standard ports are taken for
+the HTTP ports beside them; another native port says nothing about where HTTP is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from urllib.parse import parse_qsl, unquote
+
+from dataflow_assets.errors import PermanentError
+
+_URL = re.compile(
+    r"^(?P<scheme>clickhouse|https?)://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
+    r"(?P<hosts>[^/?@]+)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?$",
+    re.DOTALL,
+)
+_HTTP = {False: 8123, True: 8443}
+_NATIVE = {9000: False, 9440: True}
+# Of the Go driver, and of no use here: pools, protocol blocks, logging.
+_DROPPED = frozenset(
+    {"debug", "block_buffer_size", "max_open_conns", "max_idle_conns", "conn_max_lifetime"}
+    | {
+        "connection_open_strategy",
+        "client_info_product",
+        "compress_level",
+        "max_compression_buffer",
+    }
+)
+_OPTIONS = frozenset(
+    {"username", "user", "password", "database", "secure", "skip_verify", "compress"}
+    | {"dial_timeout", "connect_timeout", "read_timeout", "send_receive_timeout", "http_path"}
+)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_NUMERIC = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database of a server, and how it is talked to."""
+
+    hosts: tuple[tuple[str, int], ...]
+    """Host and HTTP port; the first that answers is used."""
+    database: str = "default"
+    user: str = "default"
+    password: str = field(default="", repr=False)
+    secure: bool = False
+    verify: bool = True
+    compress: str | bool = True
+    path: str = ""
+    connect_seconds: int = 10
+    answer_seconds: int = 300
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The server's own, for every query."""
+    note: str = ""
+    """What a person should be told about how the string was read."""
+
+
+@cache
+def parse(text: str) -> Place:
+    """The place that a connection string names. Errors never show the string.
+
+    Raises PermanentError naming what is allowed.
+    """
+    match = _URL.match(text.strip())
+    if match is None:
+        raise PermanentError(
+            "connectionString: not a URL of ClickHouse; write http://user:password@host:8123/database,"
+            " https://... or clickhouse://user:password@host:9000/database"
+        )
+    query = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
+    native, secure = match["scheme"] == "clickhouse", _is_secure(match["scheme"], query)
+    found = [_host(part, native=native, secure=secure) for part in match["hosts"].split(",")]
+    secure = secure or any(encrypted for _, _, encrypted in found)
+    return Place(
+        hosts=tuple((host, port) for host, port, _ in found),
+        database=unquote(match["database"] or "") or query.get("database") or "default",
+        user=unquote(match["user"] or "") or query.get("username") or query.get("user", "default"),
+        password=_unquoted(match["password"] or "") or query.get("password", ""),
+        secure=secure,
+        verify=not _flag(query, "skip_verify"),
+        compress=_compression(query.get("compress", "true")),
+        path=query.get("http_path", ""),
+        connect_seconds=_seconds(query, 10, "dial_timeout", "connect_timeout"),
+        answer_seconds=_seconds(query, 300, "read_timeout", "send_receive_timeout"),
+        settings={k: v for k, v in query.items() if k not in _OPTIONS | _DROPPED},
+        note=_note(match["hosts"], found) if native else "",
+    )
+
+
+def slug(text: str) -> str:
+    """Host and database as a name: known without network, never with user or password."""
+    place = parse(text)
+    return slugify(f"{place.hosts[0][0]}_{place.database}")
+
+
+def spellings(text: str) -> tuple[str, ...]:
+    """`host:port/database` of each host, with its HTTP and its native port; standard ones bare."""
+    place = parse(text)
+    found: list[str] = []
+    for host, port in place.hosts:
+        found.append(f"{host}:{port}/{place.database}")
+        if port == _HTTP[place.secure]:
+            native = next(port for port, secure in _NATIVE.items() if secure == place.secure)
+            found += [f"{host}:{native}/{place.database}", f"{host}/{place.database}"]
+    return tuple(found)
+
+
+def slugify(text: str) -> str:
+    """Lower-case letters, digits and underscores only."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "clickhouse"
+
+
+def scrub(message: str, text: str) -> str:
+    """The message without the password, should a driver ever show it."""
+    password = parse(text).password
+    return message.replace(password, "***") if password else message
+
+
+def _is_secure(scheme: str, query: Mapping[str, str]) -> bool:
+    return scheme == "https" or _flag(query, "secure")
+
+
+def _host(text: str, *, native: bool, secure: bool) -> tuple[str, int, bool]:
+    """Host, HTTP port and whether that port is encrypted."""
+    match = re.match(r"^(\[[^\]]*\]|[^:]*)(?::(\d+))?$", text)
+    if match is None or not match[1]:
+        raise PermanentError("connectionString: a host is missing, or its port is no number")
+    host = unquote(match[1].strip("[]"))
+    if match[2] is None:
+        return host, _HTTP[secure], secure
+    port = int(match[2])
+    if not native or port in _HTTP.values():
+        return host, port, secure or (native and port == _HTTP[True])
+    if port not in _NATIVE:
+        scheme = "https" if secure else "http"
+        raise PermanentError(
+            f"connectionString: clickhouse://{host}:{port} names a port of the native protocol, "
+            "which is not spoken here; only its standard ports 9000 and 9440 are taken for the "
+            "HTTP ports 8123 and 8443. Name the server's HTTP port: "
+            f"{scheme}://user:password@{host}:PORT/database"
+        )
+    encrypted = secure or _NATIVE[port]
+    return host, _HTTP[encrypted], encrypted
+
+
+def _note(hosts: str, found: list[tuple[str, int, bool]]) -> str:
+    reached = ", ".join(f"{host}:{port}" for host, port, _ in found)
+    same = all(
+        part.endswith(f":{port}")
+        for part, (_, port, _) in zip(hosts.split(","), found, strict=True)
+    )
+    return "" if same else f"clickhouse://{hosts} is reached over HTTP at {reached}"
+
+
+def _unquoted(password: str) -> str:
+    # A lone % cannot be an escape: such a password was never encoded.
+    return password if re.search(r"%(?![0-9a-fA-F]{2})", password) else unquote(password)
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    value = query.get(name, "false").lower()
+    if value not in {"", "true", "false", "1", "0"}:
+        raise PermanentError(f"connectionString: {name} is true or false")
+    return value in {"", "true", "1"}
+
+
+def _compression(value: str) -> str | bool:
+    """`true` and `false`, or the name of a method; the Go driver's `none` is false."""
+    named = {"true": True, "1": True, "": True, "false": False, "0": False, "none": False}
+    if value.lower() in named:
+        return named[value.lower()]
+    if value.lower() not in {"lz4", "zstd", "gzip"}:
+        raise PermanentError("connectionString: compress is true, false, lz4, zstd or gzip")
+    return value.lower()
+
+
+def _seconds(query: Mapping[str, str], usual: int, *names: str) -> int:
+    """A duration as the Go driver writes it (10s, 1m30s, 500ms), or a number of seconds."""
+    name = next((name for name in names if name in query), None)
+    if name is None:
+        return usual
+    value = query[name].strip()
+    if _NUMERIC.fullmatch(value):
+        value += "s"
+    parts = _DURATION.findall(value)
+    if not parts or "".join(number + unit for number, unit in parts) != value:
+        raise PermanentError(f"connectionString: {name} is a duration such as 10s or 1m30s")
+    return max(1, round(sum(float(number) * _SECONDS[unit] for number, unit in parts)))

@@ -1,0 +1,259 @@
+"""ClickHouse's types and the Arrow types that they travel as: one table for source, sink and docs.
+
+A source casts what it selects to `Rule.cast`, so that the Arrow types do not depend on the server's
+version. Lists and tuples follow their elements; where an element has no Arrow form of its own (a
+map, say), the whole column travels as JSON text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.clickhouse.client import literal, quote
+from dataflow_assets.contracts import KIND
+from dataflow_assets.errors import PermanentError
+
+CLICKHOUSE_TYPE = b"dataflow.clickhouse.type"
+"""Field metadata: the column's own type, for a sink of the same system."""
+JSON_SETTINGS = {
+    "date_time_output_format": "iso",
+    "output_format_json_quote_64bit_integers": 0,
+    "output_format_json_quote_decimals": 0,
+    "output_format_json_quote_denormals": 1,
+}
+"""How values inside JSON text are written: digits as they are, times in UTC, nan as text."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the values of some types travel. `cast`: as what they are selected; None: as they are."""
+
+    names: tuple[str, ...]
+    arrow: pa.DataType
+    kind: bytes | None = None
+    cast: str | None = None
+    note: str = ""
+
+
+_TEXT, _SECONDS = pa.string(), pa.timestamp("us", "UTC")
+RULES = (
+    Rule(("Bool",), pa.bool_()),
+    *(Rule((f"Int{bits}",), pa.type_for_alias(f"int{bits}")) for bits in (8, 16, 32, 64)),
+    *(Rule((f"UInt{bits}",), pa.type_for_alias(f"uint{bits}")) for bits in (8, 16, 32, 64)),
+    Rule(("Int128", "Int256", "UInt128", "UInt256"), _TEXT, b"numeric", "String"),
+    Rule(("Float32",), pa.float32()),
+    Rule(("BFloat16",), pa.float32(), cast="Float32"),
+    Rule(("Float64",), pa.float64()),
+    Rule(("String",), _TEXT, note="bytes that are no UTF-8 stop the read"),
+    Rule(("FixedString",), _TEXT, cast="String", note="without the zero bytes that fill it up"),
+    Rule(("UUID",), _TEXT, b"uuid", "String"),
+    Rule(("Enum", "Enum8", "Enum16"), _TEXT, b"text", "String", "the name, not the number"),
+    Rule(("IPv4", "IPv6"), _TEXT, b"text", "String"),
+    Rule(("Date", "Date32"), pa.date32(), cast="Date32"),
+    Rule(("DateTime", "DateTime32"), _SECONDS, cast="DateTime64(6, 'UTC')"),
+    Rule(("Time", "Time64"), _TEXT, b"text", "String", "may lie beyond 24 hours"),
+    Rule(("JSON",), _TEXT, b"json", "String"),
+    Rule(("Dynamic", "Variant"), _TEXT, b"text", "Nullable(String)"),
+    Rule(
+        tuple(
+            f"Interval{unit}"
+            for unit in (
+                *("Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"),
+                *("Day", "Week", "Month", "Quarter", "Year"),
+            )
+        ),
+        pa.int64(),
+        cast="Int64",
+        note="a number of that unit",
+    ),
+)
+JSON_TEXT = (
+    *("Map", "Object", "QBit"),
+    *("Point", "Ring", "Polygon", "MultiPolygon", "LineString", "MultiLineString"),
+)
+"""Types that make JSON text of the whole column."""
+_BY_NAME = {name: rule for rule in RULES for name in rule.names}
+_DECIMALS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
+_WRAPPERS = ("Nullable", "LowCardinality")
+_ELEMENT = re.compile(r"^(`(?:[^`\\]|\\.)*`|\w+)\s+(.+)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type as ClickHouse spells it: a name and what stands in its parentheses."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> Type:
+        """From its spelling."""
+        name, _, rest = text.strip().partition("(")
+        return cls(name.strip(), tuple(_split(rest.rstrip().removesuffix(")"))) if rest else ())
+
+    @property
+    def nullable(self) -> bool:
+        """Whether NULL is among its values."""
+        if self.name in {"Dynamic", "Variant", "Nullable"}:
+            return True
+        return self.name == "LowCardinality" and Type.of(self.arguments[0]).nullable
+
+    @property
+    def bare(self) -> Type:
+        """Without what says only how it is stored, or that it may be NULL."""
+        if self.name in _WRAPPERS:
+            return Type.of(self.arguments[0]).bare
+        if self.name == "SimpleAggregateFunction":
+            return Type.of(self.arguments[1]).bare
+        return self
+
+    def elements(self) -> Iterator[tuple[str, Type]]:
+        """Of a tuple: names, counted from 1 where there are none, and types."""
+        for number, argument in enumerate(self.arguments, 1):
+            named = _ELEMENT.match(argument.strip())
+            name = named[1].strip("`") if named else str(number)
+            yield name, Type.of(named[2] if named else argument)
+
+    def inside(self) -> Iterator[Type]:
+        """This type and all it is made of, bare."""
+        bare = self.bare
+        yield bare
+        if bare.name == "Array":
+            yield from Type.of(bare.arguments[0]).inside()
+        elif bare.name in {"Tuple", "Nested"}:
+            yield from chain.from_iterable(each.inside() for _, each in bare.elements())
+
+
+def field(name: str, text: str) -> pa.Field:
+    """The Arrow field of a column of this type. Raises PermanentError where there is none."""
+    kind = Type.of(text)
+    arrow, mark = (_TEXT, b"json") if _as_json(kind) else _arrow(name, kind)
+    metadata = {CLICKHOUSE_TYPE: text.encode()} | ({KIND: mark} if mark else {})
+    return pa.field(name, arrow, kind.nullable, metadata)
+
+
+def selected(name: str, text: str) -> str:
+    """The expression whose values are those of `field`."""
+    kind = Type.of(text)
+    if _as_json(kind):
+        return f"toJSONString({quote(name)})"
+    cast = _cast(kind)
+    return quote(name) if cast == text else f"CAST({quote(name)}, {literal(cast)})"
+
+
+def declared(column: pa.Field) -> str:
+    """The narrowest ClickHouse type that loses nothing of an interchange field's values."""
+    metadata = column.metadata or {}
+    if hint := metadata.get(CLICKHOUSE_TYPE):
+        return str(hint.decode())
+    name = _declared(column.type, metadata.get(KIND))
+    wrapped = column.nullable and not name.startswith(("Array(", "Tuple("))
+    return f"Nullable({name})" if wrapped else name
+
+
+def _declared(arrow: pa.DataType, kind: bytes | None) -> str:
+    if kind is not None:
+        return "UUID" if kind == b"uuid" else "String"
+    if pa.types.is_decimal(arrow):
+        return f"Decimal({arrow.precision}, {arrow.scale})"
+    if pa.types.is_timestamp(arrow):
+        return f"DateTime64({9 if arrow.unit == 'ns' else 6}, 'UTC')"
+    if pa.types.is_list(arrow):
+        return f"Array({declared(arrow.value_field)})"
+    if pa.types.is_struct(arrow):
+        return f"Tuple({', '.join(f'{quote(each.name)} {declared(each)}' for each in arrow)})"
+    plain = {
+        pa.bool_(): "Bool",
+        pa.float32(): "Float32",
+        pa.float64(): "Float64",
+        pa.date32(): "Date32",
+        pa.time64("us"): "Time64(6)",
+    }
+    if pa.types.is_integer(arrow):
+        return str(arrow).replace("uint", "UInt").replace("int", "Int")
+    return plain.get(arrow, "String")
+
+
+def _as_json(kind: Type) -> bool:
+    return any(each.name in JSON_TEXT for each in kind.inside())
+
+
+def _arrow(name: str, kind: Type) -> tuple[pa.DataType, bytes | None]:
+    bare = kind.bare
+    if bare.name == "Array":
+        return pa.list_(_element("item", name, Type.of(bare.arguments[0]))), None
+    if bare.name in {"Tuple", "Nested"}:
+        found = pa.struct([_element(label, name, each) for label, each in bare.elements()])
+        return (found if bare.name == "Tuple" else pa.list_(found)), None
+    if bare.name.startswith("Decimal"):
+        precision, scale = _decimal(bare)
+        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale), None
+    if bare.name == "DateTime64":
+        return pa.timestamp("ns" if _fraction(bare) > 6 else "us", "UTC"), None
+    rule = _BY_NAME.get(bare.name)
+    if rule is None:
+        raise PermanentError(
+            f"column {name} has the type {bare.name}, which cannot be read as it is; give a "
+            "`query` that leaves it out or makes a value of it (finalizeAggregation, toString)"
+        )
+    return rule.arrow, rule.kind
+
+
+def _element(label: str, column: str, kind: Type) -> pa.Field:
+    arrow, mark = _arrow(column, kind)
+    return pa.field(label, arrow, kind.nullable, {KIND: mark} if mark else None)
+
+
+def _cast(kind: Type) -> str:
+    """The type that a value is selected as, spelled as ClickHouse does."""
+    bare = kind.bare
+    if bare.name == "Array":
+        text = f"Array({_cast(Type.of(bare.arguments[0]))})"
+    elif bare.name in {"Tuple", "Nested"}:
+        named = [f"{quote(label)} {_cast(each)}" for label, each in bare.elements()]
+        text = f"Tuple({', '.join(named)})"
+        text = text if bare.name == "Tuple" else f"Array({text})"
+    elif bare.name == "DateTime64":
+        text = f"DateTime64({9 if _fraction(bare) > 6 else 6}, 'UTC')"
+    else:
+        rule = _BY_NAME.get(bare.name)
+        text = (rule and rule.cast) or _spelled(bare)
+    return f"Nullable({text})" if kind.nullable and not text.startswith("Nullable(") else text
+
+
+def _spelled(kind: Type) -> str:
+    return f"{kind.name}({', '.join(kind.arguments)})" if kind.arguments else kind.name
+
+
+def _decimal(kind: Type) -> tuple[int, int]:
+    if kind.name in _DECIMALS:
+        return _DECIMALS[kind.name], int(kind.arguments[0])
+    precision, scale = (*map(int, kind.arguments), 0, 0)[:2]
+    return precision or 10, scale
+
+
+def _fraction(kind: Type) -> int:
+    """Digits after the second of a DateTime64."""
+    return int(kind.arguments[0]) if kind.arguments else 3
+
+
+def _split(text: str) -> Iterator[str]:
+    """What stands between commas that are in no parentheses and no quotes."""
+    depth, start, quoted, escaped = 0, 0, "", False
+    for at, sign in enumerate(text):
+        if quoted:
+            quoted = "" if sign == quoted and not escaped else quoted
+            escaped = sign == "\\" and not escaped
+        elif sign in "'`":
+            quoted = sign
+        elif sign in "()":
+            depth += 1 if sign == "(" else -1
+        elif sign == "," and depth == 0:
+            yield text[start:at].strip()
+            start = at + 1
+    yield text[start:].strip()
