@@ -199,6 +199,12 @@ def _reset(add: Add, common: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--flow", required=True, metavar="NAME", help="name or namespace/name")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="start where the DataFlow Operator stood: its ConfigMap, or the checkpoint.json in it",
+    )
     parser.set_defaults(command=commands.reset)
 
 

@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataflow_assets import manifests
@@ -79,15 +80,20 @@ def status(asked: Namespace) -> int:
 
 
 def reset(asked: Namespace) -> int:
-    """Forgets the checkpoint of one flow, once somebody has agreed."""
+    """Forgets the checkpoint of one flow, or takes another one over, once somebody has agreed."""
+    from dataflow_assets import adopting
     from dataflow_assets import status as engine
     from dataflow_assets.contracts import Run
 
     loaded = manifests.load(asked.paths)
     (flow,) = selection.select(loaded, [asked.flow])
-    if not asked.yes and not _agreed(flow):
+    if not asked.yes and not _agreed(flow, asked.checkpoint):
         err("nothing was changed")
         return 1
+    if asked.checkpoint is not None:
+        for branch in adopting.adopt(flow, Run(), _read(asked.checkpoint)):
+            out(f"{flow.id}: {branch.address} goes on from {asked.checkpoint}")
+        return 0
     for branch in engine.reset(flow, Run()):
         out(f"{flow.id}: the checkpoint of {branch.address} is forgotten; its rows stay")
     return 0
@@ -141,14 +147,22 @@ def _order(asked: Namespace) -> Order:
     return Order(seconds=asked.seconds, until=asked.until, start=start)
 
 
-def _agreed(flow: Flow) -> bool:
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PermanentError(f"{file} cannot be read: {error}") from None
+
+
+def _agreed(flow: Flow, checkpoint: Path | None) -> bool:
     """Asks on the terminal; without one nobody can agree."""
     if not sys.stdin.isatty():
         raise PermanentError(f"reset of {flow.id}: nobody to ask here; give --yes to go on")
     sinks = ", ".join(str(branch.address) for branch in flow.branches)
+    start = checkpoint or "the manifest's start"
     question = (
         f"Forget how far {flow.id} has come? The rows in {sinks} stay; the next run reads "
-        f"{flow.source_address} from the manifest's start. [y/N] "
+        f"{flow.source_address} from {start}. [y/N] "
     )
     sys.stderr.write(question)
     sys.stderr.flush()

@@ -1,0 +1,60 @@
+"""Taking a flow over from the DataFlow Operator: its checkpoint becomes the start here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from dataflow_assets.contracts import Run
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.flow import Branch, Flow
+
+_KEY = "checkpoint.json"
+_NONE = "no checkpoint of the DataFlow Operator"
+_WANTED = (
+    f"wanted is the ConfigMap df-<name>-checkpoint as YAML or JSON, or what stands in its {_KEY}"
+)
+
+
+def adopt(flow: Flow, run: Run, text: str) -> list[Branch]:
+    """Stores the Operator's position as the start of every branch, under an epoch of its own.
+
+    `text`: the ConfigMap, its `checkpoint.json`, or the object of the source's type in it
+    (reference 6.2). Raises PermanentError for what is none of these.
+    """
+    document = checkpoint(text, flow.source.type)
+    resolved = flow.resolved()
+    with closing(resolved.source.open(flow.id)) as source:
+        positions, identity = source.adopt(document), source.identity
+        for branch in resolved.branches:
+            with closing(branch.sink.open(resolved.target(branch), run)) as session:
+                session.restart(positions, identity)
+    return list(resolved.branches)
+
+
+def checkpoint(text: str, source: str) -> Mapping[str, Any]:
+    """The object of one source type."""
+    found = _loaded(text, YAML(typ="safe", pure=True).load)
+    if isinstance(found.get("data"), dict) and _KEY in found["data"]:
+        found = _loaded(found["data"][_KEY], json.loads)
+    inner = found.get(source, found)
+    if not isinstance(inner, dict) or not inner or all(isinstance(v, dict) for v in inner.values()):
+        known = ", ".join(found) or "nothing"
+        raise PermanentError(f"the file has no checkpoint of a {source} source, but {known}")
+    return inner
+
+
+def _loaded(text: Any, load: Any) -> dict[str, Any]:
+    try:
+        found = load(text)
+    except (YAMLError, ValueError, TypeError) as error:
+        why = str(error).splitlines()[0]
+        raise PermanentError(f"{_NONE}: {why}; {_WANTED}") from None
+    if not isinstance(found, dict):
+        raise PermanentError(f"{_NONE}; {_WANTED}")
+    return found
