@@ -157,6 +157,9 @@ class _Attempt:
             self._progress.settled(branch)
             self._standings.append(Standing(branch, session))
 
+    def _lowest(self) -> Positions:
+        return lowest([one.positions for one in self._standings], self._source.behind)
+
     def _next_turn(self) -> Turn:
         return next_turn(self._standings, self._progress.stops, self._source.behind)
 
@@ -180,8 +183,14 @@ class _Attempt:
         if until is not None:
             return self._drained(until) if drained else ""
         if not self._due(span):
-            time.sleep(IDLE_SECONDS)
+            self._pause()
         return ""
+
+    def _pause(self) -> None:
+        """Until the source may be asked again, or somebody asks the run to end."""
+        wake = time.monotonic() + max(IDLE_SECONDS, self._flow.source.poll_seconds)
+        while time.monotonic() < wake and not self._progress.over and not self._order.stop():
+            time.sleep(IDLE_SECONDS)
 
     def _returning(self, *, wait: bool) -> bool:
         """True while there is nothing to do but to wait for a branch that was set aside."""
@@ -195,7 +204,7 @@ class _Attempt:
 
     def _drained(self, until: Positions) -> str:
         """Nothing more to read is not yet the end: a broker may show less for a while."""
-        positions = lowest(self._standings, self._source.behind)
+        positions = self._lowest()
         if not any(self._source.behind(p, positions.get(p), end) for p, end in until.items()):
             given = self._order.until
             return f"drained to {given or 'the end that was visible at start'}"
@@ -253,7 +262,7 @@ class _Attempt:
     def _release(self) -> None:
         """Tells the source what every branch has; what one set aside has is not known here."""
         if len(self._standings) == len(self._flow.branches):
-            self._source.release(lowest(self._standings, self._source.behind))
+            self._source.release(self._lowest())
 
     def _pass(self, span: Span, ready: Sequence[Standing]) -> fused.Pass:
         lanes = tuple(

@@ -6,7 +6,7 @@ Which of two positions is behind the other only the source can tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dataflow_assets.contracts import Position, Positions, SinkSession, lasting
@@ -40,9 +40,9 @@ class Turn:
     """True: others stand elsewhere and wait."""
 
 
-def lowest(standings: Sequence[Standing], behind: Behind) -> Positions:
+def lowest(found: Iterable[Positions], behind: Behind) -> Positions:
     """Of each partition the lowest position: what every branch has."""
-    return _extreme(standings, behind)
+    return _extreme(found, behind)
 
 
 def next_turn(standings: Sequence[Standing], stops: Positions, behind: Behind) -> Turn:
@@ -50,11 +50,12 @@ def next_turn(standings: Sequence[Standing], stops: Positions, behind: Behind) -
 
     Where the flow stops at a record, none is behind that stands there.
     """
-    furthest = _extreme(standings, lambda partition, one, other: behind(partition, other, one))
+    places = [standing.positions for standing in standings]
+    furthest = _extreme(places, lambda partition, one, other: behind(partition, other, one))
     front = nearer(furthest, stops, behind) or {}
     late = [s for s in standings if any(behind(p, s.positions.get(p), e) for p, e in front.items())]
     if not late:
-        return Turn(tuple(standings), lowest(standings, behind), None, alone=False)
+        return Turn(tuple(standings), lowest(places, behind), None, alone=False)
     after = dict(late[0].positions)
     side = tuple(s for s in late if dict(s.positions) == after)
     return Turn(side, after, front, alone=len(side) < len(standings))
@@ -72,11 +73,11 @@ def _lower(partition: str, one: Position, other: Position, behind: Behind) -> Po
 
 
 def _extreme(
-    standings: Sequence[Standing], wins: Callable[[str, Position, Position], bool]
+    places: Iterable[Positions], wins: Callable[[str, Position, Position], bool]
 ) -> Positions:
     found: dict[str, Position] = {}
-    for standing in standings:
-        for partition, position in standing.positions.items():
+    for positions in places:
+        for partition, position in positions.items():
             known = found.setdefault(partition, position)
             if wins(partition, position, known):
                 found[partition] = position

@@ -380,10 +380,17 @@ def test_live_from_memory(tmp_path: Path, store: Store, capsys: Said) -> None:
     assert "the next 3 records after the place where the flow begins (never run)" in said.err
 
 
-def test_a_source_that_cannot_be_looked_into(tmp_path: Path, store: Store, capsys: Said) -> None:
+def test_live_from_a_table(tmp_path: Path, store: Store, capsys: Said) -> None:
     name = store.path.stem.removeprefix("dataflow-memory-")
-    assert preview(manifest(tmp_path, "[]", source="memory-parts", store=name)) == 1
-    assert "give records with --input FILE" in capsys.readouterr().err
+    sql = "insert into messages values ('people', 0, ?, null, ?)"
+    for number in range(5):
+        store.query(sql, number, f"name-{number}".encode())
+    path = manifest(tmp_path, "[]", source="memory-parts", store=name)
+    assert preview(path, "--json", "--limit", "2") == 0
+    said = capsys.readouterr()
+    bodies = [json.loads(line)["in"]["body"] for line in said.out.splitlines()]
+    assert bodies == [{"id": 0, "name": "name-0"}, {"id": 1, "name": "name-1"}]
+    assert "the next 2 records after the place where the flow begins (never run)" in said.err
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_parts_under_way_are_no_positions() -> None:
     crashed, other = standing(table="a", part_0="aaa"), standing(table="a")
     turn = next_turn([crashed, other], {}, by_length)
     assert not turn.alone
-    assert lowest([crashed, other], by_length) == {"table": "a"}
+    assert lowest([crashed.positions, other.positions], by_length) == {"table": "a"}
 
 
 def test_the_nearer_of_two_bounds() -> None:

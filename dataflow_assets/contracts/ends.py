@@ -46,6 +46,11 @@ class Source(Connector):
     continuous: ClassVar[bool] = False
     """True: new data keeps coming; runs of the flow's own job stay on (Kafka, CDC)."""
 
+    @property
+    def poll_seconds(self) -> float:
+        """The least time between two questions for what is new; 0 for no such bound."""
+        return 0.0
+
     metadata_columns: ClassVar[frozenset[str]] = frozenset()
     """Metadata that `frame` or `batches` delivers as columns, on request."""
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession
+from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.metadata import Rows
+from dataflow_assets.metadata import Rows, as_messages
 from dataflow_assets.preview.messages import Message, written
+from dataflow_assets.turns import lowest
 
 _WIDEN = 8  # offsets may name no record: markers of transactions, what compaction took
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -56,16 +57,14 @@ def _count(rows: Sequence[Row]) -> str:
 def _stands(flow: Flow, session: SourceSession) -> tuple[Positions, str]:
     """The lowest position of each partition: what some branch has not got yet."""
     found = [_stored(flow, branch, session) for branch in flow.branches]
-    stored = [positions for positions in found if isinstance(positions, dict)]
+    stored = [positions for positions in found if not isinstance(positions, str)]
     if not stored:
         reason = next((one for one in found if isinstance(one, str) and one), "never run")
         return session.start(), f"the place where the flow begins ({reason})"
-    partitions = {partition for positions in stored for partition in positions}
-    lowest = {p: min(s[p] for s in stored if p in s) for p in partitions}
-    return lowest, "the stored checkpoint"
+    return lowest(stored, session.behind), "the stored checkpoint"
 
 
-def _stored(flow: Flow, branch: Branch, session: SourceSession) -> dict[str, int] | str:
+def _stored(flow: Flow, branch: Branch, session: SourceSession) -> Positions | str:
     """The branch's positions, or why there are none; a sink that is down does not matter much."""
     try:
         checkpoint = branch.sink.peek(flow.target(branch))
@@ -75,11 +74,14 @@ def _stored(flow: Flow, branch: Branch, session: SourceSession) -> dict[str, int
         return ""
     if checkpoint.source not in (None, session.identity):
         return "its checkpoint is about the topic of this name that was there before"
-    return {p: offset for p, offset in checkpoint.positions.items() if isinstance(offset, int)}
+    return lasting(checkpoint.positions)
 
 
 def _last(flow: Flow, session: SourceSession, limit: int) -> list[Row]:
+    """Of a table, where no position says how many rows are behind it, the first ones."""
     lows, ends = session.seek("earliest"), session.ends()
+    if flow.source.delivers == "columns":
+        return _merged(flow, session.peek(lows, limit))[:limit]
     back = limit
     while True:
         after = {p: max(int(lows[p]), int(end) - back) for p, end in ends.items() if p in lows}
@@ -97,4 +99,7 @@ def _merged(flow: Flow, found: Mapping[str, pa.RecordBatch]) -> list[Row]:
 
 def _rows(flow: Flow, partition: str, batch: pa.RecordBatch) -> Iterator[Row]:
     everything = flow.source.metadata_columns | {"offset"}
-    return Rows(flow.source, OffsetSlice(partition, 0, 0), 1, everything).records(batch)
+    rows = Rows(flow.source, OffsetSlice(partition, 0, 0), 1, everything)
+    if flow.source.delivers == "columns":
+        batch = next(as_messages([batch], 0, 1))
+    return rows.records(batch)

@@ -181,12 +181,15 @@ class MemoryPartSource(_MemorySource):
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - rows have none
         """The rows of one part."""
         assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
-        low, high = json.loads(piece.part)
-        sql = 'select "offset", body from messages where topic=? and "offset">=? and "offset"<?'
-        found = Store(self.store).query(sql + " order by 1", self.topic, low, high)
-        ids = pa.array([row[0] for row in found], pa.int64())
-        names = pa.array([(row[1] or b"").decode() for row in found], pa.string())
-        yield pa.RecordBatch.from_arrays([ids, names], names=["id", "name"])
+        yield _read(self, *json.loads(piece.part))
+
+
+def _read(source: MemoryPartSource, low: int, high: int) -> pa.RecordBatch:
+    sql = 'select "offset", body from messages where topic=? and "offset">=? and "offset"<?'
+    found = Store(source.store).query(sql + " order by 1", source.topic, low, high)
+    ids = pa.array([row[0] for row in found], pa.int64())
+    names = pa.array([(row[1] or b"").decode() for row in found], pa.string())
+    return pa.RecordBatch.from_arrays([ids, names], names=["id", "name"])
 
 
 class _PartSession(_StoreSession):
@@ -216,6 +219,10 @@ class _PartSession(_StoreSession):
 
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
         raise NotImplementedError("this source delivers columns")
+
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        low = int(after.get("table", "0"))
+        return {"table": _read(self.source, low, low + limit)}
 
     def behind(self, partition: str, position: Position | None, end: Position) -> bool:  # noqa: ARG002 - there is one
         return int(position or 0) < int(end)
