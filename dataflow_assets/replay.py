@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 500  # entries in one part: their tokens are the part's position
 LOOKED_AT = 20_000  # entries in one replay
+REMEMBERED = 500  # entries put back of late: a store that deletes them may be given one once more
 BYTES_AT_ONCE = 16 * 1024 * 1024
 _PARTITION = "entries"
 _WHOLE = ("decode", "step")  # rejected before the record had a branch
@@ -306,8 +307,9 @@ class EntrySession(SourceSession):
         new = [entry for entry in self._source.entries if _token(entry) not in done]
         if not new:
             return Span((PartSlice(_PARTITION, position, position),))
-        noted = self._source.waiting  # what waits no more need not be named any longer
-        kept = [token for token in done if noted is None or token in noted]
+        noted = self._source.waiting  # what waits no more need not be named for long
+        recent = frozenset(done[-REMEMBERED:])
+        kept = [token for token in done if noted is None or token in noted or token in recent]
         upto = ",".join([*kept, *map(_token, new)])
         part = json.dumps([entry.id for entry in new])
         return Span((PartSlice(_PARTITION, position, upto, part),))

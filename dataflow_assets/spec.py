@@ -11,9 +11,10 @@ reference and the code cannot disagree:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic.alias_generators import to_camel
@@ -51,6 +52,27 @@ class Refused:
         if value in self.allowed:
             return value
         raise PydanticCustomError("refused", "not supported yet: {why}", {"why": self.why})
+
+
+class Written(ABC):
+    """An option that is text with a grammar of its own: `parse` reads it, `text` is written out."""
+
+    text: str
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ValueError, which becomes a finding."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            cls.parse,
+            core_schema.str_schema(),
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda one: one.text),
+        )
 
 
 class Spec(BaseModel):

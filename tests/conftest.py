@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
+
+    from dataflow_assets.connectors.memory import Store
+    from tests.iceberg_driver import MakeSink
 
 SHARED = "DATAFLOW_TEST_SERVERS"
 S = TypeVar("S", bound=Server)
@@ -142,6 +146,25 @@ def namespace(catalog: Catalog) -> Iterator[str]:
     for table in catalog.list_tables(name):
         catalog.drop_table(table)
     catalog.drop_namespace(name)
+
+
+@pytest.fixture
+def make(seaweedfs: devservers.SeaweedFS, namespace: str) -> MakeSink:
+    """A factory of Iceberg sinks on the fresh namespace: `make(**changes)`."""
+    from tests.iceberg_driver import make_sink
+
+    return partial(make_sink, seaweedfs, namespace)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A fresh store for the in-memory connectors."""
+    from dataflow_assets.connectors.memory import Store
+
+    store = Store(uuid.uuid4().hex)
+    store.create()
+    yield store
+    store.remove()
 
 
 def _shared_or_own(own: S) -> Iterator[S]:

@@ -10,8 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +63,11 @@ spec:
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    """A store of this test's own, with three people waiting."""
-    store = Store(uuid.uuid4().hex)
-    store.create()
+def store(store: Store) -> Store:
+    """With three people waiting."""
     store.produce("people", 0, [b'{"id": 1, "name": "a"}', b"{bad", b'{"id": 2, "name": "b"}'])
     store.produce("people", 1, [b'{"id": 3, "name": "c"}'])
-    yield store
-    store.remove()
+    return store
 
 
 @pytest.fixture

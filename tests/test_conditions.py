@@ -11,10 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dataflow_assets.chain import Chain, Transformation
 from dataflow_assets.conditions import Condition
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records import Record, parse
 from dataflow_assets.spec import Spec
+from dataflow_assets.steps import Context, Step
+from dataflow_assets.transforms.filter import Filter
+from dataflow_assets.transforms.remove import Remove
+from dataflow_assets.transforms.select import Select
 
 BODY = """
 {"n": 5, "f": 5.0, "big": 12345678901234567890123, "small": 0.1, "e": 1e3, "zero": 0, "fzero": 0.0,
@@ -129,8 +134,42 @@ def test_of_a_body_that_is_no_json_every_field_is_missing(body: bytes | None) ->
 def test_a_number_too_long_to_be_written_out_rejects_the_record() -> None:
     record = Record(parse(b'{"a":1e5000}'), {})
     assert Condition.parse("$.a > 5").compile()(record)
-    with pytest.raises(RejectedRecord):
+    with pytest.raises(RejectedRecord, match=r"a: a number of more than 4300 digits"):
         Condition.parse("$.a == 5").compile()(record)
+
+
+def _refused(step: Step, body: dict[str, Any], when: str | None = None) -> RejectedRecord:
+    chain = Chain(
+        [
+            Transformation(Remove.model_validate({"fields": ["x"]})),
+            Transformation(step, _read(when)),
+        ],
+        Context(datetime(2026, 7, 20, tzinfo=UTC)),
+    )
+    with pytest.raises(RejectedRecord) as raised:
+        chain(Record(body, {}))
+    return raised.value
+
+
+def _read(when: str | None) -> Condition | None:
+    return None if when is None else Condition.parse(when)
+
+
+@pytest.mark.parametrize(
+    ("step", "when"),
+    [
+        (Filter.model_validate({"condition": "$.a.@fromstr.b == 1"}), None),
+        (Remove.model_validate({"fields": ["c"]}), "$.a.@fromstr.b"),
+        (Select.model_validate({"fields": ["a.@fromstr.b"]}), None),
+    ],
+)
+@pytest.mark.parametrize("text", ['{"b": "\\ud800"}', '{"b": 1, "b": 2}'])
+def test_what_a_path_cannot_read_names_step_and_path(
+    step: Step, when: str | None, text: str
+) -> None:
+    error = _refused(step, {"a": text}, when)
+    assert (error.stage, error.step, error.step_type) == ("step", 1, step.type)
+    assert error.reason.startswith("a.@fromstr.b: ")
 
 
 ERRORS = [

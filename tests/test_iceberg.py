@@ -7,7 +7,6 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,7 +32,6 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
 from dataflow_assets.failpoints import Failpoint, arm
-from devservers import SeaweedFS
 from tests.iceberg_driver import (
     SAMPLE,
     SOURCE,
@@ -41,7 +39,6 @@ from tests.iceberg_driver import (
     MakeSink,
     expected,
     ids,
-    make_sink,
     opened,
     pump,
     rows,
@@ -51,11 +48,6 @@ from tests.iceberg_driver import (
     table_rows,
     write,
 )
-
-
-@pytest.fixture
-def make(seaweedfs: SeaweedFS, namespace: str) -> MakeSink:
-    return partial(make_sink, seaweedfs, namespace)
 
 
 def test_appends_and_moves_the_checkpoint(make: MakeSink, catalog: Catalog, namespace: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from functools import partial
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -13,16 +13,16 @@ from pyiceberg.table import Table
 from dataflow_assets.connectors.iceberg.catalog import connect
 from dataflow_assets.connectors.iceberg.expiry import expire
 from dataflow_assets.connectors.iceberg.maintenance import Keep, Tidied, maintain
+from dataflow_assets.connectors.iceberg.rejects import identifier
 from dataflow_assets.connectors.iceberg.sink import IcebergSink
-from dataflow_assets.contracts import Rejection, utc_now
+from dataflow_assets.connectors.iceberg.waiting import remove
+from dataflow_assets.contracts import Rejection, SinkSession, utc_now
 from dataflow_assets.errors import PermanentError
-from devservers import SeaweedFS
 from tests.iceberg_driver import (
     SOURCE,
     MakeSink,
     expected,
     ids,
-    make_sink,
     opened,
     pump,
     rows,
@@ -34,11 +34,6 @@ from tests.iceberg_driver import (
 
 UUID = "00000000-0000-4000-8000-000000000000"
 TIGHT = Keep(snapshots=2, days=1, orphan_days=3)
-
-
-@pytest.fixture
-def make(seaweedfs: SeaweedFS, namespace: str) -> MakeSink:
-    return partial(make_sink, seaweedfs, namespace)
 
 
 def tidy(sink: IcebergSink, days: float, keep: Keep = TIGHT) -> Tidied:
@@ -123,11 +118,13 @@ def test_orphans_go_and_what_a_snapshot_lists_stays(
     ours = [
         plant(found, f"0123abcd-7-p0-{UUID}.parquet"),
         plant(found, f"frame-{UUID}.parquet"),
+        plant(found, f"00000-12-{UUID}.parquet"),
         plant(found, f"{UUID}-m0.avro", "metadata"),
         plant(found, f"snap-1-0-{UUID}.avro", "metadata"),
     ]
     others = [
         plant(found, "00000-0-spark.parquet"),
+        plant(found, f"00000-0-{UUID}-00001.parquet"),
         plant(found, f"00099-{UUID}.metadata.json", "metadata"),
     ]
     assert tidy(sink, 2).files == 0
@@ -198,6 +195,40 @@ def test_the_table_of_rejected_records_is_tidied_too(
     assert main.table == f"{namespace}.orders"
     assert (rejected.table, rejected.snapshots) == (f"{namespace}.orders_rejected", 1)
     assert len(table_rows(catalog, namespace, "orders_rejected")) == 2
+
+
+def test_files_that_replays_have_rewritten_go_once_nothing_lists_them(
+    make: MakeSink, catalog: Catalog, namespace: str
+) -> None:
+    sink = make()
+    session = opened(sink)
+    _reject(sink, session, 0)
+    first, second, *left = sorted(one["id"] for one in _rejected(catalog, namespace))
+    remove(sink, identifier(sink), [first])
+    known = catalog.load_table(identifier(sink))
+    (rewritten,) = (task.file.file_path for task in known.scan().plan_files())
+    assert rewritten.rpartition("/")[2].startswith("00000-0-")
+    remove(sink, identifier(sink), [second])
+    _reject(sink, session, 10)  # until the next append the head names it, as deleted
+    keep = Keep(snapshots=1)
+    for days in (2, 4):  # after two days snapshots expire, but files are too young
+        assert there(known, rewritten)
+        maintain(sink, keep, utc_now() + timedelta(days=days))
+    assert not there(known, rewritten)
+    found = {one["id"] for one in _rejected(catalog, namespace)}
+    assert found.issuperset(left)
+    assert len(found) == len(left) + 4
+
+
+def _reject(sink: IcebergSink, session: SinkSession, start: int) -> None:
+    span = session.begin(span_of(start, 10))
+    bad = [Rejection(start + n, "decode", "no JSON", b"x") for n in range(4)]
+    receipt = write(sink, session, span.slices[0], rows(start + 4, 6), bad)
+    session.finish(span, [receipt], SOURCE)
+
+
+def _rejected(catalog: Catalog, namespace: str) -> list[dict[str, Any]]:
+    return table_rows(catalog, namespace, "orders_rejected")
 
 
 def test_a_table_that_somebody_else_tidies_is_left_alone(

@@ -9,20 +9,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import pytest
 from pyiceberg.catalog import Catalog
 
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.contracts import OffsetSlice, Rejection, SinkSession, Span
 from dataflow_assets.errors import TakenOver, TransientError
-from devservers import SeaweedFS
 from tests.iceberg_driver import (
     SOURCE,
     TARGET,
     MakeSink,
     expected,
     ids,
-    make_sink,
     opened,
     pump,
     snapshots,
@@ -33,11 +30,6 @@ from tests.iceberg_driver import (
 
 ROUNDS = 12
 FENCED = (TakenOver, TransientError)
-
-
-@pytest.fixture
-def make(seaweedfs: SeaweedFS, namespace: str) -> MakeSink:
-    return partial(make_sink, seaweedfs, namespace)
 
 
 def race(*runners: Callable[[], object]) -> list[object]:

@@ -8,8 +8,6 @@ import os
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -62,14 +60,6 @@ FLATTEN = """
     - {type: flatten, config: {field: rows}}
     - {type: filter, config: {condition: $.rows != '2'}}
     - {type: cast, config: {spec: {rows: int64}}}"""
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    store = Store(uuid.uuid4().hex)
-    store.create()
-    yield store
-    store.remove()
 
 
 def manifest(

@@ -20,23 +20,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from typing_extensions import override
 
 from dataflow_assets.conditions.grammar import Node, Not, Test, read
 from dataflow_assets.conditions.holding import holds
 from dataflow_assets.records import Record
+from dataflow_assets.spec import Written
 
 
 @dataclass(frozen=True)
-class Condition:
+class Condition(Written):
     """A condition as the manifest writes it; equal texts are equal conditions."""
 
     text: str
 
     @classmethod
+    @override
     def parse(cls, text: str) -> Condition:
         """Raises ValueError with the column of what cannot be read, and what is allowed there."""
         read(text)
@@ -49,16 +49,6 @@ class Condition:
     def compile(self) -> Callable[[Record], bool]:
         """Record -> whether it holds; made once per task."""
         return holds(read(self.text))
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: type[Any], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(
-            cls.parse,
-            core_schema.str_schema(),
-            serialization=core_schema.plain_serializer_function_ser_schema(lambda when: when.text),
-        )
 
 
 def _tests(node: Node) -> Iterator[Test]:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from dataflow_assets.conditions.grammar import All, Node, Not, Some, Test
+from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.paths import Path
 from dataflow_assets.paths.queries import as_number
 from dataflow_assets.records import MISSING, Record, text_form
@@ -59,7 +60,10 @@ def _body(path: Path, check: Check) -> Holds:
 
     def test(record: Record) -> bool:
         value = get(record.body)
-        return value is not MISSING and check(value)
+        try:  # not by `at`: a call more for every record
+            return value is not MISSING and check(value)
+        except RejectedRecord as error:
+            raise RejectedRecord("step", f"{path.text}: {error.reason}") from None
 
     return test
 

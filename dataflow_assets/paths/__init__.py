@@ -7,21 +7,24 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, GetCoreSchemaHandler, WrapValidator
-from pydantic_core import CoreSchema, core_schema
+from pydantic import AfterValidator, WrapValidator
+from typing_extensions import override
 
 from dataflow_assets.paths.parts import Glob, Key, Part, Unreadable, read
 from dataflow_assets.paths.reading import reader
 from dataflow_assets.paths.writing import remover, setter
+from dataflow_assets.records import at
+from dataflow_assets.spec import Written
 
 
 @dataclass(frozen=True)
-class Path:
+class Path(Written):
     """A path as the manifest writes it, without `$.`; equal texts are equal paths."""
 
     text: str
 
     @classmethod
+    @override
     def parse(cls, text: str, column: int = 1) -> Path:
         """Raises ValueError with the column of what cannot be read, `column` being its first."""
         bare = text.removeprefix("$")
@@ -53,8 +56,12 @@ class Path:
         return first.text if plain else None
 
     def getter(self) -> Callable[[Any], Any]:
-        """Body -> the value there, or MISSING; of several matches the first."""
-        return reader(self._parts())
+        """Body -> the value there, or MISSING; of several matches the first.
+
+        Raises RejectedRecord where `@fromstr` meets JSON that cannot be kept exactly.
+        """
+        get, name = reader(self._parts()), self.text
+        return (lambda body: at(name, get, body)) if "@fromstr" in name else get
 
     def setter(self) -> Callable[[Any, Any], Any]:
         """(body, value) -> a body with the value there; the given body is left as it was.
@@ -80,16 +87,6 @@ class Path:
             allowed = "keys and indexes such as a.b or a.0"
             raise ValueError(f"{self.text} cannot be written: {other}; allowed: {allowed}")
         return keys
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: type[Any], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(
-            cls.parse,
-            core_schema.str_schema(),
-            serialization=core_schema.plain_serializer_function_ser_schema(lambda path: path.text),
-        )
 
 
 def _writable(path: Path) -> Path:

@@ -87,6 +87,7 @@ def test_an_error_sink_gets_each_rejected_record_once(case: Rejecting) -> None:
     assert error["attempt"] == 1
     assert error["flow"] == case.flow(Rejects()).id
     assert error["source"]["offset"] == error["metadata"]["offset"]
+    assert error["metadata"].keys() == {"topic", "partition", "offset"}  # bodies only were read
     assert text["metadata"]["is_error_message"] is True
     assert text["metadata"]["original_sink"] == "memory"
     case.drain(Rejects("errors", case.errors))

@@ -11,9 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import Rejects, Run, Sink
+from dataflow_assets.contracts import ErrorRecord, Rejects, Run, Sink
+from dataflow_assets.drain import drain
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.order import Order, Patience
+from dataflow_assets.records import encode
 from dataflow_assets.replay import replay
 from tests.contract.conftest import numbered
 from tests.contract.real_drivers import Iceberg, Postgresql
@@ -31,6 +34,7 @@ class Replaying(Rejecting):
     ) -> None:
         super().__init__(request, spark, main, "beside" if kept == TABLE else kept)
         self.kept, self.mended = kept, False
+        self.options: dict[str, Any] = {}
 
     @property
     def rejects(self) -> Rejects:
@@ -38,7 +42,7 @@ class Replaying(Rejecting):
 
     def flow(self) -> Flow:
         change = {"unknown_fields": "ignore"} if self.mended else {}
-        sink: Sink = self.sink.declare().model_copy(update=change)
+        sink: Sink = self.sink.declare().model_copy(update={**self.options, **change})
         policies = Policies(rejects=self.rejects)
         source = self.source.declare()
         return Flow("contract", self.name, source, (Branch(sink),), policies, hash="h")
@@ -144,6 +148,43 @@ def test_a_row_that_a_constraint_refused_is_replayed_once_it_is_dropped(
     assert case.query("select count(*) from {s}.dataflow_rejected where replayed_at is null") == [
         (0,)
     ]
+
+
+@pytest.mark.parametrize(("strategy", "name"), [("always", "a"), ("ifNewer", "later")])
+def test_what_is_put_back_is_older_unless_a_version_is_compared(
+    strategy: str, name: str, request: pytest.FixtureRequest, spark: SparkSession
+) -> None:
+    case = Replaying(request, spark, "postgresql", TABLE)
+    case.query("alter table {s}.target add primary key (id)")
+    case.options = {"upsert_mode": True, "conflict_key": ("id",)}
+    if strategy == "ifNewer":
+        case.options |= {"upsert_strategy": strategy, "upsert_version_column": "name"}
+    case.source.seed([], raw=[UNKNOWN[0], b'{"id": 100, "name": "later"}'])
+    list(drain(case.flow(), lambda: spark, Order(patience=Patience(20, 0.01, 0.05))))
+    case.mended = True
+    assert sum(entries for entries, _, _ in case.replay()) == 1
+    assert case.sink.rows() == [(100, name)]
+
+
+def test_a_row_that_was_put_back_is_not_put_back_by_a_late_repeat(
+    request: pytest.FixtureRequest, spark: SparkSession
+) -> None:
+    """A crash before the rows' commit repeats an entry, here after two replays took it out."""
+    case = Replaying(request, spark, "postgresql", "lake")
+    case.source.seed([], raw=[UNKNOWN[0]])
+    case.drain(case.rejects)
+    store = case.errors.declare().error_store()
+    (first,) = store.pending(case.flow().id, None, 10)
+    (row,) = case.errors.stored()
+    case.mended = True
+    assert case.replay() == [(1, 1, 0)]
+    case.source.seed([], raw=[UNKNOWN[1]])
+    case.drain(case.rejects)
+    assert case.replay() == [(1, 1, 0)]
+    store.store([ErrorRecord(first.id, case.flow().id, encode(row), b"{}")])
+    assert [rows for _, rows, _ in case.replay()] == [0]
+    assert case.ids() == [100, 101]
+    assert case.replay() == []
 
 
 def test_an_older_table_of_rejected_records_gets_its_column(

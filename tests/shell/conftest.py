@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import dagster as dg
 import pytest
-
-from dataflow_assets.connectors.memory import Store
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    store = Store(f"shell-{uuid.uuid4().hex[:8]}")
-    store.create()
-    yield store
-    store.remove()
 
 
 @pytest.fixture

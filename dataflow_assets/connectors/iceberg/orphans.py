@@ -1,8 +1,8 @@
 """Files that failed tasks and expired snapshots have left below a table's location.
 
-Deleted is only what carries a name that we give, is older than any run can be, and is listed by no
-snapshot of any branch. Files are listed before the snapshots are: what is committed meanwhile is
-seen there. Names hold a uuid, so that a file is known however its path is spelled.
+Deleted is only what carries a name that we or PyIceberg give, is older than any run can be, and is
+listed by no snapshot of any branch. Files are listed before the snapshots are: what is committed
+meanwhile is seen there. Names hold a uuid, so that a file is known however its path is spelled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pyiceberg.table import Table
 
 THREADS = 8
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-DATA = re.compile(rf"(?:[0-9a-f]{{8}}-\d+-.*|frame|errors)-{_UUID}\.parquet")
+# The last form is PyIceberg's, of what it rewrites to take rows out of a table.
+DATA = re.compile(rf"(?:[0-9a-f]{{8}}-\d+-.*|frame|errors|00000-\d+)-{_UUID}\.parquet")
 METADATA = re.compile(rf"(?:{_UUID}-m\d+|snap-\d+-\d+-{_UUID})\.avro")
 
 Item = TypeVar("Item")
