@@ -55,6 +55,13 @@ def kafka(servers_folder: Path) -> Iterator[devservers.Kafka]:
 
 
 @pytest.fixture(scope="session")
+def proxied_kafka(servers_folder: Path) -> Iterator[devservers.ProxiedKafka]:
+    """A broker of this session's own: faults of a shared one would be everybody's."""
+    with devservers.ProxiedKafka(servers_folder / "proxied-kafka") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def postgresql(servers_folder: Path) -> Iterator[devservers.PostgreSQL]:
     yield from _shared_or_own(devservers.PostgreSQL(servers_folder / "postgresql"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -35,8 +36,12 @@ class Case:
         return Flow("contract", self.name, self.source.declare(), branches, rules, hash="h1")
 
     def drain(self, start: Start = CHECKPOINT, **policies: object) -> list[Report]:
+        return list(self.reports(start, **policies))
+
+    def reports(self, start: Start = CHECKPOINT, **policies: object) -> Iterator[Report]:
+        """A drain that waits between its commits."""
         order = Order(run=Run(), start=start, patience=Patience(self.patience, 0.01, 0.05))
-        return list(drain(self.flow(**policies), lambda: self.spark, order))
+        return drain(self.flow(**policies), lambda: self.spark, order)
 
     def expect(self, rows: list[Row]) -> None:
         assert self.sink.rows() == sorted(rows)

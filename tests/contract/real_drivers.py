@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from pyiceberg.catalog import Catalog
 
 import devservers
@@ -18,17 +19,26 @@ from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Sink, Source
+from devservers import Proxy
 from tests.contract.drivers import OffsetSourceDriver, Row, SinkDriver, encode
+from tests.contract.remote import SECRET, Remote, proxied
 
 
-class Kafka(OffsetSourceDriver):
+class Kafka(OffsetSourceDriver, Remote):
     type = "kafka"
+    down = r"kafka 127\.0\.0\.1:\d+: describing the topic t_\w+: .+"
+    denied = r"sasl\s+not supported yet: encrypted and authenticated connections to Kafka"
+    altered = None
+    dropped = r"topic t_\w+ does not exist on kafka 127\.0\.0\.1:\d+"
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         super().__init__(request)
         self.server: devservers.Kafka = request.getfixturevalue("kafka")
         self.topic: str = request.getfixturevalue("topic")(2)
         self.group = f"g-{uuid.uuid4().hex[:8]}"
+        self.bootstrap = self.server.bootstrap
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self.security: dict[str, Any] = {}
 
     def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
         producer = Producer({"bootstrap.servers": self.server.bootstrap})
@@ -37,21 +47,62 @@ class Kafka(OffsetSourceDriver):
         assert producer.flush(30) == 0
 
     def recreate(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.server.bootstrap})
-        admin.delete_topics([self.topic])[self.topic].result(20)
+        self.drop()
         deadline = time.monotonic() + 20
-        while admin.create_topics([NewTopic(self.topic, 2)])[self.topic].exception(20):
+        while self.admin.create_topics([NewTopic(self.topic, 2)])[self.topic].exception(20):
             assert time.monotonic() < deadline  # the old one is not gone yet
             time.sleep(0.1)
 
     def declare(self) -> Source:
-        return KafkaSource(
-            brokers=(self.server.bootstrap,), topic=self.topic, consumer_group=self.group
-        )
+        config = {"brokers": [self.bootstrap], "topic": self.topic, "consumerGroup": self.group}
+        return KafkaSource.model_validate(config | self.security)
+
+    def through(self) -> tuple[Proxy, ...]:
+        server: devservers.ProxiedKafka = self.request.getfixturevalue("proxied_kafka")
+        self.server, self.bootstrap = server, server.proxied
+        self.admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        self.admin.create_topics([NewTopic(self.topic, 2)])[self.topic].result(20)
+        return (server.proxy,)
+
+    def busy(self, request: bytes) -> bool:
+        return _api_key(request) == FETCH
+
+    final = busy
+
+    def wrong_credentials(self) -> None:
+        self.security = {"sasl": {"username": "nobody", "password": SECRET}}
+
+    def alter(self) -> None:
+        self.admin.create_partitions([NewPartitions(self.topic, 3)])[self.topic].result(20)
+
+    def mend(self) -> None:
+        """A partition more is none too many."""
+
+    def drop(self) -> None:
+        self.admin.delete_topics([self.topic])[self.topic].result(20)
 
 
-class Postgresql(SinkDriver):
+FETCH = 1  # Kafka's number of the request
+
+
+def _api_key(request: bytes) -> int:
+    """Of the request's first message; four bytes before it tell its size."""
+    return int.from_bytes(request[4:6], "big")
+
+
+class Postgresql(SinkDriver, Remote):
     type = "postgresql"
+    down = r"no connection to 127\.0\.0\.1:\d+: .*Connection refused"
+    denied = r"no connection to 127\.0\.0\.1:\d+: .*nobody_here.*; check user"
+    altered = (
+        r'writing to postgresql/\S+/target: column "name" of relation "target" does not exist '
+        r"\(42703\); a column is missing: was the table altered\? the next run reads its columns"
+    )
+    dropped = (
+        r"table s_\w+\.target (does not exist at postgresql/\S+; create it"
+        r"|of postgresql/\S+ was dropped while the flow ran; create it again)"
+        r", or set autoCreateTable: true"
+    )
     failpoints = (
         "drain.begun",
         "postgresql.begin",
@@ -65,13 +116,41 @@ class Postgresql(SinkDriver):
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         super().__init__(request)
-        self.dsn = request.getfixturevalue("postgresql").dsn()
+        self.server: devservers.PostgreSQL = request.getfixturevalue("postgresql")
+        self.dsn = self.seen = self.server.dsn()
         self.schema: str = request.getfixturevalue("schema")
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(f"create table {self.schema}.target (id bigint not null, name text)")
 
     def declare(self) -> Sink:
-        return PostgresqlSink(connection_string=self.dsn, table=f"{self.schema}.target")
+        return PostgresqlSink(connection_string=self.seen, table=f"{self.schema}.target")
+
+    def through(self) -> tuple[Proxy, ...]:
+        proxy = proxied(self.server.port, self.request.addfinalizer)
+        self.seen = self.dsn.replace(f":{self.server.port}/", f":{proxy.port}/")
+        return (proxy,)
+
+    def busy(self, request: bytes) -> bool:
+        return b"name-2" in request
+
+    def final(self, request: bytes) -> bool:
+        return b"COMMIT" in request
+
+    def wrong_credentials(self) -> None:
+        self.seen = self.seen.replace("postgres@", f"nobody_here:{SECRET}@")
+
+    def alter(self) -> None:
+        self._execute("alter table {}.target rename column name to renamed")
+
+    def mend(self) -> None:
+        self._execute("alter table {}.target rename column renamed to name")
+
+    def drop(self) -> None:
+        self._execute("drop table {}.target")
+
+    def _execute(self, sql: str) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(sql.format(self.schema).encode())
 
     def rows(self) -> list[Row]:
         with psycopg.connect(self.dsn) as connection:
@@ -84,8 +163,15 @@ class Postgresql(SinkDriver):
             return [str(reason) for (reason,) in connection.execute(sql)]
 
 
-class Iceberg(SinkDriver):
+class Iceberg(SinkDriver, Remote):
     type = "iceberg"
+    down = r"cannot \w[^:]+ n_\w+\.target at \S+: ConnectionError"
+    denied = r"n_\w+\.target at \S+: .+; check the credentials and what they may do"
+    altered = (
+        r"stops at t, partition \d, offset \d+, for iceberg:n_\w+:target: decode: Object contains "
+        r"unknown field `name`; the flow goes on once it can be stored: mend the table"
+    )
+    dropped = r"table n_\w+\.target does not exist at \S+; create it, or set autoCreateTable: true"
     failpoints = (
         "drain.begun",
         "iceberg.begin",
@@ -103,6 +189,7 @@ class Iceberg(SinkDriver):
         self.namespace: str = request.getfixturevalue("namespace")
         columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
         self.catalog.create_table((self.namespace, "target"), columns)
+        self.changes: dict[str, Any] = {}
 
     def declare(self) -> Sink:
         return IcebergSink.model_validate(
@@ -118,7 +205,40 @@ class Iceberg(SinkDriver):
                 "accessKey": self.server.access_key,
                 "secretAccessKey": self.server.secret_key,
             }
+            | self.changes
         )
+
+    def through(self) -> tuple[Proxy, ...]:
+        """The catalog and the object store."""
+        ends = self.request.addfinalizer
+        catalog, store = (proxied(self.server.ports[name], ends) for name in ("iceberg", "s3"))
+        self.changes["catalogURI"] = self.server.uri.replace(
+            f":{catalog.upstream}", f":{catalog.port}"
+        )
+        self.changes["s3Endpoint"] = f"http://127.0.0.1:{store.port}"
+        return catalog, store
+
+    def busy(self, request: bytes) -> bool:
+        return request.startswith(b"PUT ") and b".parquet" in request
+
+    def final(self, request: bytes) -> bool:
+        return request.startswith(b"POST ") and b"add-snapshot" in request
+
+    def wrong_credentials(self) -> None:
+        self.changes["oauth2ClientSecret"] = SECRET
+
+    def alter(self) -> None:
+        self._rename("name", "renamed")
+
+    def mend(self) -> None:
+        self._rename("renamed", "name")
+
+    def drop(self) -> None:
+        self.catalog.drop_table((self.namespace, "target"))
+
+    def _rename(self, old: str, new: str) -> None:
+        with self.catalog.load_table((self.namespace, "target")).update_schema() as update:
+            update.rename_column(old, new)
 
     def rows(self) -> list[Row]:
         found = self.catalog.load_table((self.namespace, "target")).scan().to_arrow()

@@ -1,0 +1,180 @@
+"""What becomes of a server, done to each connector that has one: a retry, or one clear error.
+
+Nothing is lost and nothing doubled, whatever it was; a sentence says what failed, where, and what
+to do, and no secret.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from pydantic import ValidationError
+from pyspark.sql import SparkSession
+
+from dataflow_assets import catalogue
+from dataflow_assets.contracts import Rejects
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from devservers import Proxy
+from tests.contract import SINKS, SOURCES
+from tests.contract.conftest import Case, numbered
+from tests.contract.drivers import MemoryOffsets, MemorySlice
+from tests.contract.remote import SECRET, Remote
+
+ENDS = [
+    (role, name)
+    for role, drivers in (("source", SOURCES), ("sink", SINKS))
+    for name, driver in sorted(drivers.items())
+    if issubclass(driver, Remote)
+]
+ROWS = 50
+LIMIT = 10  # records of a slice: several micro-batches
+
+
+@dataclass
+class Faulty:
+    """A flow of which one end has a server that fails; the other is in memory."""
+
+    case: Case
+    end: Remote
+    proxies: tuple[Proxy, ...]
+
+    @property
+    def hits(self) -> int:
+        return sum(proxy.hits for proxy in self.proxies)
+
+    def refuse(self) -> None:
+        for proxy in self.proxies:
+            proxy.refuse()
+
+    def restore(self) -> None:
+        for proxy in self.proxies:
+            proxy.restore()
+
+    def expect_everything_once(self, upto: int = ROWS) -> None:
+        self.case.expect(numbered(1, upto))
+        assert self.case.totals().rows == upto - 1
+
+
+@pytest.fixture(params=ENDS, ids="-".join)
+def faulty(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Faulty]:
+    role, name = request.param
+    source = SOURCES[name](request) if role == "source" else MemoryOffsets(request)
+    sink = SINKS[name](request) if role == "sink" else MemorySlice(request)
+    end = source if role == "source" else sink
+    assert isinstance(end, Remote)
+    proxies = end.through()
+    source.seed(numbered(1, ROWS))
+    yield Faulty(Case(source, sink, spark, f"{role}-{name}", LIMIT), end, proxies)
+    for proxy in proxies:
+        proxy.restore()
+
+
+def test_every_connector_with_a_server_has_the_verbs() -> None:
+    kinds = (("source", catalogue.sources()), ("sink", catalogue.sinks()))
+    known = {(role, name) for role, found in kinds for name in found}
+    assert set(ENDS) == {end for end in known if not end[1].startswith("memory-")}
+
+
+def test_a_server_down_at_connect_is_waited_for(faulty: Faulty) -> None:
+    faulty.refuse()
+    waiting = threading.Timer(1.5, faulty.restore)
+    waiting.start()
+    faulty.case.drain()
+    waiting.join()
+    faulty.expect_everything_once()
+
+
+def test_a_server_that_stays_down_ends_the_run_with_one_sentence(faulty: Faulty) -> None:
+    faulty.refuse()
+    faulty.case.patience = 0.5
+    with pytest.raises(TransientError, match=faulty.end.down) as caught:
+        faulty.case.drain()
+    assert "gave up after" in str(caught.value)
+    assert "Nothing is lost: the next run continues from the checkpoint" in str(caught.value)
+    faulty.restore()
+    faulty.case.patience = 20
+    faulty.case.drain()
+    faulty.expect_everything_once()
+
+
+def test_connections_that_break_in_the_middle(faulty: Faulty) -> None:
+    for proxy in faulty.proxies:
+        proxy.cut(after=faulty.end.busy, times=2)
+    faulty.case.drain()
+    assert faulty.hits >= 1
+    faulty.expect_everything_once()
+
+
+def test_a_server_that_dies_in_the_middle_and_comes_back(faulty: Faulty) -> None:
+    reports = faulty.case.reports()
+    next(reports)
+    faulty.refuse()
+    waiting = threading.Timer(1.5, faulty.restore)
+    waiting.start()
+    list(reports)
+    waiting.join()
+    faulty.expect_everything_once()
+
+
+def test_a_slow_server_is_waited_for(faulty: Faulty) -> None:
+    for proxy in faulty.proxies:
+        proxy.slow(0.015)
+    faulty.case.drain()
+    faulty.expect_everything_once()
+
+
+@pytest.mark.parametrize("nth", [1, 3])
+def test_an_answer_that_is_lost_after_the_commit(faulty: Faulty, nth: int) -> None:
+    final = _Nth(faulty, nth)
+    for proxy in faulty.proxies:
+        proxy.lose_answer(after=final)
+    faulty.case.drain()
+    assert faulty.hits == 1
+    faulty.expect_everything_once()
+
+
+@dataclass
+class _Nth:
+    """True for the n-th of the requests that commit."""
+
+    faulty: Faulty
+    left: int
+
+    def __call__(self, request: bytes) -> bool:
+        final = self.faulty.end.final(request)
+        self.left -= final
+        return final and self.left == 0
+
+
+def test_wrong_credentials_end_the_run_with_one_sentence(faulty: Faulty) -> None:
+    faulty.end.wrong_credentials()
+    with pytest.raises((PermanentError, ValidationError), match=faulty.end.denied) as caught:
+        faulty.case.drain()
+    assert SECRET not in str(caught.value)
+
+
+def test_what_is_altered_under_a_run(faulty: Faulty) -> None:
+    reports = faulty.case.reports(rejects=Rejects("fail"))
+    next(reports)
+    faulty.end.alter()
+    if faulty.end.altered is None:
+        list(reports)
+    else:
+        with pytest.raises(DataflowError, match=faulty.end.altered):
+            list(reports)
+    faulty.end.mend()
+    faulty.case.drain()
+    faulty.expect_everything_once()
+
+
+def test_what_is_dropped_under_a_run(faulty: Faulty) -> None:
+    reports = faulty.case.reports()
+    next(reports)
+    faulty.end.drop()
+    with pytest.raises(PermanentError, match=faulty.end.dropped):
+        list(reports)
+    with pytest.raises(PermanentError, match=faulty.end.again or faulty.end.dropped):
+        faulty.case.drain()
