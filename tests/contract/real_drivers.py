@@ -171,7 +171,10 @@ class Iceberg(SinkDriver, Remote):
         r"stops at t, partition \d, offset \d+, for iceberg:n_\w+:target: decode: Object contains "
         r"unknown field `name`; the flow goes on once it can be stored: mend the table"
     )
-    dropped = r"table n_\w+\.target does not exist at \S+; create it, or set autoCreateTable: true"
+    dropped = (
+        r"n_\w+\.target at \S+: NoSuchTableError: .+; create the table again, or set autoCreateT"
+        r"|table n_\w+\.target does not exist: create it, or set autoCreateTable: true"
+    )
     failpoints = (
         "drain.begun",
         "iceberg.begin",

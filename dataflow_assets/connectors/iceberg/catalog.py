@@ -95,6 +95,8 @@ def _sorted(error: Exception, settings: IcebergConnection, what: str) -> Dataflo
         return PermanentError(f"{text}; check the credentials and what they may do")
     if isinstance(error, _DOWN):
         return TransientError(text)
+    if isinstance(error, ice.NoSuchTableError):
+        return PermanentError(f"{text}; create the table again, or set autoCreateTable: true")
     if isinstance(error, (ice.RESTError, *_GONE)):
         return PermanentError(f"{text}; check warehouse, namespace and prefix")
     return PermanentError(text)
