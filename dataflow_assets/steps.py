@@ -26,6 +26,10 @@ Change = Callable[[Any], Any]
 """body -> another body, or the very same object where nothing changes."""
 
 
+Origins = frozenset[str] | None
+"""Fields of the body (its own keys) from which one is made; None: that cannot be told."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What a step may know besides the record."""
@@ -63,6 +67,10 @@ class Step(Spec):
     @abstractmethod
     def compile(self, context: Context) -> Apply:
         """The function that runs on each record; everything that can be known before is done."""
+
+    def origins(self, column: str) -> Origins:  # noqa: ARG002 - what overrides need
+        """What a field of the body that comes out is made from."""
+        return None
 
     def reads(self) -> frozenset[str]:
         """The metadata keys it looks at; sources leave out what costs and nobody reads."""

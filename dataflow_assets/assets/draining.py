@@ -14,6 +14,7 @@ from dataflow_assets.assets.metadata import (
     COLUMN_SCHEMA,
     DATA_VERSION,
     check_results,
+    column_lineage,
     column_schema,
     event_metadata,
 )
@@ -164,6 +165,7 @@ class Draining:
         found["ended"] = report.reason
         if report.schema is not None:
             found[COLUMN_SCHEMA] = column_schema(report.schema)
+            found.update(column_lineage(node, report.schema))
         return found
 
     @contextmanager

@@ -11,14 +11,16 @@ import pyarrow as pa
 
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.graph import Graph, Node
-from dataflow_assets.contracts import KIND, Address, Checkpoint, Lag
+from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, Lag
 from dataflow_assets.flow import Flow
+from dataflow_assets.origins import origins
 from dataflow_assets.replay import keeps
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
 ROW_COUNT = "dagster/row_count"
 COLUMN_SCHEMA = "dagster/column_schema"
+COLUMN_LINEAGE = "dagster/column_lineage"
 LAG_CHECK, REJECTED_CHECK = "lag", "rejected"
 LAGGING_SECONDS = 300.0
 _ICONS = {"postgresql": "postgres"}  # systems whose icon goes by another name
@@ -134,6 +136,26 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
             for column in schema
         ]
     )
+
+
+def column_lineage(node: Node, schema: pa.Schema) -> dict[str, Any]:
+    """Which columns or fields of the source each column is made from, as far as steps tell.
+
+    Not of what the database fills by itself where a record does not.
+    """
+    columns = [f.name for f in schema if (f.metadata or {}).get(HAS_DEFAULT) != b"1"]
+    found = origins(node.flow, node.branch, columns)
+    if node.source is None or not found:
+        return {}
+    source = dg.AssetKey(list(node.source))
+    return {
+        COLUMN_LINEAGE: dg.TableColumnLineage(
+            {
+                column: [dg.TableColumnDep(source, name) for name in sorted(names)]
+                for column, names in found.items()
+            }
+        )
+    }
 
 
 def check_specs(node: Node) -> list[dg.AssetCheckSpec]:

@@ -55,6 +55,12 @@ class Path(Written):
         plain = isinstance(first, Key) and first.index is None and not more
         return first.text if plain else None
 
+    @property
+    def top(self) -> str | None:
+        """The body's own key under which it leads; None where a pattern may lead to several."""
+        first, *_ = self._parts()
+        return first.text if isinstance(first, Key) else None
+
     def getter(self) -> Callable[[Any], Any]:
         """Body -> the value there, or MISSING; of several matches the first.
 

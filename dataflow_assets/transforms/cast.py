@@ -15,7 +15,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.paths import Writable, apart
 from dataflow_assets.records import LONGEST_TEXT, MISSING, Record, text_form
 from dataflow_assets.spec import Addition
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 Target = Literal["string", "int64", "float64", "bool", "null"]
 
@@ -118,6 +118,10 @@ class Cast(Step):
         ),
         Example("text that is no JSON passes", {"spec": {"n": "int64"}}, "hello", ("hello",)),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

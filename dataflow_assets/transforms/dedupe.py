@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets.paths import Path
 from dataflow_assets.records import MISSING, Record, at, encode_sorted
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 METADATA = "metadata."
 
@@ -59,6 +59,10 @@ class Dedupe(Step):
                 raise ValueError("metadata. needs a name: metadata.key is the message's key")
             Path.parse(part)
         return key
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from dataflow_assets.paths import Path
 from dataflow_assets.records import MISSING, Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 
 class ExtractField(Step):
@@ -30,6 +30,10 @@ class ExtractField(Step):
         Example("missing: unchanged", {"field": "p.q"}, '{"p":1}', ('{"p":1}',)),
         Example("no JSON: unchanged", {"field": "p"}, "hello", ("hello",)),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return None if self.field.top is None else frozenset({self.field.top})
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from dataflow_assets.conditions import Condition
 from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 
 class Filter(Step):
@@ -38,6 +38,10 @@ class Filter(Step):
         ),
         Example("no JSON: its fields are missing", {"condition": "$.ok"}, "hello"),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

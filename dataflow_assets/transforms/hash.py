@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets.paths import Path
 from dataflow_assets.records import MISSING, at, encode, text_form
-from dataflow_assets.steps import Apply, Change, Context, Example, Step, on_body
+from dataflow_assets.steps import Apply, Change, Context, Example, Origins, Step, on_body
 
 _ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 _FIVE = "ef2d127de37b942baad06145e54b0c619a1f22327b2ebbcfbec78f5564afe39d"
@@ -89,6 +89,14 @@ class Hash(Step):
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
         return self
+
+    @override
+    def origins(self, column: str) -> Origins:
+        if self.target is None or self.target.top != column:
+            return frozenset({column})
+        tops = [path.top for path in self.fields]
+        beside = {column} if self.target.key is None else set[str]()
+        return None if None in tops else frozenset(top for top in tops if top) | beside
 
     @override
     def compile(self, context: Context) -> Apply:

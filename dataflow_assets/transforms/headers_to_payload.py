@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from dataflow_assets.paths import Writable
 from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 
 def _pair(given: Any) -> Any:
@@ -74,6 +74,11 @@ class HeadersToPayload(Step):
             metadata={"headers": {"a": "1"}},
         ),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        written = any(path.key == column for _, path in self.mappings)
+        return frozenset() if written else frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

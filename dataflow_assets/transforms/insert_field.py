@@ -14,7 +14,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.paths import Path, Writable, apart
 from dataflow_assets.records import MISSING, NotJson, Record, at, parse, text_form
 from dataflow_assets.spec import Addition
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 from dataflow_assets.times import Instant, rfc3339, rfc3339_nano
 
 Value = Callable[[Record], Any]
@@ -120,6 +120,23 @@ class InsertField(Step):
             except ValueError as error:
                 raise ValueError(f"fields: the value of {path.text}: {error}") from None
         return self
+
+    @override
+    def origins(self, column: str) -> Origins:
+        for path, text in self.fields.items():
+            if path.top == column:
+                beside = {column} if path.key is None else set[str]()
+                found = self._origins(text)
+                return None if found is None else found | beside
+        return frozenset({column})
+
+    def _origins(self, text: str) -> Origins:
+        """The fields that a value is filled with."""
+        if not self.interpolate or text.startswith(_JSON):
+            return frozenset()
+        paths = [m[1] for m in _PLACEHOLDER.finditer(text) if m[1] and m[1].startswith("$.")]
+        tops = [Path.parse(path).top for path in paths]
+        return None if None in tops else frozenset(top for top in tops if top)
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.paths import Path, Writable
 from dataflow_assets.records import NotJson, parse
-from dataflow_assets.steps import Apply, Change, Context, Example, Step, on_body
+from dataflow_assets.steps import Apply, Change, Context, Example, Origins, Step, on_body
 
 
 class JsonParse(Step):
@@ -68,6 +68,10 @@ class JsonParse(Step):
         ),
         Example("no JSON at all", {"fields": ["a"]}, "a=1", ("a=1",)),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

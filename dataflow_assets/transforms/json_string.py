@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from dataflow_assets.paths import Path, Writable
 from dataflow_assets.records import MISSING, at, encode
-from dataflow_assets.steps import Apply, Change, Context, Example, Step, on_body
+from dataflow_assets.steps import Apply, Change, Context, Example, Origins, Step, on_body
 
 
 class JsonString(Step):
@@ -46,6 +46,10 @@ class JsonString(Step):
         ),
         Example("no JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from dataflow_assets.paths import Writable
 from dataflow_assets.records import MISSING, Record, at, text_form
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 _SHORT = 3  # characters written when the length is not kept
 
@@ -74,6 +74,10 @@ class Mask(Step):
         ),
         Example("text that is no JSON passes", {"fields": ["a"]}, "hello", ("hello",)),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from dataflow_assets.paths import Writable
-from dataflow_assets.steps import Apply, Context, Example, Step, on_body
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step, on_body
 
 
 class Remove(Step):
@@ -44,6 +44,10 @@ class Remove(Step):
         ),
         Example("no JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset() if any(p.key == column for p in self.fields) else frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from dataflow_assets.paths import Path, Writable
 from dataflow_assets.records import MISSING, Record
-from dataflow_assets.steps import Apply, Change, Context, Example, Step
+from dataflow_assets.steps import Apply, Change, Context, Example, Origins, Step
 
 
 def _pair(given: Any) -> Any:
@@ -115,12 +115,25 @@ class ReplaceField(Step):
         return self
 
     @override
+    def origins(self, column: str) -> Origins:
+        found: set[str | None] = {column}
+        for old, new in reversed(self._pairs()):
+            found = {top for name in found for top in _before(old, new, name)}
+        if self.include:
+            found &= {path.top for path in self.include}
+        found -= {path.key for path in self.exclude}
+        return None if None in found else frozenset(name for name in found if name)
+
+    def _pairs(self) -> list[tuple[Path, Path]]:
+        pairs = self.renames.items() if isinstance(self.renames, dict) else self.renames
+        return [(old, new) for old, new in pairs if old != new]
+
+    @override
     def compile(self, context: Context) -> Apply:
         changes = [_excluder(path) for path in self.exclude]
         if self.include:
             changes.append(_includer(self.include))
-        pairs = self.renames.items() if isinstance(self.renames, dict) else self.renames
-        changes += [_renamer(old, new) for old, new in pairs if old != new]
+        changes += [_renamer(old, new) for old, new in self._pairs()]
 
         def apply(record: Record) -> Record:
             body = record.body
@@ -131,6 +144,13 @@ class ReplaceField(Step):
             return record if body is record.body else Record(body, record.metadata, record.route)
 
         return apply
+
+
+def _before(old: Path, new: Path, column: str | None) -> set[str | None]:
+    """What a column is made from, seen from in front of a rename."""
+    if new.top == column:
+        return {old.top} if new.key == column else {old.top, column}
+    return set() if old.key == column else {column}
 
 
 def _includer(paths: tuple[Path, ...]) -> Change:

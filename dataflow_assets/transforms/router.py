@@ -10,7 +10,7 @@ from typing_extensions import override
 from dataflow_assets.conditions import Condition
 from dataflow_assets.records import Record
 from dataflow_assets.spec import Spec
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 _SINK = {"type": "postgresql", "config": {"table": "errors", "connectionString": "..."}}
 
@@ -78,6 +78,10 @@ class Router(Step):
             if texts.count(text) > 1:
                 raise ValueError(f"two routes have the condition {text}: only the first could win")
         return routes
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from dataflow_assets.paths import Path
 from dataflow_assets.records import MISSING, NotJson, Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 
 class Select(Step):
@@ -49,6 +49,11 @@ class Select(Step):
         ),
         Example("no JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        tops = [path.top for path in self.fields if path.name == column]
+        return None if None in tops else frozenset(top for top in tops if top)
 
     @override
     def compile(self, context: Context) -> Apply:

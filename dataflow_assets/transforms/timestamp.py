@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from dataflow_assets.paths import Path, Writable
 from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 from dataflow_assets.times import Instant
 from dataflow_assets.times.layouts import LayoutText, layout
 
@@ -62,6 +62,10 @@ class Timestamp(Step):
         Example("an array passes", {}, "[1]", ("[1]",)),
         Example("text that is no JSON passes", {}, "hello", ("hello",)),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset() if self.field_name.key == column else frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

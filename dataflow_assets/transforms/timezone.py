@@ -11,7 +11,7 @@ from typing_extensions import override
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.paths import Writable
 from dataflow_assets.records import MISSING, Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 from dataflow_assets.times import Instant, ZoneName, read, rfc3339, rfc3339_nano, unix_milli, zone
 
 _WRITE: Mapping[str, Callable[[Instant], str | int]] = {
@@ -93,6 +93,10 @@ class Timezone(Step):
         Example("a year too far", _EAST, '{"t":999999999999}', error="outside the years 1 to 9999"),
         Example("text that is no JSON passes", _EAST, "hello", ("hello",)),
     )
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records import NotJson, Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -95,6 +95,10 @@ class Validate(Step):
             at = InitErrorDetails(type=kind, loc=place, input=None)
             raise ValidationError.from_exception_data("schema", [at]) from None
         return schema
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return frozenset({column})
 
     @override
     def compile(self, context: Context) -> Apply:
