@@ -173,7 +173,9 @@ class Pass:
         if self.source.delivers == "entries":
             yield from self._messages(index, numbered(batches, index, slices))
         elif self.steps is not None or self._forwards:
-            yield from self._messages(index, as_messages(batches, index, slices))
+            yield from self._messages(
+                index, as_messages(map(self.source.message_form, batches), index, slices)
+            )
         else:
             yield from self._typed(batches)
 

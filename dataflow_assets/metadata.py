@@ -64,7 +64,8 @@ def as_messages(
     batches: Iterable[pa.RecordBatch], index: int, slices: int
 ) -> Iterator[pa.RecordBatch]:
     """Typed rows as messages: each a JSON object, its offset the ordinal inside the part."""
-    return numbered(map(_as_messages, batches), index, slices)
+    filled = (batch for batch in batches if batch.num_rows)
+    return numbered(map(_as_messages, filled), index, slices)
 
 
 def _as_messages(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -60,7 +60,8 @@ class Sampler:
         if self.steps is None:
             first = next(batches, None)
             return Sample(1, pa.schema([] if first is None else table_columns(first.schema)))
-        return self.sample(islice(as_messages(batches, 0, len(self.span.slices)), 1))
+        bodies = as_messages(map(self.source.message_form, batches), 0, len(self.span.slices))
+        return self.sample(islice(bodies, 1))
 
     def _bodies(self, batch: pa.RecordBatch) -> Iterable[Any]:
         if self.steps is None:

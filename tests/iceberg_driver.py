@@ -43,20 +43,24 @@ class FixedSource:
 SOURCE = cast("SourceSession", FixedSource())
 
 
-def make_sink(seaweedfs: SeaweedFS, namespace: str, **changes: Any) -> IcebergSink:
-    config: dict[str, Any] = {
+def connection(seaweedfs: SeaweedFS, namespace: str, table: str) -> dict[str, Any]:
+    """The keys that source and sink share."""
+    return {
         "catalogURI": seaweedfs.uri,
         "warehouse": seaweedfs.warehouse,
         "namespace": namespace,
-        "table": "orders",
+        "table": table,
         "oauth2ClientID": seaweedfs.access_key,
         "oauth2ClientSecret": seaweedfs.secret_key,
         "s3Endpoint": seaweedfs.s3_endpoint,
         "s3Region": seaweedfs.region,
         "accessKey": seaweedfs.access_key,
         "secretAccessKey": seaweedfs.secret_key,
-        "autoCreateTable": True,
     }
+
+
+def make_sink(seaweedfs: SeaweedFS, namespace: str, **changes: Any) -> IcebergSink:
+    config = connection(seaweedfs, namespace, "orders") | {"autoCreateTable": True}
     return IcebergSink.model_validate(config | changes)
 
 

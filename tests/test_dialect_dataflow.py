@@ -313,6 +313,27 @@ def test_replicas_above_one_need_kafka(file: Path) -> None:
     ]
 
 
+LAKE = """\
+spec:
+  source:
+    type: iceberg
+    config:
+      {catalogURI: "http://c:8181", namespace: n, table: t, onSourceRewrite: rescan}
+  sink:
+    type: postgresql
+    config: {connectionString: "postgresql://u@h/d", table: x}
+"""
+
+
+def test_rows_that_come_again_need_a_sink_that_upserts(file: Path) -> None:
+    (found,) = said(file, HEAD + LAKE)
+    assert found == (
+        "12:5: spec.sink.config: is appended to, but the source reads rows again with "
+        "onSourceRewrite: rescan: use a sink that upserts, or choose otherwise there"
+    )
+    assert said(file, HEAD + LAKE.replace("table: x}", "table: x, upsertMode: true}")) == []
+
+
 def test_everything_wrong_is_said_at_once(file: Path) -> None:
     text = MINIMUM.replace("topic", "topik").replace("table", "tabel") + "  replica: 1\n"
     assert [finding.split(" ")[1] for finding in said(file, text)] == [

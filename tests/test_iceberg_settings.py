@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.catalogue import sinks
-from dataflow_assets.connectors.iceberg import IcebergSink
+from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource
 from dataflow_assets.connectors.iceberg.columns import parse_field
 from dataflow_assets.connectors.iceberg.ledger import Ledger, parse, property_key
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
@@ -209,3 +209,31 @@ def test_property_keys_tell_flows_and_branches_apart() -> None:
     keys = {property_key(target) for target in targets}
     assert len(keys) == 4
     assert all(key.startswith("dataflow.checkpoint.n-a-b.") for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"query": "select 1"}, "query was never applied by the DataFlow Operator"),
+        (
+            {"query": "select 1", "incrementalBySnapshot": True},
+            "query cannot be used with incrementalBySnapshot",
+        ),
+        ({"startSnapshotID": "12"}, "is used only with incrementalBySnapshot: true"),
+        ({"startSnapshotID": "-1", "incrementalBySnapshot": True}, "digits of a snapshot id"),
+        ({"startSnapshotID": str(2**63), "incrementalBySnapshot": True}, "digits of a snapshot id"),
+        ({"pollInterval": 0}, "greater than or equal to 1"),
+        ({"maxRowsPerPoll": -1}, "greater than or equal to 0"),
+        ({"onSourceRewrite": "skip"}, "'fail', 'rescan' or 'ignore'"),
+    ],
+)
+def test_a_source_has_no_query(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        IcebergSource.model_validate(LEAST | changes)
+
+
+def test_a_snapshot_id_is_text_however_it_is_written() -> None:
+    given = {"incrementalBySnapshot": True, "startSnapshotID": 2**63 - 1}
+    assert IcebergSource.model_validate(LEAST | given).start_snapshot_id == str(2**63 - 1)
+    assert IcebergSource.model_validate(LEAST).rereads == ""
+    assert IcebergSource.model_validate(LEAST | {"pollInterval": 3}).poll_seconds == 3

@@ -43,7 +43,7 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
     ],
     "postgresql-sink": [],
     "postgresql-sink-raw": [],
-    "iceberg-source": [(7, 11, "spec.source.type", "not supported yet: the iceberg source")],
+    "iceberg-source": [],
     "iceberg-sink": [],
     "iceberg-sink-columns": [],
     "kafka-to-iceberg-flat": [],

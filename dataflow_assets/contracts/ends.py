@@ -51,6 +51,11 @@ class Source(Connector):
         """The least time between two questions for what is new; 0 for no such bound."""
         return 0.0
 
+    @property
+    def rereads(self) -> str:
+        """The option by which rows may come again, so that sinks must upsert; else nothing."""
+        return ""
+
     metadata_columns: ClassVar[frozenset[str]] = frozenset()
     """Metadata that `frame` or `batches` delivers as columns, on request."""
 
@@ -79,6 +84,10 @@ class Source(Connector):
         may stand beside them. At least one batch, be it without rows, tells the schema.
         """
         raise NotImplementedError(f"{self.type} delivers messages")
+
+    def message_form(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Typed rows whose columns are the keys of their messages; called only for messages."""
+        return batch
 
 
 class Shape(ABC):

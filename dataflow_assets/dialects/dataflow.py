@@ -71,6 +71,7 @@ def read(document: Document) -> Reading:
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))
     findings += [*_rules(document, envelope), *_error_rules(document, steps.branches, errors)]
+    findings += _rereading(document, source, steps.branches)
     notes = _hints(document, envelope, source, steps.branches, errors)
     if findings or not document.sound:
         return Reading(document, tuple(findings), notes)
@@ -130,6 +131,17 @@ def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
             yield document.finding(path, f"unknown key; {meant(name, _ANNOTATIONS)}", key=True)
         elif name in _ANNOTATIONS and not value.strip(" ,"):
             yield document.finding(path, "must not be empty")
+
+
+def _rereading(document: Document, source: Source, branches: Iterable[Branch]) -> Iterable[Finding]:
+    """What comes again would stand twice in a table that is appended to."""
+    for branch in branches:
+        if source.rereads and not branch.sink.upserts:
+            message = (
+                f"is appended to, but the source reads rows again with {source.rereads}: use a "
+                "sink that upserts, or choose otherwise there"
+            )
+            yield document.finding(branch.place, message, key=True)
 
 
 def _error_rules(

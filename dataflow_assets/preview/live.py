@@ -101,5 +101,6 @@ def _rows(flow: Flow, partition: str, batch: pa.RecordBatch) -> Iterator[Row]:
     everything = flow.source.metadata_columns | {"offset"}
     rows = Rows(flow.source, OffsetSlice(partition, 0, 0), 1, everything)
     if flow.source.delivers == "columns":
-        batch = next(as_messages([batch], 0, 1))
+        messages = as_messages([flow.source.message_form(batch)], 0, 1)
+        return (row for message in messages for row in rows.records(message))
     return rows.records(batch)

@@ -7,7 +7,12 @@ from tests.contract.drivers import SinkDriver, SourceDriver
 
 SOURCES: dict[str, type[SourceDriver]] = {
     driver.type: driver
-    for driver in (drivers.MemoryOffsets, drivers.MemoryParts, real_drivers.Kafka)
+    for driver in (
+        drivers.MemoryOffsets,
+        drivers.MemoryParts,
+        real_drivers.Kafka,
+        real_drivers.IcebergTable,
+    )
 }
 SINKS: dict[str, type[SinkDriver]] = {
     driver.type: driver

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 import pyarrow as pa
@@ -15,13 +15,14 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from pyiceberg.catalog import Catalog
 
 import devservers
-from dataflow_assets.connectors.iceberg import IcebergSink
+from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Sink, Source
 from devservers import Proxy
-from tests.contract.drivers import OffsetSourceDriver, Row, SinkDriver, encode
+from tests.contract.drivers import OffsetSourceDriver, Row, SinkDriver, SourceDriver, encode
 from tests.contract.remote import SECRET, Remote, proxied
+from tests.iceberg_driver import connection
 
 
 class Kafka(OffsetSourceDriver, Remote):
@@ -163,10 +164,54 @@ class Postgresql(SinkDriver, Remote):
             return [str(reason) for (reason,) in connection.execute(sql)]
 
 
-class Iceberg(SinkDriver, Remote):
+class _Lake(Remote):
+    """A table of the test catalog, at either end."""
+
+    denied = r"n_\w+\.\w+ at \S+: .+; check the credentials and what they may do"
+    table: ClassVar[str]
+
+    def _make(self, request: pytest.FixtureRequest, columns: pa.Schema) -> None:
+        self.request = request
+        self.server: devservers.SeaweedFS = request.getfixturevalue("seaweedfs")
+        self.catalog: Catalog = request.getfixturevalue("catalog")
+        self.namespace: str = request.getfixturevalue("namespace")
+        self.catalog.create_table((self.namespace, self.table), columns)
+        self.changes: dict[str, Any] = {}
+
+    def _config(self) -> dict[str, Any]:
+        return connection(self.server, self.namespace, self.table) | self.changes
+
+    def through(self) -> tuple[Proxy, ...]:
+        """The catalog and the object store."""
+        ends = self.request.addfinalizer
+        catalog, store = (proxied(self.server.ports[name], ends) for name in ("iceberg", "s3"))
+        self.changes["catalogURI"] = self.server.uri.replace(
+            f":{catalog.upstream}", f":{catalog.port}"
+        )
+        self.changes["s3Endpoint"] = f"http://127.0.0.1:{store.port}"
+        return catalog, store
+
+    def wrong_credentials(self) -> None:
+        self.changes["oauth2ClientSecret"] = SECRET
+
+    def alter(self) -> None:
+        self._rename("name", "renamed")
+
+    def mend(self) -> None:
+        self._rename("renamed", "name")
+
+    def drop(self) -> None:
+        self.catalog.drop_table((self.namespace, self.table))
+
+    def _rename(self, old: str, new: str) -> None:
+        with self.catalog.load_table((self.namespace, self.table)).update_schema() as update:
+            update.rename_column(old, new)
+
+
+class Iceberg(SinkDriver, _Lake):
     type = "iceberg"
+    table = "target"
     down = r"cannot \w[^:]+ n_\w+\.target at \S+: ConnectionError"
-    denied = r"n_\w+\.target at \S+: .+; check the credentials and what they may do"
     altered = (
         r"stops at t, partition \d, offset \d+, for iceberg:n_\w+:target: decode: Object contains "
         r"unknown field `name`; the flow goes on once it can be stored: mend the table"
@@ -186,62 +231,17 @@ class Iceberg(SinkDriver, Remote):
     )
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        super().__init__(request)
-        self.server: devservers.SeaweedFS = request.getfixturevalue("seaweedfs")
-        self.catalog: Catalog = request.getfixturevalue("catalog")
-        self.namespace: str = request.getfixturevalue("namespace")
-        columns = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
-        self.catalog.create_table((self.namespace, "target"), columns)
-        self.changes: dict[str, Any] = {}
+        id_ = pa.field("id", pa.int64(), nullable=False)
+        self._make(request, pa.schema([id_, ("name", pa.string())]))
 
     def declare(self) -> Sink:
-        return IcebergSink.model_validate(
-            {
-                "catalogURI": self.server.uri,
-                "warehouse": self.server.warehouse,
-                "namespace": self.namespace,
-                "table": "target",
-                "oauth2ClientID": self.server.access_key,
-                "oauth2ClientSecret": self.server.secret_key,
-                "s3Endpoint": self.server.s3_endpoint,
-                "s3Region": "us-east-1",
-                "accessKey": self.server.access_key,
-                "secretAccessKey": self.server.secret_key,
-            }
-            | self.changes
-        )
-
-    def through(self) -> tuple[Proxy, ...]:
-        """The catalog and the object store."""
-        ends = self.request.addfinalizer
-        catalog, store = (proxied(self.server.ports[name], ends) for name in ("iceberg", "s3"))
-        self.changes["catalogURI"] = self.server.uri.replace(
-            f":{catalog.upstream}", f":{catalog.port}"
-        )
-        self.changes["s3Endpoint"] = f"http://127.0.0.1:{store.port}"
-        return catalog, store
+        return IcebergSink.model_validate(self._config())
 
     def busy(self, request: bytes) -> bool:
         return request.startswith(b"PUT ") and b".parquet" in request
 
     def final(self, request: bytes) -> bool:
         return request.startswith(b"POST ") and b"add-snapshot" in request
-
-    def wrong_credentials(self) -> None:
-        self.changes["oauth2ClientSecret"] = SECRET
-
-    def alter(self) -> None:
-        self._rename("name", "renamed")
-
-    def mend(self) -> None:
-        self._rename("renamed", "name")
-
-    def drop(self) -> None:
-        self.catalog.drop_table((self.namespace, "target"))
-
-    def _rename(self, old: str, new: str) -> None:
-        with self.catalog.load_table((self.namespace, "target")).update_schema() as update:
-            update.rename_column(old, new)
 
     def rows(self) -> list[Row]:
         found = self.catalog.load_table((self.namespace, "target")).scan().to_arrow()
@@ -251,3 +251,36 @@ class Iceberg(SinkDriver, Remote):
         found = self.catalog.load_table((self.namespace, "target_rejected")).scan().to_arrow()
         reasons = {row["id"]: str(row["reason"]) for row in found.to_pylist()}
         return sorted(reasons.values())
+
+
+class IcebergTable(SourceDriver, _Lake):
+    """Every seed is two snapshots of a file each, so that reads begin and end inside both."""
+
+    type = "iceberg"
+    columns = True
+    table = "source"
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    down = r"cannot \w[^:]+ n_\w+\.source at \S+: ConnectionError"
+    altered = (
+        r"the source delivers columns that the target lacks: renamed; the target has id, name: "
+        r"add them, or set unknownFields: ignore"
+    )
+    dropped = r"table n_\w+\.source does not exist at \S+: nothing can be read before"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._make(request, self.schema)
+
+    def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        assert not raw, "a table holds no raw messages"
+        table = self.catalog.load_table((self.namespace, self.table))
+        for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+            found = [{"id": id_, "name": name} for id_, name in half]
+            table.append(pa.Table.from_pylist(found, self.schema))
+
+    def declare(self) -> Source:
+        return IcebergSource.model_validate(self._config() | {"parallelReads": 2})
+
+    def busy(self, request: bytes) -> bool:
+        return request.startswith(b"GET ") and b".parquet" in request
+
+    final = busy

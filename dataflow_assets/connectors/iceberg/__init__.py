@@ -1,9 +1,12 @@
 """Iceberg tables behind a REST catalog.
 
 Tasks write Parquet files, the driver publishes them with the checkpoint in one commit that asserts
-the table's head (commits.py). PyIceberg is imported only when a session or a writer opens.
+the table's head (commits.py). A source reads snapshots in the order of the table's history
+(history.py, ahead.py), cut into ranges of rows of data files (parts.py). PyIceberg is imported
+only when a session or a writer opens.
 """
 
 from dataflow_assets.connectors.iceberg.sink import IcebergSink
+from dataflow_assets.connectors.iceberg.source import IcebergSource
 
-__all__ = ["IcebergSink"]
+__all__ = ["IcebergSink", "IcebergSource"]

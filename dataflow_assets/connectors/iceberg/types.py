@@ -14,6 +14,7 @@ from dataflow_assets.errors import PermanentError
 
 FIELD_ID = b"PARQUET:field_id"
 JSON_DOC = "JSON text"
+NUMERIC_DOC = "Digits of a number"
 
 _SIMPLE: dict[ice.IcebergType, pa.DataType] = {
     ice.BooleanType(): pa.bool_(),
@@ -28,10 +29,16 @@ _SIMPLE: dict[ice.IcebergType, pa.DataType] = {
     ice.StringType(): pa.string(),
     ice.BinaryType(): pa.binary(),
 }
+_DOCS = {b"json": JSON_DOC, b"numeric": NUMERIC_DOC}
+"""By KIND: how the comment of a string column begins that holds such text."""
 _BACK = {arrow: iceberg for iceberg, arrow in _SIMPLE.items()} | {
     pa.null(): ice.StringType(),
     pa.int8(): ice.IntegerType(),
     pa.int16(): ice.IntegerType(),
+    pa.uint8(): ice.IntegerType(),
+    pa.uint16(): ice.IntegerType(),
+    pa.uint32(): ice.LongType(),
+    pa.uint64(): ice.DecimalType(20, 0),
     pa.large_string(): ice.StringType(),
     pa.large_binary(): ice.BinaryType(),
     pa.uuid(): ice.UUIDType(),
@@ -62,7 +69,7 @@ def row_schema(schema: Schema) -> pa.Schema:
 
 def _row_field(column: ice.NestedField) -> pa.Field:
     if isinstance(column.field_type, ice.UUIDType):
-        return pa.field(column.name, pa.string(), nullable=column.optional)
+        return pa.field(column.name, pa.string(), column.optional, {KIND: b"uuid"})
     if isinstance(column.field_type, ice.FixedType):
         return pa.field(column.name, pa.binary(), nullable=column.optional)
     return _field(column, ids=False)
@@ -79,10 +86,16 @@ def _field(column: ice.NestedField, *, ids: bool) -> pa.Field:
     metadata: dict[bytes, bytes] = {}
     if ids:
         metadata[FIELD_ID] = str(column.field_id).encode()
-    elif isinstance(column.field_type, ice.StringType) and (column.doc or "").startswith(JSON_DOC):
-        metadata[KIND] = b"json"
-    kind = _arrow(column.field_type, ids=ids)
-    return pa.field(column.name, kind, nullable=column.optional, metadata=metadata or None)
+    elif isinstance(column.field_type, ice.StringType) and (kind := text_kind(column)):
+        metadata[KIND] = kind
+    arrow = _arrow(column.field_type, ids=ids)
+    return pa.field(column.name, arrow, nullable=column.optional, metadata=metadata or None)
+
+
+def text_kind(column: ice.NestedField) -> bytes | None:
+    """What a string column holds by its comment: json, numeric, or plain text."""
+    doc = column.doc or ""
+    return next((kind for kind, start in _DOCS.items() if doc.startswith(start)), None)
 
 
 def _arrow(kind: ice.IcebergType, *, ids: bool) -> pa.DataType:
@@ -104,37 +117,66 @@ def _arrow(kind: ice.IcebergType, *, ids: bool) -> pa.DataType:
 
 
 def table_schema(columns: Iterable[pa.Field]) -> Schema:
-    """The Iceberg schema of a table that is made for these columns."""
+    """The Iceberg schema of a table that is made for these columns: types that lose nothing.
+
+    Nanoseconds are text: tables of format 2 have none. So are decimals of more than 38 digits and
+    uuids inside of lists and structs.
+    """
     ids = count(1)
-    return Schema(*[_column(field, ids) for field in columns])
+    return Schema(*[_top(field, ids) for field in columns])
+
+
+def _top(field: pa.Field, ids: count[int]) -> ice.NestedField:
+    if _text(field) == b"uuid":
+        return ice.NestedField(next(ids), field.name, ice.UUIDType(), required=not field.nullable)
+    return _column(field, ids)
 
 
 def _column(field: pa.Field, ids: count[int]) -> ice.NestedField:
-    json = _is_json(field.type)
-    kind = ice.StringType() if json else _iceberg(field.type, ids)
-    doc = JSON_DOC if json else None
+    text = _text(field)
+    kind = ice.StringType() if text in _DOCS else _iceberg(field.type, ids)
+    doc = _DOCS.get(text or b"")
     return ice.NestedField(next(ids), field.name, kind, doc=doc, required=not field.nullable)
 
 
-def _is_json(kind: pa.DataType) -> bool:
+def _text(field: pa.Field) -> bytes | None:
+    """The KIND of text that a column becomes or is."""
+    if _is_json(field):
+        return b"json"
+    if pa.types.is_decimal(field.type) and not _fits(field.type):
+        return b"numeric"
+    found: bytes | None = (field.metadata or {}).get(KIND)
+    return found
+
+
+def _is_json(field: pa.Field) -> bool:
     """JSON text, empty structs, and lists whose elements would be: a list element has no doc."""
+    kind = field.type
     if pa.types.is_list(kind):
-        return _is_json(kind.value_type)
+        return _is_json(kind.value_field)
     if pa.types.is_map(kind):
-        return _is_json(kind.item_type)
-    return isinstance(kind, pa.JsonType) or (pa.types.is_struct(kind) and kind.num_fields == 0)
+        return _is_json(kind.item_field)
+    empty = pa.types.is_struct(kind) and kind.num_fields == 0
+    return isinstance(kind, pa.JsonType) or empty or (field.metadata or {}).get(KIND) == b"json"
 
 
 def _iceberg(kind: pa.DataType, ids: count[int]) -> ice.IcebergType:
     if kind in _BACK:
         return _BACK[kind]
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind) and kind.unit != "ns":
         return ice.TimestamptzType() if kind.tz else ice.TimestampType()
+    if pa.types.is_timestamp(kind) or (pa.types.is_decimal(kind) and not _fits(kind)):
+        return ice.StringType()
     if pa.types.is_decimal(kind):
         return ice.DecimalType(kind.precision, kind.scale)
     if pa.types.is_fixed_size_binary(kind):
         return ice.FixedType(kind.byte_width)
     return _compound(kind, ids)
+
+
+def _fits(kind: pa.DataType) -> bool:
+    """Iceberg's decimals have at most 38 digits, and none are cut off before the point."""
+    return bool(kind.precision <= 38 and 0 <= kind.scale <= kind.precision)
 
 
 def _compound(kind: pa.DataType, ids: count[int]) -> ice.IcebergType:
