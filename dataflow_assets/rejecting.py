@@ -31,6 +31,12 @@ log = logging.getLogger(__name__)
 
 Records = Sequence[ErrorRecord]
 
+HELD = "#held"
+"""Ends the id of an entry at which the flow stopped: no replay takes it.
+
+The flow reads the record again itself, and stores it, or rejects it under the id without this.
+"""
+
 _CLASSES = (
     ("timeout", "timeout|deadline exceeded"),
     ("connection_error", "connection refused|not connected|failed to connect|connection failure"),
@@ -45,7 +51,7 @@ _CLASSES = (
     ("invalid_data", "json|parse|schema|validation|invalid|syntax error"),
 )
 _ELSE = {
-    True: "set ackPolicy: afterWrite, which leaves it there and goes on",
+    True: "set ackPolicy: afterWrite, which sets it aside for a replay and goes on",
     False: (
         "set onRejected: table (kept beside the target for a replay), onRejected: skip (counted "
         "and logged), or errors (a sink for such records)"
@@ -117,7 +123,7 @@ def error_record(target: Target, piece: Slice, one: Rejection) -> ErrorRecord:
 
 def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
     place = {"topic": target.source, "partition": piece.partition, "offset": one.offset}
-    name = one.id(target, piece)
+    name = one.id(target, piece) + (HELD if target.rejects.holds else "")
     return {
         "message": one.reason.encode("utf-8", "backslashreplace").decode(),
         "timestamp": utc_now().isoformat().replace("+00:00", "Z"),

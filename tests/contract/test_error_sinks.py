@@ -16,6 +16,7 @@ from dataflow_assets.drain import drain
 from dataflow_assets.errors import Held, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.order import Order, Patience, Report
+from dataflow_assets.rejecting import HELD
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets, SinkDriver
 from tests.contract.error_drivers import ERRORS, Beside, ErrorDriver
@@ -212,9 +213,13 @@ def test_with_never_the_record_is_in_the_error_sink_and_the_flow_stops(case: Rej
         with pytest.raises(Held, match="it is in the error sink"):
             case.drain(rejects)
         assert case.ids() == list(range(1, 21))
-    assert len(case.errors.stored()) == 1
+    (held,) = (one["error"]["id"] for one in case.errors.stored())
+    store, flow = case.errors.declare().error_store(), f"contract/{case.name}"
+    assert store.pending(flow, None, 10) == []
     case.drain(case.rejects)
-    assert len(case.errors.stored()) == 1
+    (waiting,) = (one.id for one in store.pending(flow, None, 10))
+    assert held == f"{waiting}{HELD}"
+    assert sorted(one["error"]["id"] for one in case.errors.stored()) == [waiting, held]
 
 
 @pytest.mark.parametrize("main", ["postgresql", "iceberg"])

@@ -19,6 +19,7 @@ from dataflow_assets.drain import drain
 from dataflow_assets.errors import Held, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.order import Order, Patience, Report
+from dataflow_assets.rejecting import HELD
 from dataflow_assets.replay import Replayed, replay
 from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.flatten import Flatten
@@ -151,9 +152,29 @@ def test_with_never_the_record_is_in_the_error_sink_and_the_flow_stops(case: Rej
         with pytest.raises(Held, match="it is in the error sink"):
             case.drain(rejects)
     assert len(case.stored()) == 1
-    case.drain(replace(rejects, holds=False))
+    goes_on = replace(rejects, holds=False)
+    case.drain(goes_on)
     assert len(case.rows()) == 39
+    entry, held = (one["error"]["id"] for one in case.stored())
+    assert held == f"{entry}{HELD}"
+    _mended(case, [-21])
+    assert [(one.entries, one.rows) for one in case.replay(goes_on)] == [(1, 1)]
+    assert case.replay(goes_on) == []
+    assert len(case.rows()) == 40
+
+
+def test_what_the_flow_stored_after_it_had_stopped_there_is_not_replayed(case: Rejecting) -> None:
+    case.source.seed([*numbered(1, 20), (-1, "refused")])
+    rejects = Rejects("errors", case.errors, holds=True)
+    with pytest.raises(Held):
+        case.drain(rejects)
+    goes_on = replace(rejects, holds=False)
+    assert case.replay(goes_on) == []  # nor before: the flow would store it once more
+    _mended(case, [-1])
+    case.drain(rejects)
     assert len(case.stored()) == 1
+    assert case.replay(goes_on) == []
+    assert case.rows() == [-1, *range(1, 20)]
 
 
 def _mended(case: Rejecting, ids: list[int]) -> None:

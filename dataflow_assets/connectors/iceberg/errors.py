@@ -31,7 +31,7 @@ from dataflow_assets.connectors.iceberg.waiting import oldest, remove
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.rejecting import entry
+from dataflow_assets.rejecting import HELD, entry
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.iceberg.sink import IcebergSink
@@ -202,7 +202,7 @@ def _known(table: Table, wanted: Mapping[str, ErrorRecord]) -> Iterator[str]:
 def _waits(
     row: Mapping[str, Any], parts: Sequence[str], flow: str, since: datetime | None
 ) -> tuple[datetime, Entry] | None:
-    """A row read back, with the time of its rejection; None for somebody else's."""
+    """A row read back, with the time of its rejection; None for somebody else's or a held one."""
     texts = [row[name] for name in parts]
     if None in texts:
         return None
@@ -213,7 +213,8 @@ def _waits(
         at, found = entry(body)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
         return None
-    return (at, found) if told.flow == flow and (since is None or at >= since) else None
+    waits = told.flow == flow and not found.id.endswith(HELD)
+    return (at, found) if waits and (since is None or at >= since) else None
 
 
 def _order(found: tuple[datetime, Entry]) -> tuple[datetime, str]:

@@ -45,7 +45,7 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import PermanentError, TakenOver
-from dataflow_assets.rejecting import entry, settle
+from dataflow_assets.rejecting import HELD, entry, settle
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
@@ -101,7 +101,8 @@ class _Errors(ErrorStore):
         self._store.create()
         sql = "select body from errors where flow = ? and not replayed order by rowid limit ?"
         found = [entry(body) for (body,) in self._store.query(sql, flow, most)]
-        return [one for at, one in found if since is None or at >= since]
+        new = [one for at, one in found if since is None or at >= since]
+        return [one for one in new if not one.id.endswith(HELD)]
 
     def replayed(self, ids: Sequence[str]) -> None:
         for name in ids:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dataflow_assets.connectors.postgresql.link import qualified, quote
 from dataflow_assets.connectors.postgresql.table import Column, Table
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.rejecting import HELD
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
@@ -61,7 +62,7 @@ _WAITING = """
 SELECT {texts} FROM {t} AS t, LATERAL (SELECT {error} AS error) AS e,
 LATERAL (SELECT CASE WHEN e.error->>'timestamp' ~ '^\\d{{4}}-\\d\\d-\\d\\dT[\\d:.]+Z$'
     THEN (e.error->>'timestamp')::timestamptz END AS at) AS w
-WHERE e.error->>'flow' = $1 AND e.error->>'id' IS NOT NULL {unseen}
+WHERE e.error->>'flow' = $1 AND e.error->>'id' NOT LIKE '%{held}' {unseen}
 AND w.at >= COALESCE($2::text::timestamptz, '-infinity')
 ORDER BY w.at, e.error->>'id' LIMIT $3::bigint
 """
@@ -95,7 +96,9 @@ class Layout:
         names = ("data",) if "data" in self.columns else ("error", "original_message")
         texts = ", ".join(f"t.{name}::text" for name in names)
         unseen = f"AND t.{REPLAYED} IS NULL" if self.notes else ""
-        return _WAITING.format(t=self.place, texts=texts, error=self._error(), unseen=unseen)
+        return _WAITING.format(
+            t=self.place, texts=texts, error=self._error(), unseen=unseen, held=HELD
+        )
 
     def noting(self) -> str:
         """What gives an older table its column for the moment of a replay."""
