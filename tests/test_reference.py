@@ -15,16 +15,32 @@ def test_the_reference_is_up_to_date(name: str) -> None:
 
 
 def test_every_connector_and_step_is_in_it() -> None:
-    text = "".join(render() for render in PAGES.values())
-    for cls in (*catalogue.sources().values(), *catalogue.sinks().values()):
-        assert cls.type.startswith("memory") or f"of type `{cls.type}`" in text
+    for role, found in (("source", catalogue.sources()), ("sink", catalogue.sinks())):
+        for name in found:
+            if not name.startswith("memory-"):
+                assert f"## The {role}\n" in PAGES[f"connectors/{name}.md"]()
+    text = PAGES["reference/steps.md"]()
     for name, step in catalogue.steps().items():
         _, _, section = text.partition(f"\n### `{name}`\n")
         assert step.examples[-1].about in section.partition("\n### ")[0]
 
 
+@pytest.mark.parametrize("role", ["source", "sink"])
+def test_every_connector_says_what_it_guarantees(role: str) -> None:
+    for name, cls in (catalogue.sources() if role == "source" else catalogue.sinks()).items():
+        if not name.startswith("memory-"):
+            assert f"**Guarantee.** {cls.guarantee}\n" in PAGES[f"connectors/{name}.md"]()
+            assert cls.guarantee.endswith(".")
+
+
+def test_a_secret_ref_stands_beside_the_field_that_it_fills() -> None:
+    page = PAGES["connectors/postgresql.md"]()
+    assert "| `connectionString` | `connectionStringSecretRef` | text, secret |" in page
+    assert "\n| `connectionStringSecretRef`" not in page
+
+
 def test_additions_are_marked_and_nested_blocks_listed() -> None:
-    page = PAGES["steps.md"]()
+    page = PAGES["reference/steps.md"]()
     assert "### `hash`\n\n*Addition.* Hashes" in page
     assert "| `nullable` | true or false | `false` | used | *Addition.*" in page
     assert "#### `routes.sink`" in page

@@ -55,6 +55,7 @@ from dataflow_assets.contracts.schema import (
     SYSTEM_COLUMNS,
     UPDATE,
     N,
+    TypeRow,
 )
 from dataflow_assets.contracts.sessions import (
     SinkSession,
@@ -129,6 +130,7 @@ __all__ = [
     "Target",
     "Ticket",
     "Totals",
+    "TypeRow",
     "Writer",
     "attempt_of",
     "lasting",

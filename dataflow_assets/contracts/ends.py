@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from dataflow_assets.contracts.address import Address
 from dataflow_assets.contracts.checkpoint import Checkpoint, Run
 from dataflow_assets.contracts.rejects import Entries, ErrorStore
+from dataflow_assets.contracts.schema import TypeRow
 from dataflow_assets.contracts.sessions import SinkSession, SourceSession
 from dataflow_assets.contracts.slices import Slice
 from dataflow_assets.contracts.tasks import Target, Ticket, Writer
@@ -24,6 +25,8 @@ class Connector(Spec):
     """A declared connection end: the manifest's `config` block is the object."""
 
     type: ClassVar[str]
+    guarantee: ClassVar[str]
+    """For docs/connectors: what a crash at any moment leaves, how, and where that ends."""
 
     @abstractmethod
     def address(self) -> Address:
@@ -56,6 +59,8 @@ class Source(Connector):
         """The option by which rows may come again, so that sinks must upsert; else nothing."""
         return ""
 
+    metadata_keys: ClassVar[Mapping[str, str]] = {}
+    """For docs/connectors: each key of a record's metadata, and what it holds."""
     metadata_columns: ClassVar[frozenset[str]] = frozenset()
     """Metadata that `frame` or `batches` delivers as columns, on request."""
 
@@ -88,6 +93,11 @@ class Source(Connector):
     def message_form(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Typed rows whose columns are the keys of their messages; called only for messages."""
         return batch
+
+    @classmethod
+    def types(cls) -> tuple[TypeRow, ...]:
+        """How the system's types travel, for docs/types.md; messages have only those of JSON."""
+        return ()
 
 
 class Shape(ABC):
@@ -160,3 +170,8 @@ class Sink(Connector):
     def flush_seconds(self) -> float:
         """The least time between two commits of spans that are not full; 0 for no such bound."""
         return 0.0
+
+    @classmethod
+    def stored(cls, column: pa.Field) -> str:
+        """The type that `SinkSession.create` gives an interchange column, for docs/types.md."""
+        raise NotImplementedError(f"{cls.type} makes no columns")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 
 # Columns that travel beside the sink's own in every batch.
@@ -31,3 +33,18 @@ MESSAGES = pa.schema(
     ]
 )
 """The schema of a sink that takes messages."""
+
+
+@dataclass(frozen=True)
+class TypeRow:
+    """One type of a system, and the interchange column that its values travel in."""
+
+    system: str
+    column: pa.Field
+    note: str = ""
+
+    @property
+    def travels(self) -> str:
+        """The column's type as the docs write it, the KIND of a string with it."""
+        kind = (self.column.metadata or {}).get(KIND)
+        return f"{self.column.type} ({kind.decode()})" if kind else str(self.column.type)

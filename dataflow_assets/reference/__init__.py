@@ -1,18 +1,21 @@
 """The reference of manifests, generated from the models: `python -m dataflow_assets.reference`.
 
-`--write` puts its pages into docs/reference, else they go to standard output. A test holds the
+`--write` puts its pages into docs/, else they go to standard output. A test holds the
 files against the models, so they cannot disagree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
-from dataflow_assets.reference import manifests, steps
+from dataflow_assets.reference import connectors, manifests, steps, types
 
-FOLDER = Path(__file__).parent.parent.parent / "docs" / "reference"
+FOLDER = Path(__file__).parent.parent.parent / "docs"
 PAGES: Mapping[str, Callable[[], str]] = {
-    "dataflow.md": manifests.render,
-    "steps.md": steps.render,
+    "reference/dataflow.md": manifests.render,
+    "reference/steps.md": steps.render,
+    "types.md": types.render,
+    **{f"connectors/{name}.md": partial(connectors.render, name) for name in connectors.systems()},
 }

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from dataflow_assets.conditions import Condition
 from dataflow_assets.paths import Path
-from dataflow_assets.secrets import SecretRef
+from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition, Hint, Refused, Spec, marks
 
 _PLAIN = {
@@ -51,16 +51,30 @@ def _specs(annotation: Any) -> Iterator[type[Spec]]:
 def block(title: str, spec: type[Spec], where: str = "", verdict: str = "") -> str:
     """A heading, what the block is, and its fields."""
     about = inspect.cleandoc(spec.__doc__ or "")
-    rows = [_row(info.alias or name, info, verdict) for name, info in spec.model_fields.items()]
-    head = ["", "| Field | Type | Default | Verdict | Meaning |", "|---|---|---|---|---|"]
-    return "\n".join([title, "", f"{where}{about}", *(head if rows else []), *rows, ""])
+    return "\n".join([title, "", f"{where}{about}", *table(spec, verdict), ""])
 
 
-def _row(name: str, info: FieldInfo, verdict: str) -> str:
+def table(spec: type[Spec], verdict: str = "") -> list[str]:
+    """The fields of a block, line by line; a SecretRef stands beside the field that it fills."""
+    fields = {info.alias or name: info for name, info in spec.model_fields.items()}
+    twins = {mark.field: name for name, info in fields.items() for mark in marks(info, Fills)}
+    shown = {name: info for name, info in spec.model_fields.items() if not marks(info, Fills)}
+    columns = ["Field", *(["SecretRef"] if twins else []), "Type", "Default", "Verdict", "Meaning"]
+    rows = [
+        _row(info.alias or name, info, verdict, [twins.get(name, "")] if twins else [])
+        for name, info in shown.items()
+    ]
+    head = ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    return [*head, *rows] if rows else []
+
+
+def _row(name: str, info: FieldInfo, verdict: str, twin: list[str]) -> str:
     meaning = " ".join((info.description or "").split())
     addition = "*Addition.* " if marks(info, Addition) else ""
-    cells = (f"`{name}`", _kind(info.annotation), _default(info), verdict or _verdict(info))
-    return "| " + " | ".join(escaped(cell) for cell in (*cells, f"{addition}{meaning}")) + " |"
+    secret = [f"`{one}`" if one else "-" for one in twin]
+    cells = (f"`{name}`", *secret, _kind(info.annotation), _default(info))
+    said = (verdict or _verdict(info), f"{addition}{meaning}")
+    return "| " + " | ".join(escaped(cell) for cell in (*cells, *said)) + " |"
 
 
 def escaped(text: str) -> str:

@@ -1,13 +1,10 @@
-"""The page of manifests: every block and connector, field by field."""
+"""The page of manifests: every block, field by field."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from dataflow_assets import catalogue
-from dataflow_assets.contracts import Connector
 from dataflow_assets.dialects import dataflow_model as model
-from dataflow_assets.reference.blocks import block, nested
+from dataflow_assets.reference import connectors
+from dataflow_assets.reference.blocks import block
 from dataflow_assets.spec import Spec
 
 _TOP = """# Manifests: `DataFlow`
@@ -34,7 +31,8 @@ is looked up in the `Secret` documents of the manifest's folder, then as the fil
 `<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, and only when the flow runs. It wins over the
 direct value.
 
-The steps of `transformations`, with paths and conditions, have [a page of their own](steps.md).
+The steps of `transformations`, with paths and conditions, have [a page of their own](steps.md); so
+has each connector, the `config` of `spec.source` and `spec.sink`: LINKS.
 """
 _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (
     ("The document", model.Manifest),
@@ -47,22 +45,7 @@ _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (
 
 def render() -> str:
     """The whole page."""
-    parts = [_TOP]
+    links = ", ".join(f"[`{name}`](../connectors/{name}.md)" for name in connectors.systems())
+    parts = [_TOP.replace("LINKS", links)]
     parts += [block(f"## {title}", spec) for title, spec in _BLOCKS]
-    parts += [_connector("source", cls) for cls in _listed(catalogue.sources())]
-    parts += [_connector("sink", cls) for cls in _listed(catalogue.sinks())]
     return "\n".join(parts)
-
-
-def _listed(found: dict[str, type[Any]]) -> list[type[Connector]]:
-    """Without the connectors that live in memory: they are for tests."""
-    return [cls for name, cls in found.items() if not name.startswith("memory")]
-
-
-def _connector(end: str, cls: type[Connector]) -> str:
-    title = f"## `spec.{end}.config` of type `{cls.type}`"
-    inner = [
-        block(f"### `{path}`", spec, f"In the `{cls.type}` {end}. ", verdict)
-        for path, spec, verdict in nested(cls, "", "")
-    ]
-    return "\n".join([block(title, cls), *inner])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets import catalogue
-from dataflow_assets.contracts import Run
+from dataflow_assets.contracts import Limit, Run
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
 from dataflow_assets.order import Start
 from tests.contract import SINKS, SOURCES
 from tests.contract.conftest import Case, numbered
-from tests.contract.drivers import MemoryOffsets
+from tests.contract.drivers import MemoryOffsets, SourceDriver
 
 SINK_FAILPOINTS = [
     (sink, name) for sink, driver in sorted(SINKS.items()) for name in driver.failpoints
@@ -24,6 +25,20 @@ SINK_FAILPOINTS = [
 def test_every_connector_has_a_driver() -> None:
     assert set(SOURCES) == set(catalogue.sources())
     assert set(SINKS) == set(catalogue.sinks())
+
+
+@pytest.mark.parametrize(
+    "source", [name for name in sorted(SOURCES) if not name.startswith("memory-")], indirect=True
+)
+def test_a_record_s_metadata_is_what_the_docs_list(source: SourceDriver) -> None:
+    source.seed(numbered(1, 4))
+    declared = source.declare()
+    with closing(declared.open("docs")) as session:
+        piece = session.plan(session.start(), Limit()).slices[0]
+    found = {*declared.metadata(piece), *declared.metadata_columns}
+    if declared.delivers == "messages":
+        found.add("offset")
+    assert found == set(declared.metadata_keys)
 
 
 def test_drains_everything_once_and_resumes(case: Case) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+import pyarrow as pa
 from pydantic import Field, field_validator
 
 from dataflow_assets.connectors.iceberg.columns import parse_field
@@ -24,17 +25,18 @@ from dataflow_assets.spec import Addition, Hint
 
 
 class IcebergSink(IcebergConnection, RawSink):
-    """Appends rows to one table of an Iceberg REST catalog.
-
-    Guarantee: exactly once. Files and checkpoint are one commit that asserts the table's head, so
-    that of two drivers on one span only one succeeds. Deletes are rejected records. Rejected
-    records go to the table `<table>_rejected` beside it, before the rows: at least once, by id.
+    """Appends rows to one table of an Iceberg REST catalog. Deletes are rejected records.
 
     Other than the original's one string column `data`, nested objects and lists become struct and
     list columns; `rawMode` keeps bodies as text.
     """
 
     type: ClassVar[str] = "iceberg"
+    guarantee: ClassVar[str] = (
+        "Exactly once: files and checkpoint are one commit that asserts the table's head, so that "
+        "of two drivers on one span only one succeeds. Rejected records go to the table "
+        "`<table>_rejected` beside it before the rows: at least once, by id."
+    )
     commits: ClassVar[Literal["slice", "span"]] = "span"
     text_bodies: ClassVar[bool] = True
 
@@ -87,6 +89,13 @@ class IcebergSink(IcebergConnection, RawSink):
         from dataflow_assets.connectors.iceberg.waiting import Waiting
 
         return Waiting(self)
+
+    @classmethod
+    def stored(cls, column: pa.Field) -> str:
+        """As `autoCreateTable` makes it."""
+        from dataflow_assets.connectors.iceberg.types import table_schema
+
+        return str(table_schema([column]).fields[0].field_type)
 
     def flush_seconds(self) -> float:
         """What batchFlushIntervalSeconds says."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.settings import IcebergConnection
-from dataflow_assets.contracts import Slice, Source, SourceSession
+from dataflow_assets.contracts import Slice, Source, SourceSession, TypeRow
 from dataflow_assets.spec import Addition, Hint
 
 _LARGEST_ID = (1 << 63) - 1
@@ -23,7 +23,6 @@ _NO_QUERY_BY_SNAPSHOT = "cannot be used with incrementalBySnapshot: use the step
 class IcebergSource(IcebergConnection, Source):
     """Reads the current snapshot of one table once, then what later snapshots append.
 
-    Compaction adds nothing. A snapshot that deletes or replaces rows follows `onSourceRewrite`.
     Snapshots follow one another in their order; rows of one snapshot have no order among them.
     Position deletes are applied, equality deletes refused. Columns are found by their field ids,
     under the names and types that they have now.
@@ -34,8 +33,20 @@ class IcebergSource(IcebergConnection, Source):
     """
 
     type: ClassVar[str] = "iceberg"
+    guarantee: ClassVar[str] = (
+        "Each appended row exactly once: a part of a snapshot is stored whole or not at all, and "
+        "its borders are recorded before it is read. Compaction adds nothing; a snapshot that "
+        "deletes or replaces rows follows `onSourceRewrite`; expired snapshots that were not read "
+        "are an error that says what was lost."
+    )
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"snapshot_id", "snapshot_sequence"})
+    metadata_keys: ClassVar[Mapping[str, str]] = {
+        "namespace": "the table's namespace",
+        "table": "the table's name",
+        "snapshot_id": "with `incrementalBySnapshot`: the snapshot that added the row",
+        "snapshot_sequence": "with `incrementalBySnapshot`: that snapshot's sequence number",
+    }
 
     poll_interval: int = Field(10, ge=1)
     """The least time between two looks at the catalog, in seconds."""
@@ -113,3 +124,10 @@ class IcebergSource(IcebergConnection, Source):
         from dataflow_assets.connectors.iceberg.message_form import message_form
 
         return message_form(batch)
+
+    @override
+    @classmethod
+    def types(cls) -> tuple[TypeRow, ...]:
+        from dataflow_assets.connectors.iceberg.source_types import rows
+
+        return rows()

@@ -7,33 +7,7 @@ from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 
 from dataflow_assets.connectors.iceberg.types import JSON_DOC, NUMERIC_DOC, text_kind
-from dataflow_assets.contracts import KIND
-
-TYPES: tuple[tuple[str, str], ...] = (
-    ("boolean", "bool"),
-    ("int", "int32"),
-    ("long", "int64"),
-    ("float", "float32"),
-    ("double", "float64"),
-    ("decimal(p,s)", "decimal128(p,s)"),
-    ("date", "date32"),
-    ("time", "time64(us)"),
-    ("timestamp", "timestamp(us)"),
-    ("timestamptz", "timestamp(us, UTC)"),
-    ("timestamp_ns", "timestamp(ns)"),
-    ("timestamptz_ns", "timestamp(ns, UTC)"),
-    ("string", "string"),
-    (f'string with the comment "{JSON_DOC}"', "string, KIND json"),
-    (f'string with the comment "{NUMERIC_DOC}"', "string, KIND numeric"),
-    ("uuid", "string, KIND uuid"),
-    ("fixed(n), binary", "binary"),
-    ("geometry, geography", "binary (WKB)"),
-    ("unknown", "null"),
-    ("struct<...>", "struct<...>"),
-    ("list<T>", "list<T>"),
-    ("map<K, V>", "string, KIND json: an object whose keys are the keys as text"),
-)
-"""Iceberg type and interchange type, for the documentation."""
+from dataflow_assets.contracts import KIND, TypeRow
 
 _SIMPLE: dict[type[ice.IcebergType], pa.DataType] = {
     ice.BooleanType: pa.bool_(),
@@ -89,3 +63,30 @@ def arrow_type(kind: ice.IcebergType) -> pa.DataType:
     if isinstance(kind, ice.ListType):
         return pa.list_(arrow_field(kind.element_field))
     return _SIMPLE[type(kind)]
+
+
+def rows() -> tuple[TypeRow, ...]:
+    """Every type, for docs/types.md."""
+    return tuple(
+        TypeRow(f'{kind} "{doc}"' if doc else str(kind), arrow_field(column), _NOTES.get(kind, ""))
+        for kind, doc in _DOCUMENTED
+        for column in [ice.NestedField(1, "x", kind, doc=doc, required=False)]
+    )
+
+
+_MAP = ice.MapType(1, ice.StringType(), 2, ice.LongType())
+_DOCUMENTED: tuple[tuple[ice.IcebergType, str | None], ...] = (
+    *((kind(), None) for kind in _SIMPLE if kind not in {ice.FixedType, ice.MapType}),
+    (ice.StringType(), JSON_DOC),
+    (ice.StringType(), NUMERIC_DOC),
+    (ice.FixedType(16), None),
+    (ice.DecimalType(18, 4), None),
+    (ice.ListType(1, ice.LongType(), element_required=False), None),
+    (ice.StructType(ice.NestedField(1, "a", ice.LongType(), required=False)), None),
+    (_MAP, None),
+)
+_NOTES: dict[ice.IcebergType, str] = {
+    _MAP: "an object whose keys are the keys as text",
+    ice.GeometryType(): "WKB",
+    ice.GeographyType(): "WKB",
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -85,14 +85,24 @@ class SchemaRegistry(Spec):
 
 
 class KafkaSource(KafkaConnection, Source):
-    """Reads one topic: only committed records, each exactly once, in the order of its partition.
-
-    What retention took before it was read is an error that names it, unless `onDataLoss: continue`.
-    """
+    """Reads one topic: only committed records, in the order of their partition."""
 
     type: ClassVar[str] = "kafka"
+    guarantee: ClassVar[str] = (
+        "Every committed record exactly once, by its offset: positions are the sink's checkpoint, "
+        "never the consumer group's. What retention took before it was read is an error that names "
+        "it, unless `onDataLoss: continue`; a topic made anew is another one (`onTopicRecreated`)."
+    )
     continuous: ClassVar[bool] = True
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"key", "timestamp", "headers"})
+    metadata_keys: ClassVar[Mapping[str, str]] = {
+        "topic": "name of the topic",
+        "partition": "number of the partition",
+        "offset": "the record's offset in it",
+        "key": "the record's key as text; empty where there is none",
+        "timestamp": "the time that the record carries",
+        "headers": "mapping of names to texts, the last of a name; missing where there are none",
+    }
 
     consumer_group: str = Field(default="dataflow-operator", min_length=1)
     """Group whose offsets a new flow adopts, and that is told what has been committed."""

@@ -55,7 +55,7 @@ def create_errors(link: Link, sink: PostgresqlSink) -> None:
 
 def statement(sink: PostgresqlSink, sample: pa.Schema) -> str:
     """The DDL: the sample's columns sorted, the manifest's types over them, a primary key."""
-    types = {field.name: _type(field.type) for field in sample} | dict(sink.columns)
+    types = {field.name: column_type(field) for field in sample} | dict(sink.columns)
     if not types:
         raise PermanentError(
             f"table {sink.address().name} cannot be made: the first records hold no JSON object "
@@ -112,7 +112,9 @@ def _primary(sink: PostgresqlSink, columns: set[str]) -> tuple[str, ...]:
     return key
 
 
-def _type(kind: pa.DataType) -> str:
+def column_type(column: pa.Field) -> str:
+    """The type of a column that is made for a sample's."""
+    kind = column.type
     if pa.types.is_boolean(kind):
         return "BOOLEAN"
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import pyarrow as pa
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 from typing_extensions import override
 
@@ -46,9 +47,14 @@ _ONE_COMMIT = "every micro-batch is one commit, so no row waits for a batch to f
 
 
 class PostgresqlSink(RawSink):
-    """Rows into one PostgreSQL table, exactly once: rows and checkpoint are one transaction."""
+    """Rows into one PostgreSQL table: appended, or matched by a key."""
 
     type: ClassVar = "postgresql"
+    guarantee: ClassVar = (
+        "Exactly once: the rows of a partition and its checkpoint, in the table "
+        "`dataflow_checkpoint` of the same schema, are one transaction that asserts the epoch. "
+        "Rejected records stand in `dataflow_rejected`, in that transaction too."
+    )
     commits: ClassVar = "slice"
     own_columns: ClassVar = frozenset(
         {DATA, METADATA, "id", "created_at", "updated_at", "deleted_at"}
@@ -125,6 +131,13 @@ class PostgresqlSink(RawSink):
         if wrong := [name for name, given in needed.items() if given and not self.upsert_mode]:
             raise ValueError(f"{', '.join(wrong)} requires upsertMode: true")
         return self
+
+    @override
+    @classmethod
+    def stored(cls, column: pa.Field) -> str:
+        from dataflow_assets.connectors.postgresql.create import column_type
+
+        return column_type(column).lower()
 
     @override
     def address(self) -> Address:
