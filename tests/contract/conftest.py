@@ -14,7 +14,7 @@ from dataflow_assets.drain import drain
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.order import Order, Patience, Report, Start
 from tests.contract import SINKS, SOURCES
-from tests.contract.drivers import MemoryOffsets, Row, SinkDriver, SourceDriver
+from tests.contract.drivers import MemoryOffsets, MemoryParts, Row, SinkDriver, SourceDriver
 
 CHECKPOINT = Start()
 
@@ -70,6 +70,11 @@ def case(source: SourceDriver, sink: SinkDriver, spark: SparkSession) -> Case:
 @pytest.fixture
 def sink_case(request: pytest.FixtureRequest, sink: SinkDriver, spark: SparkSession) -> Case:
     return Case(MemoryOffsets(request), sink, spark, f"case-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def parts_case(request: pytest.FixtureRequest, sink: SinkDriver, spark: SparkSession) -> Case:
+    return Case(MemoryParts(request), sink, spark, f"case-{uuid.uuid4().hex[:8]}")
 
 
 def numbered(low: int, high: int) -> list[Row]:

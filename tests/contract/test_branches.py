@@ -35,7 +35,7 @@ from dataflow_assets.replay import replay
 from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.router import Router
 from tests.contract.conftest import numbered
-from tests.contract.drivers import MemoryOffsets
+from tests.contract.drivers import MemoryOffsets, MemoryParts
 
 ODD = "$.name =~ '[13579]$'"
 SIX = "$.name =~ '6$'"
@@ -63,8 +63,8 @@ class Flaky(MemorySliceSink):
 class Branched:
     """A topic, a main table for even numbers but six, one for odd ones, one for sixes."""
 
-    def __init__(self, request: pytest.FixtureRequest, spark: SparkSession) -> None:
-        self.source = MemoryOffsets(request)
+    def __init__(self, spark: SparkSession, source: MemoryOffsets | MemoryParts) -> None:
+        self.source = source
         self.spark = spark
         self.name = f"branched-{uuid.uuid4().hex[:8]}"
         self.store = Store(self.name)
@@ -108,9 +108,16 @@ class Branched:
         assert self.rows("even") == [n for n in range(1, top) if n % 2 == 0 and n % 10 != 6]
 
 
-@pytest.fixture
+@pytest.fixture(params=[MemoryOffsets, MemoryParts], ids=["offsets", "parts"])
 def branched(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Branched]:
-    case = Branched(request, spark)
+    case = Branched(spark, request.param(request))
+    yield case
+    case.store.remove()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Branched]:
+    case = Branched(spark, MemoryOffsets(request))
     yield case
     case.store.remove()
 
@@ -191,6 +198,20 @@ def test_a_branch_that_fails_for_good_ends_the_run_after_the_others(
     assert branched.rows("six") == []
 
 
+@pytest.mark.crash
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_failure_between_the_commits_of_branches(
+    branched: Branched, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each branch then has parts, or partitions, that others lack."""
+    branched.limit = 15
+    branched.source.seed(numbered(1, 50))
+    monkeypatch.setenv("DATAFLOW_FAILPOINT", f"memory.committed:raise:{nth}")
+    monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+    branched.drain()
+    branched.expect(50)
+
+
 def test_a_branch_that_is_added_later_reads_from_the_beginning(branched: Branched) -> None:
     branched.source.seed(numbered(1, 30))
     six = branched.sinks.pop()
@@ -212,43 +233,43 @@ def test_a_table_is_made_with_its_first_record(branched: Branched) -> None:
 
 
 def test_a_record_that_a_step_rejects_is_rejected_once_by_the_main_branch(
-    branched: Branched,
+    topic: Branched,
 ) -> None:
     cast = Cast.model_validate({"spec": {"name": "int64"}})
     only_six = Condition.parse("$.id == 6")
-    branched.transformations += (Transformation(cast, only_six),)
-    branched.source.seed(numbered(1, 20), raw=[b'{"id": 99, "name": "\\ud800"}'])
-    branched.drain()
-    assert branched.rows("six") == [16]
-    found = sorted(branched.store.query("select name, reason from rejected"))
+    topic.transformations += (Transformation(cast, only_six),)
+    topic.source.seed(numbered(1, 20), raw=[b'{"id": 99, "name": "\\ud800"}'])
+    topic.drain()
+    assert topic.rows("six") == [16]
+    found = sorted(topic.store.query("select name, reason from rejected"))
     assert [name for name, _ in found] == ["even", "even"]
     assert "cannot be kept exactly" in found[0][1]
     assert found[1][1] == "transformations[1] (cast): name: a whole number of 64 bits is wanted"
 
 
 @pytest.mark.parametrize("which", [1, 2], ids=["span", "slice"])
-def test_what_a_sink_refuses_is_replayed_with_its_metadata(branched: Branched, which: int) -> None:
+def test_what_a_sink_refuses_is_replayed_with_its_metadata(topic: Branched, which: int) -> None:
     """The route of the record was chosen by the message's key: without it it would go elsewhere."""
     here = "metadata.key == 'here'"
     routes = [{"condition": here, "sink": {"type": "x", "config": {"a": 1}}}]
-    branched.transformations = (Transformation(Router.model_validate({"routes": routes})),)
-    branched.source.seed(numbered(1, 9))
+    topic.transformations = (Transformation(Router.model_validate({"routes": routes})),)
+    topic.source.seed(numbered(1, 9))
     message = ("t", 0, 4, b"here", b'{"id": -1, "name": "refused"}')
-    branched.source.store.query("insert into messages values (?, ?, ?, ?, ?)", *message)
-    sink = branched.sinks[which]
-    branches = (Branch(branched.sinks[0]), Branch(sink, routes=(here,)))
-    errors = MemorySliceSink(store=branched.name, table="bad")
+    topic.source.store.query("insert into messages values (?, ?, ?, ?, ?)", *message)
+    sink = topic.sinks[which]
+    branches = (Branch(topic.sinks[0]), Branch(sink, routes=(here,)))
+    errors = MemorySliceSink(store=topic.name, table="bad")
     policies = Policies(rejects=Rejects("errors", errors))
-    flow = replace(branched.flow(), branches=branches, policies=policies)
-    list(drain(flow, lambda: branched.spark, Order(run=Run())))
-    (again,) = replay(flow, lambda: branched.spark, Run())
+    flow = replace(topic.flow(), branches=branches, policies=policies)
+    list(drain(flow, lambda: topic.spark, Order(run=Run())))
+    (again,) = replay(flow, lambda: topic.spark, Run())
     assert (again.entries, again.rows, again.rejected) == (1, 0, 1)
-    found = [json.loads(body) for (body,) in branched.store.query("select body from errors")]
+    found = [json.loads(body) for (body,) in topic.store.query("select body from errors")]
     told = {one["error"]["attempt"]: one["error"]["metadata"] for one in found}
     assert [told[n]["key"] for n in (1, 2)] == ["here", "here"]
     assert [told[n]["offset"] for n in (1, 2)] == [4, 4]
     mended = sink.model_copy(update={"allowed": frozenset([-1])})
     flow = replace(flow, branches=(flow.branches[0], replace(flow.branches[1], sink=mended)))
-    (done,) = replay(flow, lambda: branched.spark, Run())
+    (done,) = replay(flow, lambda: topic.spark, Run())
     assert (done.entries, done.rows, done.rejected) == (1, 1, 0)
-    assert branched.rows(sink.address().name) == [-1]
+    assert topic.rows(sink.address().name) == [-1]

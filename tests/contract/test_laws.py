@@ -117,6 +117,21 @@ def test_a_failure_at_every_step_neither_loses_nor_doubles(
     assert sum(report.delta.rows for report in reports) == 49
 
 
+@pytest.mark.crash
+@pytest.mark.parametrize(("sink", "failpoint"), SINK_FAILPOINTS, indirect=["sink"])
+def test_a_failure_at_every_step_of_a_read_in_parts(
+    parts_case: Case, failpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts_case.limit = 15
+    parts_case.source.seed(numbered(1, 50))
+    monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{failpoint}:raise:2")
+    monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+    reports = parts_case.drain()
+    parts_case.expect(numbered(1, 50))
+    assert parts_case.totals().rows == 49
+    assert sum(report.delta.rows for report in reports) == 49
+
+
 def test_rewinding_an_append_table_must_be_confirmed(sink_case: Case) -> None:
     sink_case.source.seed(numbered(1, 5))
     sink_case.drain()
