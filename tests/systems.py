@@ -1,0 +1,304 @@
+"""The systems between which whole flows run in tests: each at a place of its own per test.
+
+A system fills in where it is (`at`), makes changes to what a source reads, and shows what stands
+in a target. It knows nothing of the other end.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+import pytest
+
+import devservers
+from dataflow_assets.connectors.memory import Store
+
+Row = dict[str, Any]
+Config = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that happens to the row of a key, `id`."""
+
+    op: Literal["insert", "update", "delete"]
+    row: Row
+
+
+def state(changes: Iterable[Change]) -> list[Row]:
+    """What stands after all of them."""
+    rows: dict[int, Row] = {}
+    for change in changes:
+        if change.op == "delete":
+            rows.pop(change.row["id"])
+        else:
+            rows[change.row["id"]] = change.row
+    return list(rows.values())
+
+
+class System(ABC):
+    """One connector type at one place."""
+
+    type: ClassVar[str]
+    columns: ClassVar[tuple[str, ...]] = ("id", "name", "price", "ok")
+    """What its rows can hold."""
+    tells_changes: ClassVar[bool] = False
+    """As a source: each change is a record; else only what stands is read."""
+    upsert: ClassVar[Config | None] = None
+    """As a sink: what makes it match rows by `id` and delete them; None: it appends."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.request = request
+
+    @abstractmethod
+    def at(self, role: str, config: Config) -> Config:
+        """The `config` of one end here: hosts, credentials and fresh names over what is given."""
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        """Makes the changes where the source of this config reads."""
+        raise NotImplementedError(self.type)
+
+    def rows(self, config: Config) -> list[Row]:
+        """What stands in the target of this config: the columns that a record can have."""
+        raise NotImplementedError(self.type)
+
+
+class _Memory(System):
+    columns = ("id", "name")
+
+    def at(self, role: str, config: Config) -> Config:
+        self.store = Store(f"systems-{uuid.uuid4().hex[:8]}")
+        self.store.create()
+        self.request.addfinalizer(self.store.remove)
+        return {**config, "store": self.store.path.stem.removeprefix("dataflow-memory-")} | (
+            {"topic": "t"} if role == "source" else {"table": "target"}
+        )
+
+    def rows(self, config: Config) -> list[Row]:
+        return [json.loads(row) for (row,) in self.store.query("select row from rows")]
+
+
+class MemoryOffsets(_Memory):
+    type = "memory-offsets"
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        bodies = [json.dumps(row).encode() for row in state(changes)]
+        for partition in (0, 1):
+            self.store.produce("t", partition, bodies[partition::2])
+
+
+class MemoryParts(_Memory):
+    type = "memory-parts"
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        rows = [("t", 0, row["id"], None, row["name"].encode()) for row in state(changes)]
+        with self.store.transaction() as connection:
+            connection.executemany("insert into messages values (?, ?, ?, ?, ?)", rows)
+
+
+class MemorySlice(_Memory):
+    type = "memory-slice"
+
+
+class MemorySpan(_Memory):
+    type = "memory-span"
+
+
+class Kafka(System):
+    type = "kafka"
+    tells_changes = True
+    upsert: ClassVar[Config | None] = {"upsertMode": True, "conflictKey": "id"}
+
+    def at(self, role: str, config: Config) -> Config:
+        self.server: devservers.Kafka = self.request.getfixturevalue("kafka")
+        here = {
+            "brokers": [self.server.bootstrap],
+            "topic": self.request.getfixturevalue("topic")(2),
+        }
+        group = {"consumerGroup": here["topic"]} if role == "source" else {}
+        return {**config, **here, **group}
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.server.bootstrap})
+        for change in changes:
+            body = None if change.op == "delete" else json.dumps(change.row).encode()
+            id_ = change.row["id"]
+            producer.produce(config["topic"], body, b'{"id":%d}' % id_, partition=id_ % 2)
+        assert producer.flush(30) == 0
+
+    def rows(self, config: Config) -> list[Row]:
+        """The records; of a topic of states the last of each key."""
+        found = [(key, json.loads(body) if body else None) for key, body in self.messages(config)]
+        if not config.get("upsertMode"):
+            return [row for _, row in found if row is not None]
+        return [row for row in dict(found).values() if row is not None]
+
+    def messages(self, config: Config) -> list[tuple[bytes | None, bytes | None]]:
+        """Key and value of each committed record, partition by partition."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        settings = {"bootstrap.servers": self.server.bootstrap, "group.id": config["topic"]}
+        consumer = Consumer(
+            settings | {"isolation.level": "read_committed", "enable.partition.eof": True}
+        )
+        consumer.assign([TopicPartition(config["topic"], number, 0) for number in (0, 1)])
+        found, ended = [], 0
+        while ended < 2:
+            message = consumer.poll(20)
+            assert message is not None, "no end of a partition within 20 s"
+            if message.error():
+                ended += 1
+            else:
+                found.append((message.key(), message.value()))
+        consumer.close()
+        return found
+
+
+class Postgresql(System):
+    type = "postgresql"
+    upsert: ClassVar[Config | None] = {
+        "upsertMode": True,
+        "conflictKey": "id",
+        "deleteMode": "hard",
+    }
+
+    def at(self, role: str, config: Config) -> Config:
+        self.dsn = self.request.getfixturevalue("postgresql").dsn()
+        schema = self.request.getfixturevalue("schema")
+        table = f"{schema}.{role}"
+        return {**config, "connectionString": self.dsn, "table": table}
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        import psycopg
+
+        with psycopg.connect(self.dsn) as connection:
+            names = list(changes[0].row)
+            listed = ", ".join(f"{name} {_POSTGRESQL[name]}" for name in names)
+            connection.execute(f"create table {config['table']} ({listed})".encode())
+            for change in changes:
+                connection.execute(_sql(config["table"], change), change.row)
+
+    def rows(self, config: Config) -> list[Row]:
+        import psycopg
+        from psycopg.rows import dict_row
+
+        with psycopg.connect(self.dsn, row_factory=dict_row) as connection:
+            found = connection.execute(f"select * from {config['table']}").fetchall()
+        return [_without(row, ("created_at", "updated_at")) for row in found]
+
+
+_POSTGRESQL = {
+    "id": "bigint primary key",
+    "name": "text",
+    "price": "double precision",
+    "ok": "boolean",
+}
+
+
+def _sql(table: str, change: Change) -> bytes:
+    if change.op == "insert":
+        text = f"insert into {table} values ({', '.join(f'%({name})s' for name in change.row)})"
+    elif change.op == "update":
+        listed = ", ".join(f"{name} = %({name})s" for name in change.row)
+        text = f"update {table} set {listed} where id = %(id)s"
+    else:
+        text = f"delete from {table} where id = %(id)s"
+    return text.encode()
+
+
+class Clickhouse(System):
+    type = "clickhouse"
+    upsert: ClassVar[Config | None] = {
+        "upsertMode": True,
+        "conflictKey": "id",
+        "deleteMode": "hard",
+    }
+
+    def at(self, role: str, config: Config) -> Config:
+        from dataflow_assets.connectors.clickhouse import client
+
+        dsn = self.request.getfixturevalue("clickhouse").dsn(
+            self.request.getfixturevalue("database")
+        )
+        self.client = client.connect(dsn, "tests")
+        self.request.addfinalizer(self.client.close)
+        return {**config, "connectionString": dsn, "table": role}
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        kinds = {"id": "Int64", "name": "String", "price": "Float64", "ok": "Bool"}
+        names = list(changes[0].row)
+        listed = ", ".join(f"{name} {kinds[name]}" for name in names)
+        self.client.command(
+            f"CREATE TABLE {config['table']} ({listed}) ENGINE = MergeTree ORDER BY id"
+        )
+        rows = [list(row.values()) for row in state(changes)]
+        self.client.insert(config["table"], rows, names)
+
+    def rows(self, config: Config) -> list[Row]:
+        final = " FINAL" if config.get("upsertMode") else ""
+        found = self.client.query(f"SELECT * FROM {config['table']}{final}").named_results()
+        return [_without(row, ("_version", "_deleted", "created_at")) for row in found]
+
+
+class Iceberg(System):
+    type = "iceberg"
+    upsert: ClassVar[Config | None] = {"upsertMode": True, "conflictKey": "id"}
+
+    def at(self, role: str, config: Config) -> Config:
+        server: devservers.SeaweedFS = self.request.getfixturevalue("seaweedfs")
+        self.catalog = self.request.getfixturevalue("catalog")
+        namespace = self.request.getfixturevalue("namespace")
+        return {
+            **config,
+            "catalogURI": server.uri,
+            "warehouse": server.warehouse,
+            "namespace": namespace,
+            "table": role,
+            "oauth2ClientID": server.access_key,
+            "oauth2ClientSecret": server.secret_key,
+            "s3Endpoint": server.s3_endpoint,
+            "s3Region": server.region,
+            "accessKey": server.access_key,
+            "secretAccessKey": server.secret_key,
+        }
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        rows = state(changes)
+        kinds = {"id": pa.int64(), "name": pa.string(), "price": pa.float64(), "ok": pa.bool_()}
+        schema = pa.schema([(name, kinds[name]) for name in changes[0].row])
+        place = (config["namespace"], config["table"])
+        table = self.catalog.create_table(place, schema)
+        for half in (rows[::2], rows[1::2]):  # two snapshots
+            table.append(pa.Table.from_pylist(half, schema))
+
+    def rows(self, config: Config) -> list[Row]:
+        table = self.catalog.load_table((config["namespace"], config["table"]))
+        found: list[Row] = table.scan().to_arrow().to_pylist()
+        return found
+
+
+def _without(row: Mapping[str, Any], names: Iterable[str]) -> Row:
+    return {name: value for name, value in row.items() if name not in set(names)}
+
+
+SYSTEMS: dict[str, type[System]] = {
+    system.type: system
+    for system in (
+        MemoryOffsets,
+        MemoryParts,
+        MemorySlice,
+        MemorySpan,
+        Kafka,
+        Postgresql,
+        Clickhouse,
+        Iceberg,
+    )
+}

@@ -1,0 +1,115 @@
+"""Every source to every sink of the catalogue: 200 changes, and exactly what they leave."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from ruamel.yaml import YAML
+
+from dataflow_assets import catalogue
+from dataflow_assets.drain import drain
+from dataflow_assets.flow import Flow
+from dataflow_assets.manifests import load_strict
+from dataflow_assets.order import Order, Patience
+from tests.systems import SYSTEMS, Change, Config, Row, System, state
+
+PAIRS = [(source, sink) for source in catalogue.sources() for sink in catalogue.sinks()]
+INSERTS, UPDATES, DELETES = 120, 50, 30  # 200 changes
+
+
+def flow_of(folder: Path, source: tuple[str, Config], sink: tuple[str, Config]) -> Flow:
+    """The flow of a manifest with these two ends."""
+    ends = {
+        role: {"type": kind, "config": config}
+        for role, (kind, config) in (("source", source), ("sink", sink))
+    }
+    document = {
+        "apiVersion": "dataflow.dataflow.io/v1",
+        "kind": "DataFlow",
+        "metadata": {"name": f"matrix-{uuid.uuid4().hex[:8]}"},
+        "spec": {"maxRecordsPerBatch": 100, **ends},
+    }
+    path = folder / "flow.yaml"
+    YAML().dump(document, path)
+    (flow,) = load_strict(path).flows
+    return flow
+
+
+def run(flow: Flow, spark: SparkSession) -> int:
+    """Drains the flow; the rows that it says it has stored."""
+    reports = list(drain(flow, lambda: spark, Order(patience=Patience(20, 0.05, 0.2))))
+    return sum(report.delta.rows for report in reports)
+
+
+def changes(columns: Sequence[str], *, deletes: bool) -> list[Change]:
+    """200 of them, updates and deletes of rows that stand."""
+    found = [Change("insert", _row(number, 0, columns)) for number in range(INSERTS)]
+    found += [Change("update", _row(number, 1, columns)) for number in range(UPDATES)]
+    gone = range(UPDATES - 10, UPDATES - 10 + DELETES)  # some of them updated before
+    kind: Any = "delete" if deletes else "update"
+    return found + [Change(kind, _row(number, 2, columns)) for number in gone]
+
+
+def _row(number: int, version: int, columns: Sequence[str]) -> Row:
+    row = {
+        "id": number,
+        "name": f"näme {number} «{version}»",
+        "price": number + version / 4,
+        "ok": (number + version) % 2 == 0,
+    }
+    return {name: row[name] for name in columns}
+
+
+def expected(source: System, made: Sequence[Change], *, upsert: bool) -> list[Row]:
+    """A plain model of what stands in the target."""
+    if upsert or not source.tells_changes:
+        return state(made)
+    return [change.row for change in made if change.op != "delete"]
+
+
+def ordered(rows: Sequence[Row]) -> list[tuple[tuple[str, Any], ...]]:
+    return sorted(tuple(sorted(row.items())) for row in rows)
+
+
+def upsert_of(sink: System) -> Config | None:
+    """What makes it upsert, where this version can."""
+    able = "upsert_mode" in catalogue.sinks()[sink.type].model_fields
+    return sink.upsert if able else None
+
+
+def test_every_connector_has_a_system() -> None:
+    assert {*catalogue.sources(), *catalogue.sinks()} <= set(SYSTEMS)
+
+
+@pytest.mark.parametrize(("source_type", "sink_type"), PAIRS)
+def test_any_source_to_any_sink(
+    source_type: str,
+    sink_type: str,
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    source, sink = SYSTEMS[source_type](request), SYSTEMS[sink_type](request)
+    upsert = upsert_of(sink)
+    columns = [name for name in source.columns if name in sink.columns]
+    made = changes(columns, deletes=upsert is not None or not source.tells_changes)
+    read = source.at("source", {"tombstones": "delete"} if source.tells_changes else {})
+    source.change(read, made)
+    stored = sink.at("sink", {**made_by(sink), **(upsert or {})})
+    flow = flow_of(tmp_path, (source_type, read), (sink_type, stored))
+    run(flow, spark)
+    wanted = ordered(expected(source, made, upsert=upsert is not None))
+    assert ordered(sink.rows(stored)) == wanted
+    assert run(flow, spark) == 0
+    assert ordered(sink.rows(stored)) == wanted
+
+
+def made_by(sink: System) -> Config:
+    """The table is made by the flow."""
+    fields = catalogue.sinks()[sink.type].model_fields
+    return {"autoCreateTable": True} if "auto_create_table" in fields else {}
