@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract import drivers, real_drivers
+from tests.contract import clickhouse_sink, drivers, real_drivers
 from tests.contract.drivers import SinkDriver, SourceDriver
 
 SOURCES: dict[str, type[SourceDriver]] = {
@@ -17,6 +17,7 @@ SOURCES: dict[str, type[SourceDriver]] = {
 SINKS: dict[str, type[SinkDriver]] = {
     driver.type: driver
     for driver in (
+        clickhouse_sink.Clickhouse,
         drivers.MemorySlice,
         drivers.MemorySpan,
         real_drivers.Iceberg,

@@ -1,0 +1,273 @@
+"""Exactly once without transactions: what is recorded before and after each INSERT.
+
+ClickHouse gives two things. An INSERT of one block stands whole or not at all, and of all INSERTs
+with the same `insert_deduplication_token` only the first stands, for as long as the table remembers
+the token. The ledger, a table of rows that are only ever added, makes a checkpoint of these two:
+
+    head    an epoch and who has it; positions, totals and identities as they were known by then
+    chunk   how far the rows from a position on go; recorded BEFORE they are inserted
+    whole   a chunk ends earlier after all: its last records are gone from the source, or the
+            table refuses one at which the flow stops
+    done    the rows of a chunk are in, and what was counted; recorded after the INSERT
+
+1. Of rows with one key the first stands. The key is the token of the row's own INSERT; whoever
+   records one reads back whose it is and follows that.
+2. The border of a chunk is what its writer has *seen*, never what was planned: input that ends
+   early makes a shorter chunk. Its token is made of both borders, so a chunk that is not done can
+   be read and inserted again by anybody: as long as the token is remembered it stands once. It is
+   only inserted by a writer that has seen its last record: a part of it would use up the token.
+3. The next chunk begins where the last one was done.
+4. Whoever reads the head of a newer epoch stops. What an older epoch still has under way can only
+   be the same chunks under the same tokens.
+5. New starting positions are a new generation: its chunks have keys and tokens of their own.
+
+Parts of a bounded read are chunks too; their borders are those that the head's intent names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from dataflow_assets.contracts import Checkpoint, PartSlice, Position, Positions, Totals
+
+HEAD, CHUNK, WHOLE, DONE = "head", "chunk", "whole", "done"
+Key = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What was consumed of one partition, and counted."""
+
+    position: Position | None
+    totals: Totals = Totals()
+    at: datetime | None = None
+    """When the last of it was committed."""
+    version: int = 0
+    """Of its last chunk."""
+
+
+@dataclass(frozen=True)
+class Intent:
+    """The parts of a bounded read, and the moment that its steps take for now."""
+
+    id: str
+    at: datetime
+    blocks: int
+    """Blocks that the table had been given by then."""
+    parts: tuple[PartSlice, ...]
+
+
+@dataclass(frozen=True)
+class Border:
+    """Where a chunk ends, and what decides whether it can be inserted again."""
+
+    upto: Position
+    at: datetime
+    """What its steps take for now."""
+    blocks: int
+    """Blocks that the table had been given by then."""
+    version: int
+    """Which of two rows of one key is newer, where the table asks."""
+    digest: str = ""
+    """Of the rows, where they go into several partitions of the table."""
+    empty: bool = False
+    """True: nothing stands between the borders, so there is nothing to be done."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was counted in a chunk."""
+
+    totals: Totals
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Head:
+    """One branch as its driver knew it when the row was recorded."""
+
+    epoch: int = 0
+    n: int = 0
+    run: str = ""
+    host: str = ""
+    generation: str = ""
+    source: str | None = None
+    target: str | None = None
+    manifest: str = ""
+    totals: Totals = Totals()
+    """What no partition counts any more."""
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    intent: Intent | None = None
+    version: int = 0
+    """The highest version of chunks that no partition tells of any more."""
+    emptying: bool = False
+    """The table is about to be emptied; whoever opens next does it again."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Heads are ordered by it."""
+        return self.epoch, self.n
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the ledger. `value` is JSON; `writer` tells rows of one key from each other."""
+
+    kind: str
+    value: bytes
+    writer: str
+    epoch: int = 0
+    n: int = 0
+    generation: str = ""
+    partition: str = ""
+    after: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Of rows with the same key only the first stands."""
+        if self.kind == HEAD:
+            return self.kind, self.epoch, self.n
+        return self.kind, self.generation, self.partition, self.after
+
+
+@dataclass(frozen=True)
+class State:
+    """What the rows of one branch say."""
+
+    head: Head
+    writer: str
+    """Who recorded the head."""
+    partitions: Mapping[str, Partition]
+    pending: Mapping[str, Border]
+    """Chunks that may have been inserted, and are not known to be."""
+    whole: Mapping[str, int]
+    """Where pending chunks end by now."""
+
+    @property
+    def known(self) -> bool:
+        """False for a branch that never began, or was forgotten."""
+        return bool(self.partitions) or self.head.source is not None
+
+    @property
+    def version(self) -> int:
+        """The highest that a chunk has."""
+        consumed = [one.version for one in self.partitions.values()]
+        begun = [one.version for one in self.pending.values()]
+        return max([self.head.version, *consumed, *begun])
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The same for the engine."""
+        head, parts = self.head, self.partitions
+        return Checkpoint(
+            head.epoch,
+            {n: p.position for n, p in parts.items() if p.position is not None},
+            sum((p.totals for p in parts.values()), head.totals),
+            head.source,
+            head.target,
+            head.manifest,
+            head.run,
+            max((p.at for p in parts.values() if p.at), default=None),
+        )
+
+    def snapshot(self) -> Head:
+        """A head that says the same without the rows before it."""
+        return replace(self.head, partitions=dict(self.partitions))
+
+    def restarted(self, positions: Positions) -> Head:
+        """A head that begins at these positions; what was counted stays counted."""
+        return replace(
+            self.head,
+            totals=self.checkpoint.totals,
+            partitions={name: Partition(where) for name, where in positions.items()},
+            intent=None,
+            version=self.version,
+        )
+
+    @property
+    def parts(self) -> tuple[PartSlice, ...]:
+        """Those of the intent; what is done is empty."""
+        given = self.head.intent.parts if self.head.intent else ()
+        return tuple(_resumed(part, self.checkpoint.positions) for part in given)
+
+    def after(self, partition: str) -> str:
+        """Where the next chunk of a partition begins, as it stands in its key."""
+        position = self.partitions[partition].position
+        return place(position, self.head.intent.id if self.head.intent else "")
+
+
+def _resumed(part: PartSlice, positions: Positions) -> PartSlice:
+    done = positions.get(part.partition) == part.upto
+    return replace(part, after=part.upto) if done else part
+
+
+def fold(entries: Iterable[Entry]) -> State:
+    """The state of a branch from its rows, the oldest first."""
+    first: dict[Key, Entry] = {}
+    for entry in entries:
+        first.setdefault(entry.key, entry)
+    heads = [entry for entry in first.values() if entry.kind == HEAD]
+    latest = max(heads, key=lambda entry: (entry.epoch, entry.n), default=None)
+    head = load(latest.value, Head) if latest else Head()
+    found = _Walk(first, head.generation, head.intent.id if head.intent else "")
+    partitions = {name: found.walk(name, part) for name, part in head.partitions.items()}
+    for part in head.intent.parts if head.intent else ():
+        walked = found.walk(part.partition, partitions.get(part.partition, Partition(None)))
+        partitions[part.partition] = walked
+    return State(head, latest.writer if latest else "", partitions, found.pending, found.whole)
+
+
+class _Walk:
+    """From chunk to chunk, as far as they are done."""
+
+    def __init__(self, first: Mapping[Key, Entry], generation: str, intent: str) -> None:
+        self._first = first
+        self._generation = generation
+        self._intent = intent
+        self.pending: dict[str, Border] = {}
+        self.whole: dict[str, int] = {}
+
+    def walk(self, name: str, part: Partition) -> Partition:
+        while border := self._get(CHUNK, name, part, Border):
+            done = self._get(DONE, name, part, Done)
+            if done is None and not border.empty:
+                self.pending[name] = border
+                self._note_whole(name, part)
+                break
+            part = self._moved(name, part, border, done)
+        return part
+
+    def _moved(self, name: str, part: Partition, border: Border, done: Done | None) -> Partition:
+        upto = self._get(WHOLE, name, part, int) or border.upto
+        totals = part.totals + (done.totals if done else Totals())
+        return Partition(upto, totals, done.at if done else border.at, border.version)
+
+    def _note_whole(self, name: str, part: Partition) -> None:
+        seen = self._get(WHOLE, name, part, int)
+        if seen is not None:
+            self.whole[name] = seen
+
+    def _get(self, kind: str, name: str, part: Partition, type_: type[Any]) -> Any:
+        where = place(part.position, self._intent)
+        entry = self._first.get((kind, self._generation, name, where))
+        return load(entry.value, type_) if entry else None
+
+
+def place(position: Position | None, intent: str) -> str:
+    """A position as it stands in keys; parts have none before they are done, but their intent."""
+    return intent if position is None else str(position)
+
+
+def dump(value: Any) -> bytes:
+    """The value of a row."""
+    return msgspec.json.encode(value)
+
+
+def load(value: bytes, type_: type[Any]) -> Any:
+    """Read back; what a later version has added is passed over."""
+    return msgspec.json.decode(value, type=type_)
