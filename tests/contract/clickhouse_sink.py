@@ -10,11 +10,24 @@ import pytest
 import devservers
 from dataflow_assets.connectors.clickhouse import ClickhouseSink
 from dataflow_assets.contracts import Sink
+from devservers import Proxy
 from tests.contract.drivers import Row, SinkDriver
+from tests.contract.remote import SECRET, Remote, proxied
 
 
-class Clickhouse(SinkDriver):
+class Clickhouse(SinkDriver, Remote):
     type = "clickhouse"
+    down = r"opening clickhouse/\S+/target: .*127\.0\.0\.1.*refused"
+    denied = r"Authentication failed: .* \(code 516\); check user and password of the connection"
+    altered = (
+        r"writing to clickhouse/\S+/target: No such column name in table .*\(code 16\); was the "
+        r"table altered\? the next run reads its columns anew"
+    )
+    dropped = (
+        r"table d_\w+\.target (does not exist at clickhouse/\S+; create it"
+        r"|of clickhouse/\S+ was dropped while the flow ran; create it again)"
+        r", or set autoCreateTable: true"
+    )
     failpoints = (
         "drain.begun",
         "clickhouse.begin",
@@ -31,14 +44,15 @@ class Clickhouse(SinkDriver):
     def __init__(self, request: pytest.FixtureRequest) -> None:
         super().__init__(request)
         server: devservers.ClickHouse = request.getfixturevalue("clickhouse")
-        self.dsn = server.dsn(request.getfixturevalue("database"))
+        self.server = server
+        self.dsn = self.seen = server.dsn(request.getfixturevalue("database"))
         self.query(
             "create table target (id Int64, name Nullable(String)) engine = MergeTree "
             "order by id settings non_replicated_deduplication_window = 1000"
         )
 
     def declare(self) -> Sink:
-        config = {"connectionString": self.dsn, "table": "target"}
+        config = {"connectionString": self.seen, "table": "target"}
         return ClickhouseSink.model_validate(config)
 
     def rows(self) -> list[Row]:
@@ -48,6 +62,28 @@ class Clickhouse(SinkDriver):
     def rejected(self) -> list[str]:
         found = self.query("select reason from target_rejected final order by 1")
         return [str(reason) for (reason,) in found]
+
+    def through(self) -> tuple[Proxy, ...]:
+        proxy = proxied(self.server.port, self.request.addfinalizer)
+        self.seen = self.dsn.replace(f":{self.server.port}/", f":{proxy.port}/")
+        return (proxy,)
+
+    def busy(self, request: bytes) -> bool:
+        return b"target" in request and b"Arrow" in request
+
+    final = busy
+
+    def wrong_credentials(self) -> None:
+        self.seen = self.seen.replace(self.server.password, SECRET)
+
+    def alter(self) -> None:
+        self.query("alter table target rename column name to renamed")
+
+    def mend(self) -> None:
+        self.query("alter table target rename column renamed to name")
+
+    def drop(self) -> None:
+        self.query("drop table target")
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         with clickhouse_connect.get_client(dsn=self.dsn) as client:
