@@ -47,7 +47,8 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
     "iceberg-sink": [],
     "iceberg-sink-columns": [],
     "kafka-to-iceberg-flat": [],
-    "kafka-to-clickhouse": [(14, 11, "spec.sink.type", "not supported yet: the clickhouse sink")],
+    "kafka-to-clickhouse": [],
+    "clickhouse-sink": [],
     "kafka-to-trino": [(14, 11, "spec.sink.type", "not supported yet: the trino sink")],
     "kafka-to-nessie": [(14, 11, "spec.sink.type", "not supported yet: the nessie sink")],
 }

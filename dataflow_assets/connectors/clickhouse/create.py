@@ -49,7 +49,7 @@ def statement(sink: ClickhouseSink, sample: pa.Schema) -> str:
     required, messages = _required(sink, order), _of_messages(sample)
     types_ = {
         name: sink.columns.get(name)
-        or _type(given[name], required=name in required, messages=messages)
+        or column_type(_field(sink, given[name]), required=name in required, messages=messages)
         for name in names
     }
     types_ |= {name: kind for name, kind in _filled(sink).items() if name not in types_}
@@ -58,7 +58,7 @@ def statement(sink: ClickhouseSink, sample: pa.Schema) -> str:
 
 def raw_statement(sink: ClickhouseSink, sample: pa.Schema) -> str:
     """The DDL of a table for raw mode: bodies, metadata, and the moment of storing."""
-    found = {field.name: _type(field) for field in sink.raw_columns(sample)}
+    found = {field.name: column_type(field) for field in sink.raw_columns(sample)}
     kept = {DATA: "String", METADATA: f"Nullable(String) COMMENT {literal(JSON_TEXT)}"}
     types_ = {name: kept.get(name, kind) for name, kind in found.items()} | _CREATED
     return _statement(sink, types_ | dict(sink.columns), sink.order_by or ("created_at",))
@@ -107,7 +107,14 @@ def _filled(sink: ClickhouseSink) -> dict[str, str]:
     return {VERSION: "UInt64", DELETED: "UInt8", **_CREATED}
 
 
-def _type(field: pa.Field, *, required: bool = False, messages: bool = True) -> str:
+def _field(sink: ClickhouseSink, field: pa.Field) -> pa.Field:
+    """The version of a ReplacingMergeTree cannot be text: in messages that is a time."""
+    if field.name != sink.replacing_version_column or field.type != pa.string():
+        return field
+    return pa.field(field.name, pa.timestamp("us", "UTC"))
+
+
+def column_type(field: pa.Field, *, required: bool = False, messages: bool = True) -> str:
     """A sample's type as a column's; what is compound in messages becomes JSON text."""
     compound = pa.types.is_struct(field.type) or pa.types.is_list(field.type)
     as_json = isinstance(field.type, pa.JsonType) or (field.metadata or {}).get(KIND) == b"json"
