@@ -69,8 +69,10 @@ BAD_SPEC = [
     ),
     (
         "  errors: {type: kafka, config: {a: 1}}",
-        "12:18: spec.errors.type: not supported yet: the kafka sink; allowed: "
-        "clickhouse, iceberg, postgresql",
+        (
+            "12:18: spec.errors.type: not supported yet: the kafka sink; allowed: "
+            "clickhouse, iceberg, postgresql"
+        ),
     ),
     (
         "  maintenance: {startTime: '2026-01-01T00:00:00Z'}",
