@@ -97,11 +97,11 @@ def _map_texts(array: pa.MapArray, have: ice.MapType, want: ice.MapType) -> pa.A
     items = array.items.slice(first, last - first)
     names = [_name(key) for key in _cast(keys, have.key_type, want.key_type).to_pylist()]
     values = _plain(_cast(items, have.value_type, want.value_type), want.value_type)
+    pairs = list(zip(names, values, strict=True))
+    bounds = zip(offsets[:-1], offsets[1:], array.is_valid().to_pylist(), strict=True)
     texts = [
-        _json(dict(zip(names[low - first : high - first], values[low - first :], strict=False)))
-        if valid
-        else None
-        for low, high, valid in zip(offsets, offsets[1:], array.is_valid().to_pylist(), strict=True)
+        _json(dict(pairs[low - first : high - first])) if valid else None
+        for low, high, valid in bounds
     ]
     return pa.array(texts, pa.binary()).cast(pa.string())
 
