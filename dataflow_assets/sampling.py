@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Sink, Source, SourceSession, Span
 from dataflow_assets.formats.json_types import infer, merge
-from dataflow_assets.formats.rows import table_columns
+from dataflow_assets.formats.rows import cells, table_columns
 from dataflow_assets.messages import Steps, sampled
 from dataflow_assets.metadata import Rows, as_messages, wanted
 from dataflow_assets.tasks import RESULT, collect, forget_archives, frame
@@ -20,6 +20,9 @@ from dataflow_assets.wrapped import unwrapped_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Sampler:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row: the sample, as msgpack."""
         forget_archives()
-        sample = self.sample(batches)
+        sample = self._of_parts(batches) if self._typed else self.sample(batches)
         output = msgspec.msgpack.encode((sample.records, sample.schema.serialize().to_pybytes()))
         yield pa.record_batch([[output]], RESULT)
 
@@ -52,16 +55,31 @@ class Sampler:
         found = [list(self._bodies(batch)) for batch in batches if batch.num_rows]
         return Sample(sum(map(len, found)), merge(map(infer, found)))
 
-    def typed(self) -> Sample:
-        """Of typed rows: without steps their own types, else what the first rows become."""
-        piece = self.span.slices[0]
-        reads = wanted(self.source, self.steps.reads) if self.steps else frozenset()
-        batches = self.source.batches(piece, reads)
+    def glance(self) -> Sample | None:
+        """What the first typed rows tell; None where none of them reaches the branch."""
         if self.steps is None:
-            first = next(batches, None)
+            first = next(self.source.batches(self.span.slices[0], frozenset()), None)
             return Sample(1, pa.schema([] if first is None else table_columns(first.schema)))
-        bodies = as_messages(map(self.source.message_form, batches), 0, len(self.span.slices))
-        return self.sample(islice(bodies, 1))
+        return next((one for one in islice(self._of_rows(0), 1) if one.records), None)
+
+    @property
+    def _typed(self) -> bool:
+        return self.source.delivers == "columns"
+
+    def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> Sample:
+        indexes = (index for batch in batches for index in batch.column("id").to_pylist())
+        found = (one for index in indexes for one in self._of_rows(index) if one.records)
+        return next(found, Sample(0, pa.schema([])))
+
+    def _of_rows(self, index: int) -> Iterator[Sample]:
+        """What becomes of the typed rows of one part, a batch at a time."""
+        assert self.steps is not None  # noqa: S101 - without steps rows have their types
+        piece = self.span.slices[index]
+        for given in self.source.batches(piece, wanted(self.source, self.steps.reads)):
+            batch = self.source.message_form(given)
+            for messages in as_messages([batch], index, len(self.span.slices)):
+                bodies = list(self._bodies(messages))
+                yield Sample(len(bodies), _with_types(infer(bodies), bodies, batch))
 
     def _bodies(self, batch: pa.RecordBatch) -> Iterable[Any]:
         if self.steps is None:
@@ -74,12 +92,39 @@ class Sampler:
         return sampled(self.steps, rows, batch, self.sink, self.routes)
 
 
+def _with_types(
+    schema: pa.Schema, bodies: Sequence[bytes | dict[str, Any] | None], batch: pa.RecordBatch
+) -> pa.Schema:
+    """The schema with the source's own types where the steps have left a column's values alone."""
+    objects = [_object(body) for body in bodies if isinstance(body, bytes)]
+    for given in table_columns(batch.schema):
+        at = schema.get_field_index(given.name)
+        if at < 0 or len(objects) < len(bodies):
+            continue
+        before = {_encode(cell) for cell in cells(batch.column(given.name), given)}
+        after = {bytes(one[given.name]) for one in objects if given.name in one}
+        schema = schema.set(at, given) if after <= before else schema
+    return schema
+
+
+def _object(body: bytes) -> dict[str, msgspec.Raw]:
+    """The members of a body; none where steps have made something else of it."""
+    try:
+        return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        return {}
+
+
 def sample(spark: SparkSession, source: SourceSession, work: Sampler) -> Sample:
     """What the branch gets of the span."""
-    if work.source.delivers == "columns":
-        return work.typed()
+    typed = work.source.delivers == "columns"
+    if typed and (found := work.glance()) is not None:
+        return found
     reads = work.steps.reads if work.steps else frozenset[str]()
     read = frame(spark, source, work.span, work.source, wanted(work.source, reads))
-    found = [msgspec.msgpack.decode(output) for output in collect(read, work)]
-    schemas = [pa.ipc.read_schema(pa.py_buffer(schema)) for _, schema in found]
-    return Sample(sum(records for records, _ in found), merge(schemas))
+    decoded = [msgspec.msgpack.decode(output) for output in collect(read, work)]
+    samples = [Sample(n, pa.ipc.read_schema(pa.py_buffer(schema))) for n, schema in decoded]
+    total = sum(one.records for one in samples)
+    if typed:  # one part tells as much as all of them
+        return next((one for one in samples if one.records), Sample(0, pa.schema([])))
+    return Sample(total, merge(one.schema for one in samples))

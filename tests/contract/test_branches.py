@@ -232,6 +232,13 @@ def test_a_table_is_made_with_its_first_record(branched: Branched) -> None:
     branched.expect(30)
 
 
+def test_a_table_is_made_where_only_later_parts_reach_it(branched: Branched) -> None:
+    branched.sinks[2] = MemorySliceSink(store=branched.name, table="six", exists=False)
+    branched.source.seed(numbered(7, 30))
+    branched.drain()
+    assert branched.rows("six") == [16, 26]
+
+
 def test_a_record_that_a_step_rejects_is_rejected_once_by_the_main_branch(
     topic: Branched,
 ) -> None:

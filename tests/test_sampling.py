@@ -1,0 +1,84 @@
+"""What a table is made from when typed rows go through steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from dataflow_assets import catalogue
+from dataflow_assets.chain import Transformation
+from dataflow_assets.connectors.memory import MemorySliceSink
+from dataflow_assets.contracts import (
+    KIND,
+    Address,
+    PartSlice,
+    Slice,
+    Source,
+    SourceSession,
+    Span,
+    local_now,
+)
+from dataflow_assets.messages import Steps
+from dataflow_assets.sampling import Sampler
+from dataflow_assets.steps import Context
+
+NUMERIC = pa.field("total", pa.string(), metadata={KIND: b"numeric"})
+AT = pa.field("at", pa.timestamp("us", "UTC"))
+SCHEMA = pa.schema([("id", pa.int32()), NUMERIC, AT, ("name", pa.string())])
+ROWS = [
+    {"id": 1, "total": "1.50", "at": 1_500_000, "name": "7"},
+    {"id": 2, "total": None, "at": None, "name": "8"},
+]
+
+
+class Table(Source):
+    type: ClassVar[str] = "table"
+    delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
+
+    def address(self) -> Address:
+        return Address("table", "here", None, "t")
+
+    def open(self, flow: str) -> SourceSession:
+        raise NotImplementedError
+
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - one part
+        yield pa.RecordBatch.from_pylist([], SCHEMA)
+        yield pa.RecordBatch.from_pylist(ROWS, SCHEMA)
+
+
+def glance(*steps: tuple[str, dict[str, Any]]) -> pa.Schema | None:
+    used = tuple(
+        Transformation(catalogue.steps()[name].model_validate(config)) for name, config in steps
+    )
+    span = Span((PartSlice("part-0", None, "1"),))
+    made = Steps(used, Context(local_now()), frozenset()) if used else None
+    sink = MemorySliceSink(store="s", table="t")
+    found = Sampler(Table(), span, made, sink, (None,)).glance()
+    return None if found is None else found.schema
+
+
+def test_without_steps_the_types_are_the_source_s() -> None:
+    assert glance() == SCHEMA
+
+
+def test_columns_that_steps_leave_alone_keep_their_types() -> None:
+    schema = glance(
+        ("cast", {"spec": {"name": "int64"}}),
+        ("insertField", {"fields": {"env": "prod"}}),
+        ("replaceField", {"renames": ["id:key"]}),
+    )
+    assert schema is not None
+    assert {field.name: field.type for field in schema} == {
+        "total": pa.string(),
+        "at": AT.type,
+        "name": pa.int64(),
+        "env": pa.string(),
+        "key": pa.int64(),
+    }
+    assert schema.field("total").metadata == NUMERIC.metadata
+
+
+def test_rows_of_which_none_is_left_tell_nothing() -> None:
+    assert glance(("filter", {"condition": "$.id > 2"})) is None
