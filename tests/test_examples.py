@@ -64,5 +64,9 @@ def _placed(
 def _row(number: int, source: System) -> dict[str, Any]:
     row = {"id": number, "name": f"order {number}", "price": number + 0.25, "ok": True}
     if source.tells_changes:
-        row |= {"status": "paid", "updated_at": f"2026-07-20T10:00:{number:02}Z"}
+        row |= {
+            "status": "paid",
+            "user": number % 3,
+            "updated_at": f"2026-07-20T10:00:{number:02}Z",
+        }
     return row
