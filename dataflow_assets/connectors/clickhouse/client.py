@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 log = logging.getLogger(__name__)
-
-# Newer servers collect inserts of many clients by default: then an answer would come before the
-# rows stand, and deduplication would be another one.
-_SETTINGS = {"async_insert": 0}
 
 
 def connect(text: str, name: str) -> Client:
@@ -45,14 +41,14 @@ def _client(place: dsn.Place, host: str, port: int, name: str) -> Client:
     import clickhouse_connect
 
     with failing():
-        return clickhouse_connect.get_client(
+        client = clickhouse_connect.get_client(
             host=host,
             port=port,
             interface="https" if place.secure else "http",
             username=place.user,
             password=place.password,
             database=place.database,
-            settings={**_SETTINGS, **place.settings},
+            settings=dict(place.settings),
             connect_timeout=place.connect_seconds,
             send_receive_timeout=place.answer_seconds,
             verify=place.verify,
@@ -63,6 +59,19 @@ def _client(place: dsn.Place, host: str, port: int, name: str) -> Client:
             dedicated_pool=True,  # tasks are forked: none shares a connection with its parent
             query_retries=0,  # what is worth it is tried again with backoff, by the run
         )
+    _insert_at_once(client)
+    return client
+
+
+def _insert_at_once(client: Client) -> None:
+    """Newer servers collect the inserts of many clients: another deduplication than by token.
+
+    A user who may change no setting may still read.
+    """
+    from clickhouse_connect.driver.exceptions import ProgrammingError
+
+    with suppress(ProgrammingError):
+        client.set_client_setting("async_insert", 0)
 
 
 def rows(client: Client, query: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:

@@ -45,9 +45,19 @@ class ClickhouseConnection(Connector):
     def _reachable(self) -> Self:
         if self.connection_string is None and self.connection_string_secret_ref is None:
             raise ValueError("connectionString or connectionStringSecretRef is required")
-        if not self.table and self.table_secret_ref is None:
+        if not self.names_table and not self.does_without_table:
             raise ValueError("table or tableSecretRef is required")
         return self
+
+    @property
+    def names_table(self) -> bool:
+        """True where a table is given, in plain text or as a secret."""
+        return bool(self.table) or self.table_secret_ref is not None
+
+    @property
+    def does_without_table(self) -> bool:
+        """True where something else says what is meant."""
+        return False
 
     @override
     def address(self) -> Address:

@@ -40,6 +40,7 @@ class Rule:
     note: str = ""
 
 
+DAYS = ("Date", "Date32")
 _TEXT, _SECONDS = pa.string(), pa.timestamp("us", "UTC")
 RULES = (
     Rule(("Bool",), pa.bool_()),
@@ -54,7 +55,7 @@ RULES = (
     Rule(("UUID",), _TEXT, b"uuid", "String"),
     Rule(("Enum", "Enum8", "Enum16"), _TEXT, b"text", "String", "the name, not the number"),
     Rule(("IPv4", "IPv6"), _TEXT, b"text", "String"),
-    Rule(("Date", "Date32"), pa.date32(), cast="Date32"),
+    Rule(DAYS, pa.date32(), cast="Date32"),
     Rule(("DateTime", "DateTime32"), _SECONDS, cast="DateTime64(6, 'UTC')"),
     Rule(("Time", "Time64"), _TEXT, b"text", "String", "may lie beyond 24 hours"),
     Rule(("JSON",), _TEXT, b"json", "String"),
@@ -112,6 +113,11 @@ class Type:
             return Type.of(self.arguments[1]).bare
         return self
 
+    @property
+    def spelled(self) -> str:
+        """As ClickHouse spells it."""
+        return f"{self.name}({', '.join(self.arguments)})" if self.arguments else self.name
+
     def elements(self) -> Iterator[tuple[str, Type]]:
         """Of a tuple: names, counted from 1 where there are none, and types."""
         for number, argument in enumerate(self.arguments, 1):
@@ -144,6 +150,14 @@ def selected(name: str, text: str) -> str:
         return f"toJSONString({quote(name)})"
     cast = _cast(kind)
     return quote(name) if cast == text else f"CAST({quote(name)}, {literal(cast)})"
+
+
+def digits(text: str) -> int | None:
+    """How many digits of a second a point in time keeps; None of what is none."""
+    bare = Type.of(text).bare
+    if bare.name == "DateTime64":
+        return _fraction(bare)
+    return 0 if bare.name in {*DAYS, "DateTime", "DateTime32"} else None
 
 
 def declared(column: pa.Field) -> str:
@@ -222,12 +236,8 @@ def _cast(kind: Type) -> str:
         text = f"DateTime64({9 if _fraction(bare) > 6 else 6}, 'UTC')"
     else:
         rule = _BY_NAME.get(bare.name)
-        text = (rule and rule.cast) or _spelled(bare)
+        text = (rule and rule.cast) or bare.spelled
     return f"Nullable({text})" if kind.nullable and not text.startswith("Nullable(") else text
-
-
-def _spelled(kind: Type) -> str:
-    return f"{kind.name}({', '.join(kind.arguments)})" if kind.arguments else kind.name
 
 
 def _decimal(kind: Type) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""How far a polled table has been read, and which of its rows one part reads (reference 2.2.2).
+"""How far a polled table has been read, and which of its rows one part reads.
 
 Sources that poll a database share this: the composite position as JSON text, older checkpoints of
 the DataFlow Operator, and the parts of a span. Values are the server's own text of them; only the
