@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.contract import clickhouse_sink, drivers, real_drivers
+from tests.contract import clickhouse_drivers, drivers, real_drivers
 from tests.contract.drivers import SinkDriver, SourceDriver
 
 SOURCES: dict[str, type[SourceDriver]] = {
@@ -12,6 +13,7 @@ SOURCES: dict[str, type[SourceDriver]] = {
         drivers.MemoryParts,
         real_drivers.Kafka,
         real_drivers.IcebergTable,
+        clickhouse_drivers.ClickhouseTable,
     )
 }
 SINKS: dict[str, type[SinkDriver]] = {

@@ -31,9 +31,9 @@ def connect(text: str, name: str) -> Client:
             return _client(place, host, port, name)
         except Failure as failure:
             if failure.answered or number == len(place.hosts):
-                raise Failure(
-                    dsn.scrub(failure.message, text), failure.code, failure.status
-                ) from None
+                where = "" if failure.answered else f"no connection to {host}:{port}: "
+                message = dsn.scrub(where + failure.message, text)
+                raise Failure(message, failure.code, failure.status) from None
     raise AssertionError  # there is at least one host
 
 

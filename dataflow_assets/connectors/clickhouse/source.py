@@ -62,6 +62,11 @@ class ClickhouseSource(ClickhouseConnection, Source):
         return self.query is not None
 
     @property
+    @override
+    def poll_seconds(self) -> float:
+        return float(self.poll_interval)
+
+    @property
     def verbatim(self) -> bool:
         """True for a query that nothing orders: every read is of all its rows."""
         return self.query is not None and "change_tracking_column" not in self.model_fields_set

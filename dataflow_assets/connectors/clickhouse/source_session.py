@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -45,7 +44,6 @@ class ClickhouseSourceSession(SourceSession):
 
     def __init__(self, source: ClickhouseSource, flow: str) -> None:
         self._source, self._flow = source, flow
-        self._looked: tuple[float, Position] | None = None
         self._told = False
         with self._translated("connecting to"):
             self._client = connect(source.dsn(), "dataflow-source")
@@ -77,7 +75,8 @@ class ClickhouseSourceSession(SourceSession):
 
     @override
     def ends(self) -> Positions:
-        return {PARTITION: self._end().dump()}
+        with self._asking() as table:
+            return {PARTITION: end(table).dump()}
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
@@ -119,9 +118,9 @@ class ClickhouseSourceSession(SourceSession):
 
     @override
     def lag(self, after: Positions) -> Lag:
-        last = self._end()
         position = Position.parse(_one(after))
         with self._asking() as table:
+            last = end(table)
             records, age = _lag(table, position, last)
         return Lag(records, age, {PARTITION: last.dump()})
 
@@ -152,15 +151,6 @@ class ClickhouseSourceSession(SourceSession):
         found = identity(self._client, self._source)
         if found is None:
             raise self._source.no_table()
-        return found
-
-    def _end(self) -> Position:
-        """Where the table ends, as of the last `pollInterval` seconds."""
-        if self._looked and time.monotonic() - self._looked[0] < self._source.poll_interval:
-            return self._looked[1]
-        with self._asking() as table:
-            found = end(table)
-        self._looked = time.monotonic(), found
         return found
 
     def _tell(self, table: Table, position: Position) -> None:
