@@ -49,6 +49,11 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
     "kafka-to-iceberg-flat": [],
     "kafka-to-clickhouse": [],
     "clickhouse-sink": [],
+    "clickhouse-source": [],
+    "clickhouse-to-clickhouse": [
+        (13, 11, "spec.sink.type", "not supported yet: the clickhouse sink")
+    ],
+    "kafka-to-clickhouse": [(14, 11, "spec.sink.type", "not supported yet: the clickhouse sink")],
     "kafka-to-trino": [(14, 11, "spec.sink.type", "not supported yet: the trino sink")],
     "kafka-to-nessie": [(14, 11, "spec.sink.type", "not supported yet: the nessie sink")],
 }
@@ -79,7 +84,14 @@ def test_all_seeds_at_once_are_as_many_findings() -> None:
 
 def test_no_seed_s_secret_is_shown() -> None:
     shown = "\n".join(map(str, load(SEEDS).findings)) + "\n".join(map(repr, load(SEEDS).flows))
-    for secret in ("kafka-password", "your-token", "user:password", "eyJhbGci", "schema-password"):
+    for secret in (
+        "kafka-password",
+        "your-token",
+        "dataflow:dataflow",
+        "user:password",
+        "eyJhbGci",
+        "schema-password",
+    ):
         assert secret not in shown
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, StringConstraints, model_validator
 from typing_extensions import override
 
+from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.failures import Failure
 from dataflow_assets.connectors.clickhouse.settings import ClickhouseConnection
-from dataflow_assets.contracts import PartSlice, Slice, Source, SourceSession
+from dataflow_assets.contracts import PartSlice, Slice, Source, SourceSession, TypeRow
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.polling import Part
 from dataflow_assets.spec import Addition
@@ -23,14 +24,23 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$
 class ClickhouseSource(ClickhouseConnection, Source):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
-    A row is read again each time its change value has grown; deletes are not seen. A row that comes
-    late, with a change value that was passed already, is missed. The tick of the change column that
-    still runs is read when it is over: a second later at most.
+    A row is read again each time its change value has grown. The tick of the change column that
+    still runs (a second of a DateTime) is read when it is over.
     """
 
     type: ClassVar = "clickhouse"
+    guarantee: ClassVar[str] = (
+        "Each row exactly once per change value, as far as the table tells: bounds are fixed "
+        "before anything is read, by the server's clock, and a part is stored whole or not at all. "
+        "Values are compared to the last digit, so rows of one change value are neither skipped "
+        "nor repeated. Deletes are not seen, nor rows that come with a value that was passed."
+    )
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"id"})
+    metadata_keys: ClassVar[Mapping[str, str]] = {
+        "table": "the table as the manifest names it",
+        "id": "the row's value of `orderByColumn`",
+    }
 
     query: str | None = None
     """A SELECT to read instead of the table. With `changeTrackingColumn` it is read like a table
@@ -88,6 +98,11 @@ class ClickhouseSource(ClickhouseConnection, Source):
     @override
     def metadata(self, piece: Slice) -> dict[str, Any]:
         return {"table": self.table} if self.table else {}
+
+    @override
+    @classmethod
+    def types(cls) -> tuple[TypeRow, ...]:
+        return types.rows()
 
     @override
     def open(self, flow: str) -> SourceSession:

@@ -15,7 +15,7 @@ from itertools import chain
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import literal, quote
-from dataflow_assets.contracts import KIND
+from dataflow_assets.contracts import KIND, TypeRow
 from dataflow_assets.errors import PermanentError
 
 CLICKHOUSE_TYPE = b"dataflow.clickhouse.type"
@@ -133,6 +133,26 @@ class Type:
             yield from Type.of(bare.arguments[0]).inside()
         elif bare.name in {"Tuple", "Nested"}:
             yield from chain.from_iterable(each.inside() for _, each in bare.elements())
+
+
+def rows() -> tuple[TypeRow, ...]:
+    """The whole table, for the docs."""
+    plain = [
+        TypeRow(", ".join(each.names), _made(each.arrow, each.kind), each.note) for each in RULES
+    ]
+    return (
+        *plain,
+        TypeRow("Decimal(9, 2)", field("", "Decimal(9, 2)"), "any precision, up to 76 digits"),
+        TypeRow("DateTime64(0 to 6)", field("", "DateTime64(6)"), "any zone, as UTC"),
+        TypeRow("DateTime64(7 to 9)", field("", "DateTime64(9)"), "any zone, as UTC"),
+        TypeRow("Array(Int32)", field("", "Array(Int32)")),
+        TypeRow("Tuple(a Int32)", field("", "Tuple(a Int32)"), "without names: `1`, `2`, ..."),
+        TypeRow(", ".join(JSON_TEXT), _made(_TEXT, b"json"), "also inside arrays and tuples"),
+    )
+
+
+def _made(arrow: pa.DataType, kind: bytes | None) -> pa.Field:
+    return pa.field("", arrow, nullable=False, metadata={KIND: kind} if kind else None)
 
 
 def field(name: str, text: str) -> pa.Field:
