@@ -50,10 +50,7 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
     "kafka-to-clickhouse": [],
     "clickhouse-sink": [],
     "clickhouse-source": [],
-    "clickhouse-to-clickhouse": [
-        (13, 11, "spec.sink.type", "not supported yet: the clickhouse sink")
-    ],
-    "kafka-to-clickhouse": [(14, 11, "spec.sink.type", "not supported yet: the clickhouse sink")],
+    "clickhouse-to-clickhouse": [],
     "kafka-to-trino": [(14, 11, "spec.sink.type", "not supported yet: the trino sink")],
     "kafka-to-nessie": [(14, 11, "spec.sink.type", "not supported yet: the nessie sink")],
 }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract import clickhouse_sink, drivers, real_drivers
-from tests.contract import clickhouse_drivers, drivers, real_drivers
+from tests.contract import clickhouse_drivers, clickhouse_sink, drivers, real_drivers
 from tests.contract.drivers import SinkDriver, SourceDriver
 
 SOURCES: dict[str, type[SourceDriver]] = {
