@@ -15,7 +15,7 @@ from dataflow_assets.chain import Transformation
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import Sink, Totals
+from dataflow_assets.contracts import Sink, Source, Totals
 from dataflow_assets.drain import drain
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.order import Order, Patience, Start
@@ -39,8 +39,12 @@ def flow(
     places: Places, topic: str, name: str, sink: Sink, steps: tuple[Transformation, ...] = ()
 ) -> Flow:
     """One source, one sink, everything else as it is by default."""
-    branches = (Branch(sink),)
-    return Flow("bench", name, source(places, topic), branches, transformations=steps, hash="bench")
+    return read(source(places, topic), name, sink, steps)
+
+
+def read(source: Source, name: str, sink: Sink, steps: tuple[Transformation, ...] = ()) -> Flow:
+    """The same of any source."""
+    return Flow("bench", name, source, (Branch(sink),), transformations=steps, hash="bench")
 
 
 CHAIN: tuple[tuple[str, dict[str, Any]], ...] = (

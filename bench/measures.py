@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench import bounds, flows, tables
+from bench import bounds, flows, lake, tables
 from bench.meters import Meter, Spent
 from bench.places import Places
 from dataflow_assets.chain import Transformation
 from dataflow_assets.contracts import Sink
+from dataflow_assets.flow import Flow
 from dataflow_assets.spark import Spark
 
 
@@ -51,6 +52,7 @@ def measures(ready: Ready) -> list[Measure]:
         *_appends(ready, "numeric"),
         *_appends(ready, "text"),
         _iceberg(ready),
+        *_lake(ready),
         *_upserts(ready),
     ]
 
@@ -134,10 +136,36 @@ def _iceberg(ready: Ready) -> Measure:
     )
 
 
+def _lake(ready: Ready) -> Iterator[Measure]:
+    """The same rows out of an Iceberg table."""
+    places, count, files = ready.places, ready.counts["all"], ready.rows["all"]
+
+    def before(table: str) -> None:
+        lake.filled(places, files, count)
+        tables.fresh(places, table, "binary")
+
+    yield Measure(
+        "copy-lake",
+        lambda: lake.copy_all(places, "bench_raw_lake"),
+        before=lambda: before("bench_raw_lake"),
+        after=lambda: _checked(places, "bench_raw_lake", count),
+    )
+    flow = flows.read(lake.source(places), "lake", flows.append(places, "bench_lake"))
+    yield Measure(
+        "flow-lake",
+        lambda: _drained(ready, "all", flow),
+        before=lambda: before("bench_lake"),
+        after=lambda: _checked(places, "bench_lake", count),
+    )
+
+
 def _drain(
     ready: Ready, topic: str, name: str, sink: Sink, steps: tuple[Transformation, ...] = ()
 ) -> None:
-    flow = flows.flow(ready.places, ready.topic(topic), name, sink, steps)
+    _drained(ready, topic, flows.flow(ready.places, ready.topic(topic), name, sink, steps))
+
+
+def _drained(ready: Ready, topic: str, flow: Flow) -> None:
     totals = flows.run(flow, ready.spark)
     assert (totals.rows, totals.rejected) == (ready.counts[topic], 0), str(totals)
 

@@ -34,6 +34,7 @@ TARGETS = {
     "flow-numeric": Target("copy-numeric", 0.34),
     "flow-text": Target("copy-text", 0.30),
     "flow-iceberg": Target("flow-binary", 1.0),
+    "flow-lake": Target("copy-lake", 0.6),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }
