@@ -109,7 +109,7 @@ class Flow:
     def reads(self) -> frozenset[str]:
         """The metadata keys that steps and conditions look at, and what names a row to delete."""
         steps = frozenset[str]().union(*(one.reads() for one in self.transformations))
-        tombstones = frozenset({"key"} if self.source.tombstones == "delete" else ())
+        tombstones = frozenset({"key"} if self.source.null_messages == "delete" else ())
         return steps | tombstones
 
     def target(self, branch: Branch) -> Target:

@@ -96,7 +96,7 @@ class Pass:
     def wanted(self) -> frozenset[str]:
         """The metadata to read beside the bodies, of what the source offers as columns."""
         reads = self.steps.reads if self.steps else frozenset[str]()
-        if self.source.tombstones == "delete":
+        if self.source.null_messages == "delete":
             reads |= {"key"}
         return wanted(self.source, reads | ({"key", "headers"} if self._forwards else frozenset()))
 

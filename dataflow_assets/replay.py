@@ -28,11 +28,11 @@ from dataflow_assets.contracts import (
     Entry,
     Lag,
     Limit,
+    MessageSource,
     PartSlice,
     Positions,
     Run,
     Slice,
-    Source,
     SourceSession,
     Span,
     Totals,
@@ -193,7 +193,7 @@ def _part(
     for branch in flow.branches:
         mine = tuple(e for e in entries if e.stage in _WHOLE or _branch_of(e) == branch.id)
         if mine:
-            tombstones = flow.source.tombstones
+            tombstones = flow.source.null_messages
             source = EntrySource(entries=mine, waiting=waiting, tombstones=tombstones)
             done[branch.id] = _through(flow, branch, spark, run, source)
     return Replayed(len(entries), done)
@@ -220,7 +220,7 @@ def _through(
         return sink.checkpoint.totals - before
 
 
-class EntrySource(Source):
+class EntrySource(MessageSource):
     """Entries as a source: one part, read by the pass itself."""
 
     type: ClassVar[str] = "entries"

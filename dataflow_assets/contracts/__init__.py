@@ -22,6 +22,7 @@ from dataflow_assets.contracts.checkpoint import (
 )
 from dataflow_assets.contracts.ends import (
     Connector,
+    MessageSource,
     Shape,
     Sink,
     Source,
@@ -110,6 +111,7 @@ __all__ = [
     "ErrorStore",
     "Lag",
     "Limit",
+    "MessageSource",
     "N",
     "OffsetSlice",
     "PartSlice",

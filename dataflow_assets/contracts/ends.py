@@ -20,6 +20,8 @@ from dataflow_assets.records import Record
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Addition, Spec
 
+NullMessages = Literal["reject", "skip", "delete"]
+
 
 class Connector(Spec):
     """A declared connection end: the manifest's `config` block is the object."""
@@ -40,14 +42,16 @@ class Connector(Spec):
 class Source(Connector):
     """A declared source."""
 
-    format: str = "json"
-    tombstones: Annotated[Literal["reject", "skip", "delete"], Addition()] = "reject"
-    """What a null message means: an error, nothing, or the deletion of its key."""
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "messages"
     """`messages`: `SourceSession.frame`. The pass itself reads with `batches`: `columns` are typed
     rows, `entries` are messages with body, key, metadata and the branch they are for."""
     continuous: ClassVar[bool] = False
     """True: new data keeps coming; runs of the flow's own job stay on (Kafka, CDC)."""
+
+    @property
+    def null_messages(self) -> NullMessages:
+        """What a null message means; tables have none."""
+        return "reject"
 
     @property
     def poll_seconds(self) -> float:
@@ -98,6 +102,18 @@ class Source(Connector):
     def types(cls) -> tuple[TypeRow, ...]:
         """How the system's types travel, for docs/types.md; messages have only those of JSON."""
         return ()
+
+
+class MessageSource(Source):
+    """A declared source of messages."""
+
+    tombstones: Annotated[NullMessages, Addition()] = "reject"
+    """What a null message means: an error, nothing, or the deletion of its key."""
+
+    @property
+    def null_messages(self) -> NullMessages:
+        """As declared."""
+        return self.tombstones
 
 
 class Shape(ABC):

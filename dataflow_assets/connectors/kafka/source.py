@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.settings import KafkaConnection, Later, Problem, Ref, Tls
-from dataflow_assets.contracts import Slice, Source
+from dataflow_assets.contracts import MessageSource, Slice
 from dataflow_assets.secrets import Fills
 from dataflow_assets.spec import Addition, Hint, Spec
 
@@ -84,7 +84,7 @@ class SchemaRegistry(Spec):
     """Certificates."""
 
 
-class KafkaSource(KafkaConnection, Source):
+class KafkaSource(KafkaConnection, MessageSource):
     """Reads one topic: only committed records, in the order of their partition."""
 
     type: ClassVar[str] = "kafka"

@@ -15,6 +15,7 @@ from dataflow_assets.contracts import (
     Address,
     Lag,
     Limit,
+    MessageSource,
     OffsetSlice,
     PartSlice,
     Position,
@@ -44,7 +45,7 @@ class _MemorySource(Source):
         return Address("memory", self.store, None, self.topic)
 
 
-class MemoryOffsetSource(_MemorySource):
+class MemoryOffsetSource(_MemorySource, MessageSource):
     """A topic with integer offsets; `partitions` of them."""
 
     type: ClassVar[str] = "memory-offsets"
