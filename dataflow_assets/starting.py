@@ -16,6 +16,14 @@ from dataflow_assets.order import Start
 log = logging.getLogger(__name__)
 
 
+_ANEW = {
+    "messages": "its offsets mean other records now. Set onTopicRecreated: restart to read it from "
+    "its beginning, or run dataflow reset",
+    "columns": "its rows are others now. Start from earliest with table: truncate, or run dataflow "
+    "reset and keep the rows that stand",
+}
+
+
 def settle(
     flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
 ) -> None:
@@ -48,8 +56,7 @@ def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> 
     if flow.policies.on_topic_recreated != "restart":
         raise PermanentError(
             f"flow {flow.id}: {flow.source_address} was recreated since the last commit (it has "
-            f"another id): its offsets mean other records now. Set onTopicRecreated: restart to "
-            f"read it from its beginning, or run dataflow reset"
+            f"another id): {_ANEW[flow.source.delivers]}"
         )
     log.warning("flow %s: the topic was recreated: reading from its start", flow.id)
     session.restart(source.seek("earliest"), source.identity)

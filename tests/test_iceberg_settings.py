@@ -214,11 +214,7 @@ def test_property_keys_tell_flows_and_branches_apart() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"query": "select 1"}, "query was never applied by the DataFlow Operator"),
-        (
-            {"query": "select 1", "incrementalBySnapshot": True},
-            "query cannot be used with incrementalBySnapshot",
-        ),
+        ({"query": "select 1"}, "accepts a query and reads the whole table all the same"),
         ({"startSnapshotID": "12"}, "is used only with incrementalBySnapshot: true"),
         ({"startSnapshotID": "-1", "incrementalBySnapshot": True}, "digits of a snapshot id"),
         ({"startSnapshotID": str(2**63), "incrementalBySnapshot": True}, "digits of a snapshot id"),

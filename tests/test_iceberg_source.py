@@ -77,6 +77,17 @@ def test_a_position_is_inside_a_snapshot_and_parts_lie_side_by_side(
     ]
 
 
+def test_a_long_file_is_cut_at_its_row_groups(
+    make: MakeSource, catalog: Catalog, namespace: str
+) -> None:
+    table = make_table(catalog, namespace, **{"write.parquet.row-group-limit": "10"})
+    table.append(rows(0, 100))
+    source = make(parallelReads=3)
+    found = [parts(source, span) for span, _ in spans(source, limit=Limit(25))]
+    assert [[len(part) for part in each] for each in found] == [[20, 20, 20], [20, 20]]
+    assert [row for each in found for part in each for row in ids(part)] == list(range(100))
+
+
 def test_short_snapshots_share_a_part_in_their_order(
     make: MakeSource, catalog: Catalog, namespace: str
 ) -> None:

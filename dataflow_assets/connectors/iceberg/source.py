@@ -11,13 +11,13 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.contracts import Slice, Source, SourceSession, TypeRow
-from dataflow_assets.spec import Addition, Hint
+from dataflow_assets.spec import Addition, Hint, Refused
 
 _LARGEST_ID = (1 << 63) - 1
 _NO_QUERY = (
-    "was never applied by the DataFlow Operator: remove it, and use the steps filter and select"
+    "the DataFlow Operator accepts a query and reads the whole table all the same; use the steps "
+    "filter and select"
 )
-_NO_QUERY_BY_SNAPSHOT = "cannot be used with incrementalBySnapshot: use the steps filter and select"
 
 
 class IcebergSource(IcebergConnection, Source):
@@ -50,8 +50,8 @@ class IcebergSource(IcebergConnection, Source):
 
     poll_interval: int = Field(10, ge=1)
     """The least time between two looks at the catalog, in seconds."""
-    query: str | None = None
-    """Refused: the original accepts it and reads the whole table."""
+    query: Annotated[str | None, Refused(_NO_QUERY, allowed=(None, ""))] = None
+    """A query instead of the table."""
     incremental_by_snapshot: bool = False
     """True: rows carry the metadata `snapshot_id` and `snapshot_sequence`, and `startSnapshotID`
     may say where to begin."""
@@ -85,10 +85,6 @@ class IcebergSource(IcebergConnection, Source):
 
     @model_validator(mode="after")
     def _by_snapshot(self) -> IcebergSource:
-        if self.query and self.query.strip():
-            raise ValueError(
-                f"query {_NO_QUERY_BY_SNAPSHOT if self.incremental_by_snapshot else _NO_QUERY}"
-            )
         if self.start_snapshot_id and not self.incremental_by_snapshot:
             raise ValueError("startSnapshotID is used only with incrementalBySnapshot: true")
         return self
