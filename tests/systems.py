@@ -9,18 +9,28 @@ from __future__ import annotations
 import json
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
 
 import pyarrow as pa
-import pytest
+from ruamel.yaml import YAML
 
 import devservers
+from dataflow_assets import catalogue
 from dataflow_assets.connectors.memory import Store
 
 Row = dict[str, Any]
 Config = dict[str, Any]
+
+
+class Fixtures(Protocol):
+    """What a system asks for by name: pytest's request, or what stands for it without pytest."""
+
+    def getfixturevalue(self, argname: str) -> Any: ...
+
+    def addfinalizer(self, finalizer: Callable[[], object]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,7 @@ class System(ABC):
     upsert: ClassVar[Config | None] = None
     """As a sink: what makes it match rows by `id` and delete them; None: it appends."""
 
-    def __init__(self, request: pytest.FixtureRequest) -> None:
+    def __init__(self, request: Fixtures) -> None:
         self.request = request
 
     @abstractmethod
@@ -302,3 +312,27 @@ SYSTEMS: dict[str, type[System]] = {
         Iceberg,
     )
 }
+
+
+def made_by(sink: System) -> Config:
+    """The flow makes the sink's table itself."""
+    fields = catalogue.sinks()[sink.type].model_fields
+    return {"autoCreateTable": True} if "auto_create_table" in fields else {}
+
+
+def manifest(folder: Path, source: tuple[str, Config], sink: tuple[str, Config]) -> Path:
+    """A flow between these two ends, in small micro-batches."""
+    ends = {
+        role: {"type": kind, "config": config}
+        for role, (kind, config) in (("source", source), ("sink", sink))
+    }
+    name = f"flow-{uuid.uuid4().hex[:8]}"
+    document = {
+        "apiVersion": "dataflow.dataflow.io/v1",
+        "kind": "DataFlow",
+        "metadata": {"name": name},
+        "spec": {"maxRecordsPerBatch": 100, **ends},
+    }
+    path = folder / f"{name}.yaml"
+    YAML().dump(document, path)
+    return path

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from ruamel.yaml import YAML
 
 from dataflow_assets import catalogue
 from dataflow_assets.drain import drain
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import load_strict
 from dataflow_assets.order import Order, Patience
-from tests.systems import SYSTEMS, Change, Config, Row, System, state
+from tests.systems import SYSTEMS, Change, Config, Row, System, made_by, manifest, state
 
 PAIRS = [(source, sink) for source in catalogue.sources() for sink in catalogue.sinks()]
 INSERTS, UPDATES, DELETES = 120, 50, 30  # 200 changes
-
-
-def flow_of(folder: Path, source: tuple[str, Config], sink: tuple[str, Config]) -> Flow:
-    """The flow of a manifest with these two ends."""
-    ends = {
-        role: {"type": kind, "config": config}
-        for role, (kind, config) in (("source", source), ("sink", sink))
-    }
-    document = {
-        "apiVersion": "dataflow.dataflow.io/v1",
-        "kind": "DataFlow",
-        "metadata": {"name": f"matrix-{uuid.uuid4().hex[:8]}"},
-        "spec": {"maxRecordsPerBatch": 100, **ends},
-    }
-    path = folder / "flow.yaml"
-    YAML().dump(document, path)
-    (flow,) = load_strict(path).flows
-    return flow
 
 
 def run(flow: Flow, spark: SparkSession) -> int:
@@ -101,15 +81,9 @@ def test_any_source_to_any_sink(
     read = source.at("source", {"tombstones": "delete"} if source.tells_changes else {})
     source.change(read, made)
     stored = sink.at("sink", {**made_by(sink), **(upsert or {})})
-    flow = flow_of(tmp_path, (source_type, read), (sink_type, stored))
+    (flow,) = load_strict(manifest(tmp_path, (source_type, read), (sink_type, stored))).flows
     run(flow, spark)
     wanted = ordered(expected(source, made, upsert=upsert is not None))
     assert ordered(sink.rows(stored)) == wanted
     assert run(flow, spark) == 0
     assert ordered(sink.rows(stored)) == wanted
-
-
-def made_by(sink: System) -> Config:
-    """The table is made by the flow."""
-    fields = catalogue.sinks()[sink.type].model_fields
-    return {"autoCreateTable": True} if "auto_create_table" in fields else {}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import random
 import signal
-import time
 import uuid
+from pathlib import Path
 
 import pytest
 
+from tests.chaos import Storm, sinks, storm
 from tests.contract.real_drivers import Iceberg, Postgresql
 from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import Command
@@ -41,20 +42,12 @@ def test_killed_at_a_step(
     assert json.loads(again.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("target", ["to_postgresql", "to_iceberg"])
+@pytest.mark.parametrize("sink", sinks())
 def test_killed_at_random_moments(
-    target: str, request: pytest.FixtureRequest, command: Command
+    sink: str, request: pytest.FixtureRequest, command: Command, tmp_path: Path
 ) -> None:
-    flow: RealFlow = request.getfixturevalue(target)
+    """`make chaos` in small; servers that others use are not killed here."""
     seed = random.randrange(1 << 30)
     request.node.add_report_section("call", "seed", str(seed))
-    chance = random.Random(seed)
-    for _ in range(3):
-        flow.produce(4_000)
-        process = command.start("run", str(flow.manifest))
-        time.sleep(chance.uniform(1.0, 5.0))
-        process.kill()
-        process.communicate()
-    last = command.run("run", str(flow.manifest))
-    assert last.returncode == 0, last.stderr
-    flow.expect_everything_once()
+    given = Storm(sink, request, command, tmp_path)
+    storm(given, random.Random(seed), 3, ["driver", "workers"])

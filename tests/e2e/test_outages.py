@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -15,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 import devservers
+from tests.chaos import kill_workers
 from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import KAFKA_TO_POSTGRESQL, Command, write
 
@@ -135,21 +135,12 @@ def test_python_workers_die_and_the_run_goes_on(
     to_postgresql.produce(15_000)
     process = command.start("run", str(to_postgresql.manifest))
     _wait_for_rows(to_postgresql, 500)
-    killed = threading.Thread(target=_kill_workers, args=(spark_server.pid,))
+    killed = threading.Thread(target=kill_workers, args=(spark_server.pid,))
     killed.start()
     killed.join()
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     to_postgresql.expect_everything_once()
-
-
-def _kill_workers(server: int | None) -> None:
-    import psutil
-
-    for child in psutil.Process(server).children(recursive=True):
-        with suppress(psutil.Error):  # workers of earlier runs end at any moment
-            if "pyspark.worker" in " ".join(child.cmdline()):
-                child.kill()
 
 
 def _wait_for_rows(flow: RealFlow, least: int) -> None:
