@@ -222,6 +222,40 @@ class IcebergIOManager(TableIOManager):
         return read(spark, sink, columns)
 
 
+class ClickhouseIOManager(TableIOManager):
+    """Tables of ClickHouse. A write is atomic by partition; `overwrite` exchanges the table."""
+
+    system = "clickhouse"
+
+    def sink_of(self, sink: Any, namespace: str | None, table: str) -> Any:
+        """The table in its database."""
+        from dataflow_assets.connectors.clickhouse import dsn
+        from dataflow_assets.connectors.clickhouse.frame_place import Place
+
+        connection = sink.dsn()
+        return Place(connection, namespace or dsn.parse(connection).database, table)
+
+    def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
+        """INSERTs in tasks beside the table, published at the end."""
+        from dataflow_assets.connectors.clickhouse.frame_write import write
+
+        return write(frame, sink, mode, key)
+
+    def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
+        """ClickHouse knows its rows, but not how many of them were replaced."""
+        from dataflow_assets.connectors.clickhouse.frame_read import describe
+
+        return describe(sink)
+
+    def read_frame(
+        self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
+    ) -> "DataFrame":
+        """One query, read in one task: what it sees is one state."""
+        from dataflow_assets.connectors.clickhouse.frame_read import read
+
+        return read(spark, sink, columns)
+
+
 class DefaultIOManager(dg.ConfigurableIOManagerFactory[dg.IOManager]):
     """The default: small Python values as files; Spark frames not at all."""
 
@@ -254,7 +288,8 @@ def io_managers(graph: Graph) -> dict[str, Any]:
     addresses += [table.address for table in graph.errors.values()]
     systems = {io_manager_key(address) for address in addresses}
     flows: dict[str, Any] = {system: FlowIOManager() for system in sorted(systems)}
-    tables = {kind.system: _tables(kind, graph) for kind in (PostgresqlIOManager, IcebergIOManager)}
+    kinds = (PostgresqlIOManager, IcebergIOManager, ClickhouseIOManager)
+    tables = {kind.system: _tables(kind, graph) for kind in kinds}
     return flows | tables
 
 

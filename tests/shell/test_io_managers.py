@@ -2,18 +2,22 @@
 
 import decimal
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, date, datetime
 from typing import Any
 
 import dagster as dg
 import psycopg
 import pytest
+from clickhouse_connect.driver.client import Client
 from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame, SparkSession
 
 import devservers
 from dataflow_assets.assets import graph
+from dataflow_assets.connectors.clickhouse import ClickhouseSink
+from dataflow_assets.connectors.clickhouse.client import connect
 from dataflow_assets.connectors.iceberg.sink import IcebergSink
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.postgresql import frame_read
@@ -64,6 +68,19 @@ def shop(
         memory_flow(store, "to_lake", branches=(Branch(lake, "lake"),)),
     ]
     return Shop(flows, spark, instance)
+
+
+@pytest.fixture
+def olap(
+    shop: Shop, clickhouse: devservers.ClickHouse, database: str, store: Any
+) -> Iterator[Client]:
+    """A flow beside those of the shop makes the connection `ch` known; a client of its server."""
+    sink = ClickhouseSink.model_validate(
+        {"connectionString": clickhouse.dsn(database), "table": "orders", "autoCreateTable": True}
+    )
+    shop.flows = [*shop.flows, memory_flow(store, "to_ch", branches=(Branch(sink, "ch"),))]
+    with closing(connect(clickhouse.dsn(database), "tests")) as client:
+        yield client
 
 
 def lake_sink(seaweedfs: devservers.SeaweedFS, namespace: str) -> IcebergSink:
@@ -164,6 +181,129 @@ def test_iceberg_makes_overwrites_appends_and_upserts(
     assert write(2, start=1, mode="append") == [0, 1, 1, 2, 2]
     assert write(2, mode="overwrite") == [0, 1]
     assert write(3, start=1, mode="upsert", key=["id"]) == [0, 1, 2, 3]
+
+
+def test_clickhouse_makes_overwrites_appends_and_upserts(
+    shop: Shop, olap: Client, database: str
+) -> None:
+    key = ["clickhouse", "ch", database, "things"]
+
+    def write(count: int, start: int = 0, **metadata: Any) -> list[int]:
+        asset = frame_asset(
+            key, lambda spark: rows_of(spark, count, start), manager="clickhouse", **metadata
+        )
+        assert shop.materialize(asset).success
+        found = olap.query("SELECT id FROM things FINAL ORDER BY id")
+        return [row[0] for row in found.result_rows]
+
+    assert write(5, mode="upsert", key="id") == [0, 1, 2, 3, 4]
+    assert write(3, mode="overwrite") == [0, 1, 2]
+    assert write(3, start=2, mode="append") == [0, 1, 2, 3, 4]
+    assert write(3, start=3, mode="upsert", key=["id"]) == [0, 1, 2, 3, 4, 5]
+    assert write(0, mode="append") == [0, 1, 2, 3, 4, 5]
+    found = olap.query("SELECT name, price, tags, at FROM things FINAL WHERE id = 3")
+    (row,) = found.result_rows
+    assert row[:3] == ('n,3\n"x"', decimal.Decimal("1.50"), ["a", "b"])
+    assert row[3].replace(tzinfo=UTC) == datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
+    tables = olap.query("SELECT name FROM system.tables WHERE database = currentDatabase()")
+    assert tables.result_rows == [("things",)]
+    assert write(0, mode="overwrite") == []
+
+
+def test_what_clickhouse_cannot_take_leaves_the_table_as_it_was(
+    shop: Shop, olap: Client, database: str
+) -> None:
+    olap.command("CREATE TABLE narrow (id Int8) ENGINE = MergeTree ORDER BY id")
+    olap.command(
+        "CREATE TABLE versioned (id Int64, v UInt64) ENGINE = ReplacingMergeTree(v) ORDER BY id"
+    )
+
+    def told(table: str, make: Any, **metadata: Any) -> str:
+        key = ["clickhouse", "ch", database, table]
+        return _error(shop.materialize(frame_asset(key, make, manager="clickhouse", **metadata)))
+
+    assert "has no column name; it has id" in told(
+        "narrow", lambda spark: rows_of(spark, 1).select("id", "name")
+    )
+    assert "(code 70)" in told("narrow", lambda spark: spark.range(126, 130))
+    assert "needs a ReplacingMergeTree ORDER BY (id)" in told(
+        "narrow", lambda spark: spark.range(3), mode="upsert", key="id"
+    )
+    assert "tells the newest row of a key by v, which the frame lacks" in told(
+        "versioned", lambda spark: spark.range(3), mode="upsert", key="id"
+    )
+    assert "several rows of one key" in told(
+        "doubled", lambda spark: spark.range(3).union(spark.range(1)), mode="upsert", key="id"
+    )
+    for table in ("narrow", "versioned", "doubled"):
+        assert olap.query(f"SELECT count() FROM {table}").first_row == (0,)
+    assert olap.query(
+        "SELECT count() FROM system.tables WHERE database = currentDatabase() "
+        "AND startsWith(name, '_dataflow')"
+    ).first_row == (0,)
+
+
+def test_a_materialized_view_of_clickhouse_sees_what_is_appended(
+    shop: Shop, olap: Client, database: str
+) -> None:
+    olap.command("CREATE TABLE plain (id Int64) ENGINE = MergeTree ORDER BY id")
+    olap.command(
+        "CREATE MATERIALIZED VIEW doubled ENGINE = MergeTree ORDER BY id AS SELECT id * 2 AS id "
+        "FROM plain"
+    )
+    key = ["clickhouse", "ch", database, "plain"]
+    asset = frame_asset(key, lambda spark: spark.range(3), manager="clickhouse", mode="append")
+    assert shop.materialize(asset).success
+    assert olap.query("SELECT groupArray(id) FROM doubled").first_row == ([0, 2, 4],)
+
+
+def test_a_table_of_clickhouse_reads_as_it_was_written(
+    shop: Shop, olap: Client, postgresql: devservers.PostgreSQL, schema: str, database: str
+) -> None:
+    olap.command(
+        "CREATE TABLE kinds (i UInt64, b Bool, t LowCardinality(String), n Decimal(8, 3), "
+        "w Decimal(50, 2), f Float64, j JSON, m Map(String, UInt8), z DateTime64(9, 'UTC'), "
+        "u UUID, a Array(UInt32), s Tuple(x UInt8, y Nullable(String)), v UInt8) "
+        "ENGINE = ReplacingMergeTree(v) ORDER BY i"
+    )
+    values = (
+        "(18446744073709551615, true, 'a', 1.5, '1.25', nan, '{{\"a\": 1}}', {{'k': 1}}, "
+        "'2026-01-31 10:00:00.123456789', '00000000-0000-0000-0000-000000000001', "
+        "[4294967295], (255, NULL), {version})"
+    )
+    for version in (1, 2):
+        olap.command(f"INSERT INTO kinds VALUES {values.format(version=version)}")
+    found: list[Any] = []
+
+    @dg.asset(
+        key=["postgresql", "pg", schema, "copy"],
+        ins={"kinds": dg.AssetIn(key=["clickhouse", "ch", database, "kinds"])},
+        io_manager_key="postgresql",
+    )
+    def copy(kinds: DataFrame) -> DataFrame:
+        found.extend(kinds.collect())
+        return kinds.select("t", "u")
+
+    upstream = dg.AssetSpec(["clickhouse", "ch", database, "kinds"]).with_io_manager_key(
+        "clickhouse"
+    )
+    assert shop.materialize(upstream, copy, selection=[copy]).success
+    (row,) = found
+    assert (row.i, row.b, row.t, row.n) == (
+        decimal.Decimal(18446744073709551615),
+        True,
+        "a",
+        decimal.Decimal("1.500"),
+    )
+    assert (str(row.f), row.w, json.loads(row.j), json.loads(row.m)) == (
+        "nan",
+        "1.25",
+        {"a": 1},
+        {"k": 1},
+    )
+    assert row.z.astimezone(UTC) == datetime(2026, 1, 31, 10, 0, 0, 123456, tzinfo=UTC)
+    assert (row.a, row.s.x, row.s.y, row.v) == ([4294967295], 255, None, 2)
+    assert select(postgresql, f"SELECT t, u FROM {schema}.copy") == [("a", row.u)]
 
 
 def test_a_users_asset_reads_iceberg_and_writes_postgresql(

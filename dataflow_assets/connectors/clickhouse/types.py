@@ -199,6 +199,8 @@ def _declared(arrow: pa.DataType, kind: bytes | None) -> str:
         return f"DateTime64({9 if arrow.unit == 'ns' else 6}, 'UTC')"
     if pa.types.is_list(arrow):
         return f"Array({declared(arrow.value_field)})"
+    if pa.types.is_map(arrow):  # of frames only
+        return f"Map({_declared(arrow.key_type, None)}, {declared(arrow.item_field)})"
     if pa.types.is_struct(arrow):
         return f"Tuple({', '.join(f'{quote(each.name)} {declared(each)}' for each in arrow)})"
     plain = {
