@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Self
 
@@ -11,18 +9,22 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.paths import Path, Writable, apart
-from dataflow_assets.records import MISSING, NotJson, Record, at, parse, text_form
+from dataflow_assets.interpolation import (
+    METADATA,
+    Value,
+    alone,
+    constant,
+    interpolated,
+    metadata,
+    paths,
+)
+from dataflow_assets.paths import Writable, apart
+from dataflow_assets.records import MISSING, NotJson, Record, at, parse
 from dataflow_assets.spec import Addition
 from dataflow_assets.steps import Apply, Context, Example, Origins, Step
-from dataflow_assets.times import Instant, rfc3339, rfc3339_nano
+from dataflow_assets.times import Instant, rfc3339
 
-Value = Callable[[Record], Any]
-
-_METADATA = re.compile(r"\$\{metadata\.([^{}]+)\}")
-_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}]*)\}?")
 _JSON = "json:"
-_ALLOWED = "allowed are ${now}, ${metadata.key} and ${$.path}; a literal ${ is written $${"
 
 
 class InsertField(Step):
@@ -134,8 +136,7 @@ class InsertField(Step):
         """The fields that a value is filled with."""
         if not self.interpolate or text.startswith(_JSON):
             return frozenset()
-        paths = [m[1] for m in _PLACEHOLDER.finditer(text) if m[1] and m[1].startswith("$.")]
-        tops = [Path.parse(path).top for path in paths]
+        tops = [path.top for path in paths(text)]
         return None if None in tops else frozenset(top for top in tops if top)
 
     @override
@@ -160,26 +161,17 @@ class InsertField(Step):
     @override
     def reads(self) -> frozenset[str]:
         texts = [text for text in self.fields.values() if not text.startswith(_JSON)]
-        search = _METADATA.findall if self.interpolate else _alone
+        search = METADATA.findall if self.interpolate else alone
         return frozenset(key for text in texts for key in search(text))
 
     def _value(self, text: str, now: str) -> Value:
         if text.startswith(_JSON):
-            return _constant(_json(text.removeprefix(_JSON)))
+            return constant(_json(text.removeprefix(_JSON)))
         if self.interpolate:
-            return _interpolated(text, now)
+            return interpolated(text, now)
         if text == "${now}":
-            return _constant(now)
-        return next(map(_metadata, _alone(text)), _constant(text))
-
-
-def _alone(text: str) -> list[str]:
-    match = _METADATA.fullmatch(text)
-    return [match[1]] if match else []
-
-
-def _constant(value: Any) -> Value:
-    return lambda _: value
+            return constant(now)
+        return next(map(metadata, alone(text)), constant(text))
 
 
 def _json(text: str) -> Any:
@@ -190,47 +182,3 @@ def _json(text: str) -> Any:
     if isinstance(value, NotJson):
         raise ValueError("no JSON after json:")  # noqa: TRY004 - a mistake in a value, not a kind
     return value
-
-
-def _metadata(key: str) -> Value:
-    def value(record: Record) -> str:
-        found = record.metadata.get(key)
-        if isinstance(found, datetime):
-            return rfc3339_nano(Instant.of(found).at(UTC))
-        return text_form(found)
-
-    return value
-
-
-def _interpolated(text: str, now: str) -> Value:
-    parts = list(_parts(text, now))
-    if len(parts) == 1:
-        return parts[0]
-
-    def value(record: Record) -> str:
-        found = (part(record) for part in parts)
-        return "".join(text_form(None if part is MISSING else part) for part in found)
-
-    return value
-
-
-def _parts(text: str, now: str) -> Iterator[Value]:
-    end = 0
-    for match in _PLACEHOLDER.finditer(text):
-        if match.start() > end:
-            yield _constant(text[end : match.start()])
-        yield _constant("${") if match[0] == "$${" else _placeholder(match, now)
-        end = match.end()
-    if end < len(text) or not text:
-        yield _constant(text[end:])
-
-
-def _placeholder(match: re.Match[str], now: str) -> Value:
-    for key in _alone(match[0]):
-        return _metadata(key)
-    if match[0] == "${now}":
-        return _constant(now)
-    if match[0].endswith("}") and match[1].startswith("$."):
-        get = Path.parse(match[1]).getter()
-        return lambda record: get(record.body)
-    raise ValueError(f"a placeholder that does not exist; {_ALLOWED}")
