@@ -68,10 +68,10 @@ BAD_SPEC = [
         ),
     ),
     (
-        "  errors: {type: kafka, config: {a: 1}}",
+        "  errors: {type: trino, config: {a: 1}}",
         (
-            "12:18: spec.errors.type: not supported yet: the kafka sink; allowed: "
-            "clickhouse, iceberg, postgresql"
+            "12:18: spec.errors.type: not supported yet: the trino sink; "
+            "allowed: clickhouse, iceberg, kafka, postgresql"
         ),
     ),
     (

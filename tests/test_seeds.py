@@ -10,6 +10,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 SEEDS = EXAMPLES / "seeds"
 SECURED = "not supported yet: encrypted and authenticated connections to Kafka"
 SOURCE = "spec.source.config"
+SINK = "spec.sink.config"
 
 REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
     "secrets-kafka": [
@@ -27,7 +28,11 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
         (26, 9, f"{SOURCE}.sasl", SECURED),
         (35, 9, f"{SOURCE}.schemaRegistry", "not supported yet: Avro messages"),
     ],
-    "kafka-sink": [(13, 11, "spec.sink.type", "not supported yet: the kafka sink")],
+    "kafka-sink": [
+        (19, 25, f"{SINK}.securityProtocol", "SASL_PLAINTEXT forbids the block tls"),
+        (22, 9, f"{SINK}.tls", SECURED),
+        (24, 9, f"{SINK}.sasl", SECURED),
+    ],
     "kafka-sasl-ssl": [
         (13, 25, f"{SOURCE}.securityProtocol", SECURED),
         (15, 9, f"{SOURCE}.tls", SECURED),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.contract import clickhouse_drivers, clickhouse_sink, drivers, real_drivers
 from tests.contract.drivers import SinkDriver, SourceDriver
+from tests.contract.kafka_target import KafkaTarget
 
 SOURCES: dict[str, type[SourceDriver]] = {
     driver.type: driver
@@ -22,6 +23,7 @@ SINKS: dict[str, type[SinkDriver]] = {
         drivers.MemorySlice,
         drivers.MemorySpan,
         real_drivers.Iceberg,
+        KafkaTarget,
         real_drivers.Postgresql,
     )
 }

@@ -55,6 +55,8 @@ class OffsetSourceDriver(SourceDriver):
 class SinkDriver(ABC):
     type: ClassVar[str]
     failpoints: ClassVar[tuple[str, ...]]
+    bad: ClassVar[tuple[bytes, ...]] = (b"not json", b'{"id": "x"}', b'{"id": 5, "zzz": 1}')
+    """Bodies that it rejects, each for a reason of its own."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.request = request

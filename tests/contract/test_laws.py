@@ -85,8 +85,7 @@ def test_a_second_driver_fences_the_first(case: Case) -> None:
 
 
 def test_one_bad_record_is_rejected_and_the_others_arrive(sink_case: Case) -> None:
-    bad = [b"not json", b'{"id": "x"}', b'{"id": 5, "zzz": 1}']
-    sink_case.source.seed(numbered(1, 60), raw=bad)
+    sink_case.source.seed(numbered(1, 60), raw=sink_case.sink.bad)
     sink_case.drain()
     sink_case.expect(numbered(1, 60))
     assert len(sink_case.sink.rejected()) == 3

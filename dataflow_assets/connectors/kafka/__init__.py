@@ -1,5 +1,9 @@
-"""Kafka: bounds are fixed from the broker first, then Spark reads exactly that span."""
+"""Kafka: bounds are fixed from the broker first, then Spark reads exactly that span.
 
+Written by transactions: the records of a slice and the checkpoint of its partition are one.
+"""
+
+from dataflow_assets.connectors.kafka.sink import KafkaSink
 from dataflow_assets.connectors.kafka.source import KafkaSource
 
-__all__ = ["KafkaSource"]
+__all__ = ["KafkaSink", "KafkaSource"]

@@ -7,12 +7,12 @@ with TransientError that carries the brokers and the client's own words.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from confluent_kafka import (
     IsolationLevel,
@@ -114,7 +114,7 @@ class Broker:
             raise TransientError(f"topic {self.name} was made anew while it was read")
         return found
 
-    def about(self, topic: str) -> Broker:
+    def about(self, topic: str) -> Self:
         """The same connection, to be asked about another topic."""
         other = copy(self)
         vars(other).update(name=topic, _groups={})
@@ -125,20 +125,24 @@ class Broker:
 
         The latest offset of `committed` records lies before the first open transaction.
         """
+        asked = self._partitions(topic)
+        return self._listed(asked, wanted, committed=committed) if asked else []
+
+    def _listed(
+        self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
+    ) -> list[list[int]]:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask() -> list[list[int]]:
             asked = [
                 self._admin.list_offsets(
-                    dict.fromkeys(self._partitions(topic), spec),
-                    isolation_level=level,
-                    request_timeout=TIMEOUT,
+                    dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=TIMEOUT
                 )
                 for spec in wanted
             ]
             return [[offset for _, offset in sorted(_offsets(answer))] for answer in asked]
 
-        return self._patiently("listing offsets", ask, PATIENCE) if topic.partitions else []
+        return self._patiently("listing offsets", ask, PATIENCE)
 
     def committed(self, group: str, topic: Topic) -> dict[int, Committed]:
         """What the group has committed, by partition."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from dataflow_assets.connectors.kafka.broker import CLIENT
 from dataflow_assets.contracts import MESSAGES
@@ -86,6 +86,20 @@ class Peek:
         finally:
             self._consumer.unassign()
         return {partition: messages[:most] for partition, messages in found.items()}
+
+    def all(self, partition: int) -> Iterator[Message]:
+        """Every record of a partition, up to the first that is not decided yet."""
+        self._consumer.assign([TopicPartition(self._topic, partition, OFFSET_BEGINNING)])
+        try:
+            for message in self._answers():
+                error = message.error()
+                if error is not None and _partition(message) == partition:
+                    return
+                if error is not None:
+                    raise TransientError(f"kafka {self._bootstrap}: reading {self._topic}: {error}")
+                yield message
+        finally:
+            self._consumer.unassign()
 
     def _fill(self, found: dict[int, list[Message]], most: int) -> None:
         """Reads until each partition has `most` records or has come to its end."""

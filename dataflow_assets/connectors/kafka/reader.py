@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dataflow_assets.connectors.kafka.source import KafkaSource, milliseconds
+from dataflow_assets.connectors.kafka.durations import milliseconds
+from dataflow_assets.connectors.kafka.source import KafkaSource
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, SecretStr
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka.durations import Duration, milliseconds
 from dataflow_assets.connectors.kafka.settings import KafkaConnection, Later, Problem, Ref, Tls
 from dataflow_assets.contracts import MessageSource, Slice
 from dataflow_assets.secrets import Fills
@@ -19,29 +19,13 @@ if TYPE_CHECKING:
     from dataflow_assets.connectors.kafka.session import KafkaSession
 
 _AVRO = "Avro messages"
-_UNITS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 _INT32 = 2**31 - 1
-
-
-def milliseconds(duration: str) -> int:
-    """Go's way to write a duration, `1m30s` or `500ms`; ValueError unless above zero."""
-    parts = _PART.findall(duration)
-    total = round(sum(float(number) * _UNITS[unit] for number, unit in parts))
-    if "".join(number + unit for number, unit in parts) != duration or total <= 0:
-        raise ValueError("must be a duration above zero, like 500ms or 1m30s")
-    return total
 
 
 def moment(text: str) -> datetime:
     """An ISO 8601 date and time; without a zone it is in UTC. ValueError for anything else."""
     found = datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _duration(text: str) -> str:
-    milliseconds(text)
-    return text
 
 
 def _with_zone(text: str) -> str:
@@ -54,7 +38,6 @@ def _with_zone(text: str) -> str:
     return text
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
 Timestamp = Annotated[str, AfterValidator(_with_zone)]
 
 

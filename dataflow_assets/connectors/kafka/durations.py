@@ -1,0 +1,28 @@
+"""Durations as Go writes them, `1m30s` or `500ms`: the DataFlow Operator's own way."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+_UNITS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+
+
+def milliseconds(duration: str) -> int:
+    """Go's way to write a duration, `1m30s` or `500ms`; ValueError unless above zero."""
+    parts = _PART.findall(duration)
+    total = round(sum(float(number) * _UNITS[unit] for number, unit in parts))
+    if "".join(number + unit for number, unit in parts) != duration or total <= 0:
+        raise ValueError("must be a duration above zero, like 500ms or 1m30s")
+    return total
+
+
+def _duration(text: str) -> str:
+    milliseconds(text)
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]

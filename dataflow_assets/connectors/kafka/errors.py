@@ -1,0 +1,129 @@
+"""Rejected records in a topic: an error sink, or the topic beside a target.
+
+A record's key is the entry's id, its value the error record, its headers flow and metadata. A
+record without value says that the entry of its key has had its replay, and counts for good,
+wherever it stands: an entry that a crash has stored twice waits once. So the topic is kept for
+ever, and is not compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from confluent_kafka import KafkaException, Message, Producer
+from typing_extensions import override
+
+from dataflow_assets.connectors.kafka.broker import CLIENT
+from dataflow_assets.connectors.kafka.peek import Peek
+from dataflow_assets.connectors.kafka.producing import SETTINGS, Outgoing
+from dataflow_assets.connectors.kafka.topics import BROKERS_OWN, Rules, Shelf
+from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.rejecting import entry
+
+STORE_SECONDS = 60.0
+MOST_BYTES = 32 * 1024 * 1024
+_CONFIG = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str(MOST_BYTES),  # an error record is larger than the record in it
+}
+_ONE_PARTITION = 1  # entries are replayed in the order in which they were rejected
+
+
+def prepare_topic(shelf: Shelf, replicas: int | None) -> None:
+    """Makes the topic where it is missing, and checks that it keeps what it gets."""
+    if shelf.find() is None:
+        shelf.make(_ONE_PARTITION, replicas or BROKERS_OWN, _CONFIG)
+    elif shelf.rules().compacted:
+        raise PermanentError(
+            f"topic {shelf.name} on kafka {shelf.bootstrap} is compacted: it would forget which "
+            "entries have been replayed; set its cleanup.policy to delete, or name another topic"
+        )
+
+
+def outgoing(topic: str, one: ErrorRecord, rules: Rules | None) -> Outgoing:
+    """The entry as a record. Raises PermanentError where it is larger than the topic takes."""
+    headers = [("flow", one.flow.encode()), ("metadata", one.metadata)]
+    record = Outgoing(topic, one.body, one.id.encode(), headers)
+    if rules is not None and record.size > rules.most_bytes:
+        raise PermanentError(
+            f"the error record {one.id} has {record.size} bytes, more than topic {topic} takes: "
+            f"raise its max.message.bytes, now {rules.most_bytes}"
+        )
+    return record
+
+
+class KafkaErrors(ErrorStore):
+    """Entries in one topic: at least once across a crash, always under the same id."""
+
+    def __init__(self, bootstrap: str, topic: str, replicas: int | None = None) -> None:
+        self.bootstrap, self.topic = bootstrap, topic
+        self._replicas = replicas
+
+    @override
+    def prepare(self) -> None:
+        prepare_topic(self._shelf(), self._replicas)
+
+    @override
+    def store(self, records: Sequence[ErrorRecord]) -> None:
+        rules = self._shelf().rules()
+        self._send([outgoing(self.topic, one, rules) for one in records])
+
+    @override
+    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
+        waiting: dict[str, Message] = {}
+        done: set[str] = set()
+        for message in self._messages():
+            name = (message.key() or b"").decode()
+            if message.value() is None:
+                done.add(name)
+            elif dict(message.headers() or ()).get("flow") == flow.encode():
+                waiting.setdefault(name, message)
+        found = (entry(m.value() or b"") for name, m in waiting.items() if name not in done)
+        return [one for at, one in found if since is None or at >= since][:most]
+
+    @override
+    def replayed(self, ids: Sequence[str]) -> None:
+        self._send([Outgoing(self.topic, None, name.encode()) for name in ids])
+
+    def _messages(self) -> Iterator[Message]:
+        """All of them, partition by partition; none where there is no topic yet."""
+        shelf = self._shelf()
+        topic = shelf.find()
+        if topic is None:
+            return
+        peek = Peek(self.bootstrap, self.topic)
+        try:
+            for partition in range(topic.partitions):
+                yield from peek.all(partition)
+        finally:
+            peek.close()
+
+    def _send(self, records: Sequence[Outgoing]) -> None:
+        """Durable when it returns."""
+        refused: list[str] = []
+        producer = Producer(
+            CLIENT
+            | SETTINGS
+            | {
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "message.max.bytes": 1_000_000_000,
+                "on_delivery": lambda error, _: refused.append(error.str()),
+            }
+        )
+        try:
+            for one in records:
+                producer.produce(one.topic, one.value, one.key, headers=list(one.headers))
+            left = producer.flush(STORE_SECONDS)
+        except KafkaException as error:
+            refused.append(error.args[0].str())
+        if refused or left:
+            reason = refused[0] if refused else f"{left} records are still on their way"
+            raise TransientError(f"kafka {self.bootstrap}: writing to {self.topic}: {reason}")
+
+    def _shelf(self) -> Shelf:
+        return Shelf(self.bootstrap, self.topic)

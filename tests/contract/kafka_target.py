@@ -1,0 +1,94 @@
+"""Test driver of the Kafka sink."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+
+import devservers
+from dataflow_assets.connectors.kafka import KafkaSink
+from dataflow_assets.contracts import Sink
+from devservers import Proxy
+from tests.contract.drivers import Row, SinkDriver
+from tests.contract.remote import SECRET, Remote
+from tests.kafka_topics import committed
+
+PRODUCE, END_TXN = 0, 26  # Kafka's numbers of the requests
+
+
+class KafkaTarget(SinkDriver, Remote):
+    type = "kafka"
+    failpoints = (
+        "drain.begun",
+        "kafka.begin",
+        "kafka.produce",
+        "kafka.before-commit",
+        "kafka.after-commit",
+        "drain.passed",
+        "kafka.finish",
+        "drain.finished",
+    )
+    bad = (b"not json", b'{"name": "x"}', b'{"id": null}')
+    down = r"kafka 127\.0\.0\.1:\d+: looking for dataflow\.checkpoints\.\S+: .+"
+    denied = r"sasl\s+not supported yet: encrypted and authenticated connections to Kafka"
+    altered = None
+    dropped = (
+        r"topic t_\w+ (was deleted while the flow ran; create it again|does not exist on kafka)"
+    )
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        self.server: devservers.Kafka = request.getfixturevalue("kafka")
+        self.topic: str = request.getfixturevalue("topic")(3)
+        self.bootstrap = self.server.bootstrap
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self.security: dict[str, Any] = {}
+
+    def declare(self) -> Sink:
+        config = {"brokers": [self.bootstrap], "topic": self.topic, "keyField": "id"}
+        return KafkaSink.model_validate(config | {"compression": "lz4"} | self.security)
+
+    def through(self) -> tuple[Proxy, ...]:
+        server: devservers.ProxiedKafka = self.request.getfixturevalue("proxied_kafka")
+        self.server, self.bootstrap = server, server.proxied
+        self.admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        self.admin.create_topics([NewTopic(self.topic, 3)])[self.topic].result(20)
+        return (server.proxy,)
+
+    def busy(self, request: bytes) -> bool:
+        return _api_key(request) == PRODUCE
+
+    def final(self, request: bytes) -> bool:
+        return _api_key(request) == END_TXN
+
+    def wrong_credentials(self) -> None:
+        self.security = {"sasl": {"username": "nobody", "password": SECRET}}
+
+    def alter(self) -> None:
+        self.admin.create_partitions([NewPartitions(self.topic, 4)])[self.topic].result(20)
+
+    def mend(self) -> None:
+        """A partition more is none too many."""
+
+    def drop(self) -> None:
+        self.admin.delete_topics([self.topic])[self.topic].result(20)
+
+    def rows(self) -> list[Row]:
+        found = [json.loads(m.value() or b"") for m in self._messages(self.topic)]
+        return sorted((row["id"], row["name"]) for row in found)
+
+    def rejected(self) -> list[str]:
+        found = [json.loads(m.value() or b"") for m in self._messages(f"{self.topic}.rejected")]
+        return sorted(one["error"]["message"] for one in found)
+
+    def _messages(self, topic: str) -> list[Message]:
+        return committed(self.server.bootstrap, topic)
+
+
+def _api_key(request: bytes) -> int:
+    """Of the request's first message; four bytes before it tell its size."""
+    return int.from_bytes(request[4:6], "big")
