@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import Sink, Source, SourceSession, Span
+from dataflow_assets.contracts import TYPED, Sink, Source, SourceSession, Span
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, table_columns
 from dataflow_assets.messages import Steps, sampled
@@ -59,7 +59,8 @@ class Sampler:
         """What the first typed rows tell; None where none of them reaches the branch."""
         if self.steps is None:
             first = next(self.source.batches(self.span.slices[0], frozenset()), None)
-            return Sample(1, pa.schema([] if first is None else table_columns(first.schema)))
+            columns = [] if first is None else table_columns(first.schema)
+            return Sample(1, pa.schema(columns, {TYPED: b"1"}))
         return next((one for one in islice(self._of_rows(0), 1) if one.records), None)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, time
+
 import pytest
 
 import devservers
@@ -56,8 +58,8 @@ TEXT_TYPES = {
     "ip": ("inet", "10.0.0.1/32"),
     "arr": ("text[]", '{a,"b c"}'),
     "iv": ("interval", "01:02:03"),
-    "by": ("bytea", "\\x00ff"),
-    "tm": ("time", "12:34:56"),
+    "by": ("bytea", b"\x00\xff"),
+    "tm": ("time", time(12, 34, 56)),
 }
 
 
@@ -87,13 +89,17 @@ def test_every_type_is_stored_as_sent(place: Place, with_text: bool) -> None:
 
 
 def _arrow(values: dict[str, object]) -> dict[str, object]:
-    from datetime import date
-
     return {n: date.fromisoformat(str(v)) if n == "d" else v for n, v in values.items()}
 
 
 def _expected(name: str, value: object) -> str:
-    special = {"b": "true", "jb": '{"a": [1, null, "x"]}', "u": str(value).lower(), "c": "ab"}
+    special = {
+        "b": "true",
+        "by": "\\x00ff",
+        "jb": '{"a": [1, null, "x"]}',
+        "u": str(value).lower(),
+        "c": "ab",
+    }
     return special.get(name, str(value))
 
 

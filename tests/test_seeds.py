@@ -17,9 +17,7 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
         (31, 25, f"{SOURCE}.securityProtocol", SECURED),
         (33, 9, f"{SOURCE}.sasl", SECURED),
     ],
-    "secrets-postgresql": [
-        (17, 11, "spec.source.type", "not supported yet: the postgresql source")
-    ],
+    "secrets-postgresql": [],
     "secrets-postgresql-sink": [],
     "secrets-kafka-tls": [(32, 9, f"{SOURCE}.tls", SECURED)],
     "kafka-source": [
@@ -42,10 +40,8 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
         (13, 25, f"{SOURCE}.securityProtocol", SECURED),
         (15, 9, f"{SOURCE}.sasl", SECURED),
     ],
-    "postgresql-source": [(7, 11, "spec.source.type", "not supported yet: the postgresql source")],
-    "postgresql-migration": [
-        (7, 11, "spec.source.type", "not supported yet: the postgresql source")
-    ],
+    "postgresql-source": [],
+    "postgresql-migration": [],
     "postgresql-sink": [],
     "postgresql-sink-raw": [],
     "iceberg-source": [],

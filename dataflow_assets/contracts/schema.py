@@ -22,6 +22,7 @@ HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it 
 MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters
 KEY = b"dataflow.key"  # in the schema's own metadata: JSON list of the columns rows are matched by
 INFINITE = b"dataflow.infinite"  # in the schema's own; b"1": dates and timestamps may be infinite
+TYPED = b"dataflow.typed"  # in a sample's own; b"1": a table's types, not those of JSON messages
 EVERYTHING = "*"  # among the metadata keys that are read: all of them
 NO_NUL = b"dataflow.no_nul"  # in the schema's own metadata; b"1": text cannot hold U+0000
 

@@ -14,6 +14,7 @@ SOURCES: dict[str, type[SourceDriver]] = {
         real_drivers.Kafka,
         real_drivers.IcebergTable,
         clickhouse_drivers.ClickhouseTable,
+        real_drivers.PostgresqlTable,
     )
 }
 SINKS: dict[str, type[SinkDriver]] = {

@@ -17,7 +17,7 @@ from pyiceberg.catalog import Catalog
 import devservers
 from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.postgresql import PostgresqlSink
+from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
 from dataflow_assets.contracts import Sink, Source
 from devservers import Proxy
 from tests.contract.drivers import OffsetSourceDriver, Row, SinkDriver, SourceDriver, encode
@@ -91,10 +91,45 @@ def _api_key(request: bytes) -> int:
     return int.from_bytes(request[4:6], "big")
 
 
-class Postgresql(SinkDriver, Remote):
-    type = "postgresql"
+class _Database(Remote):
+    """A table in PostgreSQL, at either end of a flow."""
+
+    table: ClassVar[str]
+    request: pytest.FixtureRequest
     down = r"no connection to 127\.0\.0\.1:\d+: .*Connection refused"
     denied = r"no connection to 127\.0\.0\.1:\d+: .*nobody_here.*; check user"
+
+    def connect(self) -> None:
+        """Where the table is."""
+        self.server: devservers.PostgreSQL = self.request.getfixturevalue("postgresql")
+        self.dsn = self.seen = self.server.dsn()
+        self.schema: str = self.request.getfixturevalue("schema")
+
+    def through(self) -> tuple[Proxy, ...]:
+        proxy = proxied(self.server.port, self.request.addfinalizer)
+        self.seen = self.dsn.replace(f":{self.server.port}/", f":{proxy.port}/")
+        return (proxy,)
+
+    def wrong_credentials(self) -> None:
+        self.seen = self.seen.replace("postgres@", f"nobody_here:{SECRET}@")
+
+    def alter(self) -> None:
+        self._execute("alter table {}.{} rename column name to renamed")
+
+    def mend(self) -> None:
+        self._execute("alter table {}.{} rename column renamed to name")
+
+    def drop(self) -> None:
+        self._execute("drop table {}.{}")
+
+    def _execute(self, sql: str) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(sql.format(self.schema, self.table).encode())
+
+
+class Postgresql(SinkDriver, _Database):
+    type = "postgresql"
+    table = "target"
     altered = (
         r'writing to postgresql/\S+/target: column "name" of relation "target" does not exist '
         r"\(42703\); a column is missing: was the table altered\? the next run reads its columns"
@@ -117,41 +152,17 @@ class Postgresql(SinkDriver, Remote):
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         super().__init__(request)
-        self.server: devservers.PostgreSQL = request.getfixturevalue("postgresql")
-        self.dsn = self.seen = self.server.dsn()
-        self.schema: str = request.getfixturevalue("schema")
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(f"create table {self.schema}.target (id bigint not null, name text)")
+        self.connect()
+        self._execute("create table {}.{} (id bigint not null, name text)")
 
     def declare(self) -> Sink:
         return PostgresqlSink(connection_string=self.seen, table=f"{self.schema}.target")
-
-    def through(self) -> tuple[Proxy, ...]:
-        proxy = proxied(self.server.port, self.request.addfinalizer)
-        self.seen = self.dsn.replace(f":{self.server.port}/", f":{proxy.port}/")
-        return (proxy,)
 
     def busy(self, request: bytes) -> bool:
         return b"name-2" in request
 
     def final(self, request: bytes) -> bool:
         return b"COMMIT" in request
-
-    def wrong_credentials(self) -> None:
-        self.seen = self.seen.replace("postgres@", f"nobody_here:{SECRET}@")
-
-    def alter(self) -> None:
-        self._execute("alter table {}.target rename column name to renamed")
-
-    def mend(self) -> None:
-        self._execute("alter table {}.target rename column renamed to name")
-
-    def drop(self) -> None:
-        self._execute("drop table {}.target")
-
-    def _execute(self, sql: str) -> None:
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(sql.format(self.schema).encode())
 
     def rows(self) -> list[Row]:
         with psycopg.connect(self.dsn) as connection:
@@ -206,6 +217,35 @@ class _Lake(Remote):
     def _rename(self, old: str, new: str) -> None:
         with self.catalog.load_table((self.namespace, self.table)).update_schema() as update:
             update.rename_column(old, new)
+
+
+class PostgresqlTable(SourceDriver, _Database):
+    """Read by its key alone: the targets have the same two columns."""
+
+    type = "postgresql"
+    table = "source"
+    columns = True
+    altered = r"delivers columns that the target lacks: renamed; the target has id, name: add them"
+    dropped = r"table of postgresql/\S+ does not exist: it was dropped, or never made\. Create it"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        self.connect()
+        self._execute("create table {}.{} (id bigint primary key, name text)")
+
+    def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        assert not raw, "a table holds no raw messages"
+        with psycopg.connect(self.dsn) as connection:
+            sql = f"insert into {self.schema}.source values (%s, %s)".encode()
+            connection.cursor().executemany(sql, rows)
+
+    def declare(self) -> Source:
+        return PostgresqlSource(connection_string=self.seen, table=f"{self.schema}.source")
+
+    def busy(self, request: bytes) -> bool:
+        return b"COPY" in request
+
+    final = busy
 
 
 class Iceberg(SinkDriver, _Lake):

@@ -23,6 +23,7 @@ _NULL = b"\xff\xff\xff\xff"
 _AT_ONCE = 16_384  # rows, which stay in the processor's cache
 # The year 2000 in units of the types, and whole numbers of the same width.
 _EPOCHS = {
+    pa.time64("us"): (pa.int64(), 0),
     pa.date32(): (pa.int32(), 10_957),
     pa.timestamp("us"): (pa.int64(), 946_684_800_000_000),
     pa.timestamp("us", "UTC"): (pa.int64(), 946_684_800_000_000),
@@ -102,13 +103,16 @@ def _fixed(column: pa.Array, name: str) -> Values:
         return np.asarray(column.cast(pa.uint8()).fill_null(0).to_numpy())
     if kind in _EPOCHS:
         whole, epoch = _EPOCHS[kind]
-        column = _since(column.cast(whole), epoch, name)
+        return _since(column.view(whole).fill_null(0).to_numpy(), epoch, name)
     values = column.fill_null(0).to_numpy()
     return np.asarray(values.astype(values.dtype.newbyteorder(">")))
 
 
-def _since(column: pa.Array, epoch: int, name: str) -> pa.Array:
-    try:
-        return pc.subtract_checked(column, pa.scalar(epoch, column.type))
-    except pa.ArrowInvalid:
-        raise Failure("timestamp out of range", "22008", column=name) from None
+def _since(values: Values, epoch: int, name: str) -> Values:
+    """Since 2000; what is infinite stays so."""
+    limits = np.iinfo(values.dtype)
+    infinite = (values == limits.max) | (values == limits.min)
+    if bool((~infinite & (values < limits.min + epoch)).any()):
+        raise Failure("timestamp out of range", "22008", column=name)
+    found = np.where(infinite, values, values - epoch * ~infinite)
+    return np.asarray(found.astype(values.dtype.newbyteorder(">")))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql import error_layout
 from dataflow_assets.connectors.postgresql import table as tables
+from dataflow_assets.connectors.postgresql.declaring import declared
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.link import Link, qualified, quote
 from dataflow_assets.errors import PermanentError
@@ -37,7 +39,10 @@ def create(link: Link, sink: PostgresqlSink, sample: pa.Schema) -> None:
         raise sink.no_table()
     schema, name = sink.place()
     link.execute(_LOCK, f"{schema}.{name}")
-    link.execute(raw_statement(sink, sample) if sink.raw_mode else statement(sink, sample))
+    if sink.raw_mode:
+        link.execute(raw_statement(sink, sample))
+    else:
+        link.execute(statement(sink, declared(link, sample)))
     if sink.raw_mode:
         _index(link, sink)
 
@@ -53,9 +58,9 @@ def create_errors(link: Link, sink: PostgresqlSink) -> None:
             link.execute(text)
 
 
-def statement(sink: PostgresqlSink, sample: pa.Schema) -> str:
-    """The DDL: the sample's columns sorted, the manifest's types over them, a primary key."""
-    types = {field.name: column_type(field) for field in sample} | dict(sink.columns)
+def statement(sink: PostgresqlSink, found: Mapping[str, str]) -> str:
+    """The DDL: the columns found, sorted, the manifest's types over them, a primary key."""
+    types = {**found, **sink.columns}
     if not types:
         raise PermanentError(
             f"table {sink.address().name} cannot be made: the first records hold no JSON object "
@@ -110,15 +115,3 @@ def _primary(sink: PostgresqlSink, columns: set[str]) -> tuple[str, ...]:
             "none of the first records; name it under `columns` with its type, or mend conflictKey"
         )
     return key
-
-
-def column_type(column: pa.Field) -> str:
-    """The type of a column that is made for a sample's."""
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        return "BOOLEAN"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return "NUMERIC"
-    if pa.types.is_null(kind) or pa.types.is_string(kind):
-        return "TEXT"
-    return "JSONB"

@@ -11,7 +11,7 @@ import atexit
 import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal
 
 import psycopg
@@ -24,7 +24,7 @@ from dataflow_assets.connectors.postgresql import copying, dsn, refusal
 from dataflow_assets.connectors.postgresql.failures import Failure, from_psycopg
 
 Driver = Literal["binary", "text"]
-Block = bytes | memoryview
+Block = bytes | bytearray | memoryview
 Row = tuple[Any, ...]
 
 _SETTINGS = {
@@ -35,6 +35,9 @@ _SETTINGS = {
     "client_min_messages": "error",
     "timezone": "UTC",
     "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
 }
 _CONFIGURE = "SELECT " + ", ".join(
     f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items()
@@ -87,6 +90,24 @@ class TextLink(Link):
         try:
             self._cursor.execute(query.encode(), parameters or None)
             return self._cursor.fetchall() if self._cursor.description else []
+        except psycopg.Error as error:
+            raise from_psycopg(error) from None
+
+    def describe(self, query: str) -> list[tuple[str, str, int]]:
+        """The columns of a query without running it twice: name, oid of the type, its modifier."""
+        self.execute(query)
+        found = self._cursor.pgresult
+        assert found is not None  # noqa: S101 - it was just executed
+        return [
+            ((found.fname(at) or b"").decode(), str(found.ftype(at)), found.fmod(at))
+            for at in range(found.nfields)
+        ]
+
+    def copied(self, query: str) -> Iterator[Block]:
+        """The messages of a COPY TO STDOUT; ends only when the server says that it is complete."""
+        try:
+            with self._cursor.copy(query.encode()) as copy:
+                yield from copy
         except psycopg.Error as error:
             raise from_psycopg(error) from None
 

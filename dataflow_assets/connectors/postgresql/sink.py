@@ -7,20 +7,19 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
-from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import checkpoint as store
-from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.errors import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.link import TextLink
 from dataflow_assets.connectors.postgresql.session import PostgresqlSession
+from dataflow_assets.connectors.postgresql.settings import Identifier, PostgresqlConnection
 from dataflow_assets.connectors.postgresql.table import Table
 from dataflow_assets.connectors.postgresql.waiting import Waiting
 from dataflow_assets.connectors.postgresql.writer import PostgresqlWriter
 from dataflow_assets.contracts import (
-    Address,
     Checkpoint,
     Entries,
     ErrorStore,
@@ -33,12 +32,10 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.raw import RawSink
-from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.shapes import DATA
 from dataflow_assets.spec import Addition, Hint
 from dataflow_assets.wrapped import METADATA
 
-Identifier = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 _TYPE = re.compile(
     r"[a-z_][a-z0-9_]*( [a-z_][a-z0-9_]*)*( ?\(\d+(, ?\d+)?\))?( with(out)? time zone)?(\[\])*",
     re.IGNORECASE,
@@ -46,7 +43,7 @@ _TYPE = re.compile(
 _ONE_COMMIT = "every micro-batch is one commit, so no row waits for a batch to fill"
 
 
-class PostgresqlSink(RawSink):
+class PostgresqlSink(PostgresqlConnection, RawSink):
     """Rows into one PostgreSQL table: appended, or matched by a key."""
 
     type: ClassVar = "postgresql"
@@ -55,20 +52,12 @@ class PostgresqlSink(RawSink):
         "`dataflow_checkpoint` of the same schema, are one transaction that asserts the epoch. "
         "Rejected records stand in `dataflow_rejected`, in that transaction too."
     )
-    commits: ClassVar = "slice"
+    commits: ClassVar[Literal["slice", "span"]] = "slice"
     own_columns: ClassVar = frozenset(
         {DATA, METADATA, "id", "created_at", "updated_at", "deleted_at"}
     )
     longest_name: ClassVar = 63
 
-    connection_string: SecretStr | None = None
-    """`postgresql://` URL or libpq key=value text."""
-    connection_string_secret_ref: Annotated[
-        SecretRef | None, Fills("connection_string", required=True)
-    ] = None
-    table: str | None = None
-    """`name` or `schema.name`; the schema is `public` unless given."""
-    table_secret_ref: Annotated[SecretRef | None, Fills("table", required=True)] = None
     batch_size: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
     batch_flush_interval_seconds: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
     auto_create_table: bool = False
@@ -101,14 +90,6 @@ class PostgresqlSink(RawSink):
         return value
 
     @model_validator(mode="after")
-    def _reachable(self) -> Self:
-        if self.connection_string is None and self.connection_string_secret_ref is None:
-            raise ValueError("connectionString or connectionStringSecretRef is required")
-        if not self.table and self.table_secret_ref is None:
-            raise ValueError("table or tableSecretRef is required")
-        return self
-
-    @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.upsert_strategy == "ifNewer" and not self.upsert_version_column:
             raise ValueError("upsertStrategy ifNewer requires upsertVersionColumn")
@@ -135,24 +116,9 @@ class PostgresqlSink(RawSink):
     @override
     @classmethod
     def stored(cls, column: pa.Field) -> str:
-        from dataflow_assets.connectors.postgresql.create import column_type
+        from dataflow_assets.connectors.postgresql.declaring import of_column
 
-        return column_type(column).lower()
-
-    @override
-    def address(self) -> Address:
-        schema, name = self._named()
-        if self.connection_string_secret_ref:
-            connection = dsn.slugify(self.connection_string_secret_ref.name)
-        else:
-            connection = dsn.slug(self.dsn())
-        return Address(self.type, connection, schema, name)
-
-    @override
-    def spellings(self) -> tuple[str | SecretRef, ...]:
-        if self.connection_string_secret_ref:
-            return (self.connection_string_secret_ref,)
-        return dsn.spellings(self.dsn())
+        return of_column(column).lower()
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
@@ -188,19 +154,6 @@ class PostgresqlSink(RawSink):
     def upserts(self) -> bool:
         return self.upsert_mode
 
-    def dsn(self) -> str:
-        """The connection string itself, for the drivers only."""
-        if self.connection_string is None:
-            raise PermanentError("connectionStringSecretRef was not resolved")
-        return self.connection_string.get_secret_value()
-
-    def place(self) -> tuple[str, str]:
-        """Schema and name of the table; the last dot splits."""
-        if not self.table:
-            raise PermanentError("tableSecretRef was not resolved")
-        schema, _, name = self.table.rpartition(".")
-        return schema or "public", name
-
     def key(self, table: Table) -> tuple[str, ...]:
         """What rows are matched by, proved to be unique; empty for append."""
         if not self.upsert_mode:
@@ -233,12 +186,6 @@ class PostgresqlSink(RawSink):
             f"table {schema}.{name} of {self.address()} was dropped while the flow ran; create it "
             "again, or set autoCreateTable: true: the next run fills it anew"
         )
-
-    def _named(self) -> tuple[str | None, str]:
-        # The same before and after secrets are resolved: it is the branch's identity.
-        if self.table_secret_ref:
-            return None, dsn.slugify(f"{self.table_secret_ref.name}_{self.table_secret_ref.key}")
-        return self.place()
 
     def _index(self, key: tuple[str, ...]) -> str:
         from dataflow_assets.connectors.postgresql.link import qualified, quote

@@ -2,12 +2,14 @@
 
 | PostgreSQL | Arrow | binary COPY |
 |---|---|---|
-| bool, int2/4/8, float4/8, date, timestamp, timestamptz | the same | yes |
+| bool, int2/4/8, float4/8, date, time, timestamp, timestamptz | the same | yes |
 | text, varchar, char, name, xml, citext, enums | string | yes |
+| bytea | binary | yes |
 | json, jsonb | string of KIND json | yes |
 | uuid | string of KIND text | yes, as its 16 bytes |
 | numeric | string of KIND numeric | yes, as its groups of digits |
-| all others (arrays, inet, intervals, bytea, ...) | string of KIND text | no |
+| arrays | string of KIND json: a JSON array, or PostgreSQL's own text in a string | no |
+| all others (inet, intervals, ranges, composites, ...) | string of KIND text | no |
 
 A domain counts as its base type. One column that binary COPY cannot serve makes the table's link
 the text one: rows and checkpoint share one session.
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.link import Driver, Link
-from dataflow_assets.contracts import HAS_DEFAULT, KEY, KIND, MAX_LENGTH, NO_NUL
+from dataflow_assets.contracts import HAS_DEFAULT, INFINITE, KEY, KIND, MAX_LENGTH, NO_NUL
 
 TYPE = b"dataflow.postgresql.type"
 DRIVER = b"dataflow.postgresql.driver"
@@ -36,6 +38,8 @@ _ARROW: dict[str, pa.DataType] = {
     "float4": pa.float32(),
     "float8": pa.float64(),
     "date": pa.date32(),
+    "time": pa.time64("us"),
+    "bytea": pa.binary(),
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", "UTC"),
 }
@@ -59,7 +63,8 @@ WITH RECURSIVE chain AS (
     FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
 )
 SELECT a.attname, t.typname, t.typtype::text, format_type(chain.type, chain.mod),
-       chain.mod, chain.required, a.atthasdef OR a.attidentity <> ''
+       chain.mod, chain.required, a.atthasdef OR a.attidentity <> '',
+       EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid)
 FROM chain
 JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attnum = chain.attnum
@@ -92,6 +97,7 @@ class Column:
     modifier: int
     required: bool
     default: bool
+    array: bool = False
 
     @property
     def field(self) -> pa.Field:
@@ -102,7 +108,7 @@ class Column:
         if self.base in {"varchar", "bpchar"} and self.modifier >= 4:
             metadata[MAX_LENGTH] = str(self.modifier - 4).encode()
         if self.base not in _ARROW and self.base not in _TEXT:
-            metadata[KIND] = _KINDS.get(self.base, b"text")
+            metadata[KIND] = b"json" if self.array else _KINDS.get(self.base, b"text")
         arrow = _ARROW.get(self.base, pa.string())
         return pa.field(self.name, arrow, nullable=not self.required, metadata=metadata)
 
@@ -132,6 +138,7 @@ class Table:
         """The columns in Arrow; what the writers need to know travels in the metadata."""
         metadata = {
             NO_NUL: b"1",
+            INFINITE: b"1",
             OID: self.oid.encode(),
             DRIVER: self.driver.encode(),
             KEY: json.dumps(key).encode(),
@@ -148,8 +155,8 @@ def find(link: Link, schema: str, name: str) -> Table | None:
 
 def _describe(link: Link, oid: str) -> Table:
     columns = tuple(
-        Column(name, base, kind == "e", declared, modifier, required, default)
-        for name, base, kind, declared, modifier, required, default in link.execute(_COLUMNS, oid)
+        Column(name, base, kind == "e", *others)
+        for name, base, kind, *others in link.execute(_COLUMNS, oid)
     )
     indexes = [(primary, tuple(json.loads(names))) for primary, names in link.execute(_UNIQUE, oid)]
     primaries = [names for primary, names in indexes if primary]

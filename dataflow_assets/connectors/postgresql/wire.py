@@ -1,4 +1,8 @@
-"""Rows as binary COPY wants them: jsonb with its version byte, uuid as 16 bytes, packed digits."""
+"""Rows as COPY wants them.
+
+Binary: jsonb with its version byte, uuid as 16 bytes, packed digits. Text: PostgreSQL's own way to
+write arrays, bytes, and the times that Arrow writes otherwise.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dataflow_assets.connectors.postgresql.arrays import literals
 from dataflow_assets.connectors.postgresql.failures import Failure
+from dataflow_assets.connectors.postgresql.moments import moments
 from dataflow_assets.connectors.postgresql.numerics import numerics
 from dataflow_assets.connectors.postgresql.table import TYPE
+from dataflow_assets.contracts import KIND
 
 _JSONB_VERSION = b"\x01"
 _DASHES = (8, 13, 18, 23)
@@ -22,13 +29,31 @@ def project(rows: pa.RecordBatch, fields: Sequence[pa.Field], as_binary: bool) -
     arrays = [rows.column(field.name) for field in fields]
     plain = [field.with_nullable(True) for field in fields]
     found = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(plain))
-    return binary(found) if as_binary else found
+    return binary(found) if as_binary else textual(found)
 
 
 def binary(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows in PostgreSQL's own receive formats; names unchanged."""
     arrays = [_array(rows.column(i), field) for i, field in enumerate(rows.schema)]
     return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
+
+
+def textual(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows in PostgreSQL's text formats, as far as CSV would not write them itself."""
+    arrays = [_written(rows.column(i), field) for i, field in enumerate(rows.schema)]
+    return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
+
+
+def _written(values: pa.Array, field: pa.Field) -> pa.Array:
+    metadata = field.metadata or {}
+    if metadata.get(TYPE, b"").endswith(b"[]") and metadata.get(KIND) == b"json":
+        return literals(values, field)
+    if pa.types.is_binary(field.type):
+        texts = [None if v is None else rf"\x{v.hex()}" for v in values.to_pylist()]
+        return pa.array(texts, pa.string())
+    if pa.types.is_temporal(field.type):
+        return moments(values)
+    return values
 
 
 def _array(values: pa.Array, field: pa.Field) -> pa.Array:

@@ -1,0 +1,120 @@
+"""A flow from a polled table into a sink without Spark: its parts run in this process."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import psycopg
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
+from dataflow_assets.contracts import Limit, PartSlice, Position, Rejects, Run, SinkSession, Span
+from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.fused import Pass, Result
+from dataflow_assets.messages import Lane
+from dataflow_assets.order import Start
+from dataflow_assets.sampling import Sampler
+from dataflow_assets.starting import settle
+
+RECORDS = 1_000
+
+
+@dataclass
+class Polled:
+    """Tables `source` and `target` of one schema of one server."""
+
+    dsn: str
+    schema: str
+    options: dict[str, Any] = field(default_factory=dict)
+    sink_options: dict[str, Any] = field(default_factory=dict)
+    records: int = RECORDS
+
+    def run(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(f'SET search_path TO "{self.schema}", public'.encode())
+            cursor = connection.execute(query.encode(), arguments or None)
+            return cursor.fetchall() if cursor.description else []
+
+    @property
+    def source(self) -> PostgresqlSource:
+        config = {"connectionString": self.dsn, "table": f"{self.schema}.source"}
+        return PostgresqlSource.model_validate({**config, **self.options})
+
+    @property
+    def sink(self) -> PostgresqlSink:
+        config = {"connectionString": self.dsn, "table": f"{self.schema}.target"}
+        return PostgresqlSink.model_validate({**config, **self.sink_options})
+
+    @property
+    def flow(self) -> Flow:
+        rules = Policies(rejects=Rejects("fail"))
+        return Flow("polled", self.schema, self.source, (Branch(self.sink),), rules, hash="h")
+
+    def drain(self) -> int:
+        """To the end that is visible now; how many parts were read."""
+        return sum(not piece.empty for span in self.spans() for piece in span.slices)
+
+    def spans(self) -> Iterator[Span]:
+        """Every span, once it is committed."""
+        flow = self.flow
+        branch = flow.branches[0]
+        with ExitStack() as stack:
+            source = stack.enter_context(closing(flow.source.open(flow.id)))
+            target = replace(flow.target(branch), source_id=source.identity)
+            session = stack.enter_context(closing(branch.sink.open(target, Run())))
+            settle(flow, branch, source, session, Start())
+            until = source.ends()
+            while True:
+                positions = session.checkpoint.positions
+                span = source.plan(positions, Limit(self.records), until)
+                if span.empty:
+                    assert not source.behind("table", positions["table"], until["table"])
+                    return
+                span = self._begun(session, span)
+                self._pass(flow, session, span, source)
+                yield span
+
+    def _begun(self, session: SinkSession, span: Span) -> Span:
+        if session.schema() is None:
+            found = Sampler(self.source, span, None, self.sink, (None,)).glance()
+            assert found is not None
+            session.create(found.schema)
+        return session.begin(span)
+
+    def _pass(self, flow: Flow, session: SinkSession, span: Span, source: Any) -> None:
+        lane = Lane(self.sink, session.ticket(), (None,))
+        work = pickle.loads(pickle.dumps(Pass(flow.source, span, (lane,), 10)))  # noqa: S301 - ours
+        receipts = []
+        for index in range(len(span.slices)):
+            ids = pa.record_batch([pa.array([index])], ["id"])
+            (batch,) = work(iter([ids]))
+            for output in batch.column("result").to_pylist():
+                result = msgspec.msgpack.decode(output, type=Result)
+                if result.failure:
+                    raise result.failure.error()
+                receipts += [result.receipt] if result.receipt else []
+        session.finish(span, receipts, source)
+
+    def position(self) -> Position:
+        """Where the flow stands."""
+        checkpoint = self.sink.peek(self.flow.target(self.flow.branches[0]))
+        assert checkpoint is not None
+        return checkpoint.positions["table"]
+
+    def rows(self, columns: str = "*", order: str = "1") -> list[tuple[Any, ...]]:
+        return self.run(f"SELECT {columns} FROM target ORDER BY {order}")
+
+    def read(self, metadata: frozenset[str] = frozenset()) -> pa.Table:
+        """What the source delivers of everything, without a sink."""
+        with closing(self.source.open("polled/read")) as session:
+            span = session.plan(session.start(), Limit(self.records))
+        batches: list[pa.RecordBatch] = []
+        for piece in span.slices:
+            assert isinstance(piece, PartSlice)
+            batches += self.source.batches(piece, metadata)
+        return pa.Table.from_batches(batches)
