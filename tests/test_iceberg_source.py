@@ -296,6 +296,7 @@ def test_a_table_that_was_rolled_back(
         read(make(), end)
     with closing(make().open("f")) as session:
         assert session.behind("table", end["table"], session.ends()["table"])
+        assert not session.behind("table", session.ends()["table"], end["table"])
     found, back = read(make(onSourceRewrite="ignore"), end)
     assert (found, stands(back).snapshot) == ([], first)
     assert "was rolled back" in caplog.text
@@ -350,6 +351,36 @@ def test_which_position_is_behind(make: MakeSource, catalog: Catalog, namespace:
         newer = str(places[-1]).replace('"sequence":2', '"sequence":3')
         unseen = json.loads(newer) | {"snapshot": "1"}
         assert not session.behind("table", json.dumps(unseen), places[-1])
+
+
+def test_a_branch_that_reads_other_files_of_the_same_snapshot(
+    make: MakeSource, catalog: Catalog, namespace: str
+) -> None:
+    """One began anew in the middle of an appended snapshot of the other: it reads it whole."""
+    table = make_table(catalog, namespace)
+    table.append(rows(0, 5))
+    _, end = read(make())
+    table.append(rows(5, 25))
+    (_, added), *_ = spans(make(maxRowsPerPoll=8), end)
+    (_, full), *_ = spans(make(maxRowsPerPoll=8))
+    assert (stands(added).scan, stands(full).scan) == ("added", "full")
+    source = make()
+    with closing(source.open("f")) as session:
+        assert session.behind("table", full["table"], added["table"])
+        assert not session.behind("table", added["table"], full["table"])
+        anew = session.plan(session.start(), Limit(), added)
+        assert ids([row for part in parts(source, anew) for row in part]) == list(range(25))
+        after = session.fold({piece.partition: piece.upto for piece in anew.slices})
+        assert after == session.ends()
+        assert session.behind("table", added["table"], after["table"])
+        rest = session.plan(end, Limit(), full)
+        assert ids([row for part in parts(source, rest) for row in part]) == list(range(5, 25))
+
+
+def test_what_is_no_position(make: MakeSource, catalog: Catalog, namespace: str) -> None:
+    make_table(catalog, namespace).append(rows(0, 5))
+    with closing(make().open("f")) as session, pytest.raises(PermanentError, match="5 is no posit"):
+        session.plan({"table": "5"}, Limit())
 
 
 def test_a_branch_that_is_behind_stops_where_the_others_stand(

@@ -26,7 +26,7 @@ from dataflow_assets.connectors.iceberg import IcebergSource
 from dataflow_assets.connectors.iceberg.projection import project
 from dataflow_assets.connectors.iceberg.source_types import typed_schema
 from dataflow_assets.connectors.iceberg.types import file_schema, table_schema
-from dataflow_assets.contracts import KIND, OFFSET, OffsetSlice, Span
+from dataflow_assets.contracts import KIND, OFFSET, Limit, OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import conform
 from devservers import SeaweedFS
@@ -89,6 +89,7 @@ def test_every_type_of_a_table(make: MakeSource, catalog: Catalog, namespace: st
     expected = {f"c{n}": value for n, (_, _, value) in enumerate(COLUMNS)}
     nothing = dict.fromkeys(names)
     assert found == [nothing, expected, nothing | empty | {"c17": "{}", "c18": "{}"}, expected]
+    assert read(make(), None, Limit(1))[0] == found
     ((span, _),) = spans(make())
     (batch,) = make().batches(span.slices[0], frozenset())
     for n, field in enumerate(batch.schema):

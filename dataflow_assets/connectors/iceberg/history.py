@@ -64,6 +64,24 @@ def between(metadata: TableMetadata, position: Position, head: Snapshot) -> Hist
     raise Lost
 
 
+def behind(metadata: TableMetadata, position: Position, end: Position) -> bool:
+    """Whether a reader at the position has still to read something before it is at the end.
+
+    Behind any end is a place in what the table was rolled back from. What the table does not know
+    (it has expired, or is newer than what was seen of the table) is judged by its number.
+    """
+    if position.snapshot == end.snapshot or end.snapshot is None:
+        return end.snapshot is not None and position.place < end.place
+    line = [one.snapshot_id for one in lineage(metadata, metadata.current_snapshot())]
+    if position.snapshot is None or (position.snapshot in line and end.snapshot in line):
+        return position.snapshot is None or line.index(position.snapshot) > line.index(end.snapshot)
+    if position.snapshot not in line and metadata.snapshot_by_id(position.snapshot):
+        return True
+    if end.snapshot not in line and metadata.snapshot_by_id(end.snapshot):
+        return False
+    return position.order < end.order
+
+
 def lineage(metadata: TableMetadata, head: Snapshot | None) -> Iterator[Snapshot]:
     """The head and its parents, as far back as the table knows them."""
     known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}

@@ -113,7 +113,7 @@ class _Reader:
         with self._table.io.new_input(each.path).open() as stream:
             file = self._opened(pq.ParquetFile(stream, pre_buffer=True), each)
             for first, batch in _batches(file, each):
-                kept = batch.filter(_kept(deleted, first, batch.num_rows))
+                kept = _without(batch, first, deleted)
                 if kept.num_rows:
                     yield project(kept, file.schema, self.schema, file.values)
 
@@ -172,8 +172,11 @@ def _group(file: _File, group: int) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def _kept(deleted: npt.NDArray[np.int64], first: int, rows: int) -> pa.Array:
-    kept = np.ones(rows, np.bool_)
-    low, high = np.searchsorted(deleted, [first, first + rows])
+def _without(batch: pa.RecordBatch, first: int, deleted: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """The batch, whose first row has this number, without the rows that are deleted."""
+    low, high = np.searchsorted(deleted, [first, first + batch.num_rows])
+    if low == high:
+        return batch
+    kept = np.ones(batch.num_rows, np.bool_)
     kept[deleted[low:high] - first] = False
-    return pa.array(kept)
+    return batch.filter(pa.array(kept))

@@ -13,6 +13,8 @@ from typing import Literal
 import msgspec
 from pyiceberg.table.snapshots import Snapshot
 
+from dataflow_assets.errors import PermanentError
+
 Scan = Literal["added", "full"]
 
 
@@ -56,8 +58,14 @@ class Position:
 
     @classmethod
     def parse(cls, text: object) -> Position:
-        """What `text` wrote. Raises ValueError for anything else."""
-        found = msgspec.json.decode(str(text), type=_Text)
+        """What `text` wrote. Raises PermanentError for anything else."""
+        try:
+            found = msgspec.json.decode(str(text), type=_Text)
+        except msgspec.MsgspecError:
+            raise PermanentError(
+                f"{text} is no position in an Iceberg table; one behind a snapshot is "
+                '{"snapshot":"<its id>"}'
+            ) from None
         fields = msgspec.structs.asdict(found)
         return cls(**fields | {"snapshot": int(found.snapshot) if found.snapshot else None})
 
@@ -71,6 +79,16 @@ class Position:
     def order(self) -> tuple[int, str]:
         """Ascending along a table's history; tables of format 1 have no sequence numbers."""
         return self.sequence, self.at
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Ascending within one snapshot: among all its files, among those it added, behind it."""
+        ways = {"full": 0, "added": 1, None: 2}
+        return ways[self.scan], self.file, self.row
+
+    def same_scan(self, other: Position) -> bool:
+        """Whether the places of both are in the same files of the same snapshot."""
+        return (self.snapshot, self.scan) == (other.snapshot, other.scan)
 
     def __str__(self) -> str:
         if self.snapshot is None:

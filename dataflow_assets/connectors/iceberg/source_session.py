@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from dataflow_assets.connectors.iceberg import catalog as catalogs
 from dataflow_assets.connectors.iceberg.adopting import adopted, position_behind
 from dataflow_assets.connectors.iceberg.ahead import Ahead, Step, ahead
 from dataflow_assets.connectors.iceberg.files_read import SourceFile, files, row_groups
-from dataflow_assets.connectors.iceberg.history import lineage
+from dataflow_assets.connectors.iceberg.history import behind, lineage
 from dataflow_assets.connectors.iceberg.parts import Bounds, Cut, Part, Piece, Range, cut
 from dataflow_assets.connectors.iceberg.source_position import BEGINNING, Position
 from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, utc_now
@@ -85,25 +84,15 @@ class IcebergSourceSession(SourceSession):
         return _positions(_behind(self._look().metadata.current_snapshot()))
 
     def behind(self, partition: str, position: Stored | None, end: Stored) -> bool:  # noqa: ARG002 - there is one
-        """By the chain of parents; behind any end is what the table was rolled back from.
-
-        What this session has not seen yet is not behind.
-        """
-        stands, ends = _parsed(position), Position.parse(end)
-        if stands == ends or ends.snapshot is None:
-            return False
-        if stands.snapshot == ends.snapshot:
-            return stands.scan is not None and (ends.scan is None or _place(stands) < _place(ends))
-        metadata = self._table.metadata
-        known = metadata.snapshot_by_id(stands.snapshot) if stands.snapshot else None
-        if known is None:
-            return stands.order < ends.order or stands.snapshot is None
-        return ends.snapshot not in _ids(metadata, known) or stands.snapshot not in _ids(
-            metadata, metadata.current_snapshot()
-        )
+        """By the table's history as it was seen last."""
+        return behind(self._table.metadata, _parsed(position), Position.parse(end))
 
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        """Parts of one long snapshot, or one part of several short ones."""
+        """Parts of one long snapshot, or one part of several short ones.
+
+        Where `until` is inside a snapshot that this reader reads by other files (all of them, or
+        those that it added), the span goes on to the end of it.
+        """
         stop = Position.parse(until[TABLE]) if until else None
         table = self._look()
         head = _head(table, stop)
@@ -123,8 +112,8 @@ class IcebergSourceSession(SourceSession):
     def _pieces(self, table: Table, coming: Ahead, stop: Position | None) -> Iterator[Piece]:
         for step in coming.steps:
             self._tell(step)
-            here = stop if stop and stop.scan and stop.snapshot == step.start.snapshot else None
-            if here is None or _place(step.start) < _place(here):
+            here = stop if stop and stop.scan and stop.same_scan(step.start) else None
+            if here is None or step.start.place < here.place:
                 yield Piece(step.start, self._listed(table, step), here)
 
     def _listed(self, table: Table, step: Step) -> tuple[SourceFile, ...]:
@@ -215,10 +204,6 @@ def _head(table: Table, stop: Position | None) -> Snapshot | None:
     return head
 
 
-def _ids(metadata: TableMetadata, head: Snapshot | None) -> set[int]:
-    return {one.snapshot_id for one in lineage(metadata, head)}
-
-
 def _before(table: Table, head: Snapshot | None, where: str) -> Snapshot | None:
     """The last snapshot that was committed before a time."""
     at = datetime.fromisoformat(where)
@@ -230,10 +215,6 @@ def _before(table: Table, head: Snapshot | None, where: str) -> Snapshot | None:
 
 def _behind(snapshot: Snapshot | None) -> Position:
     return Position.behind(snapshot) if snapshot else BEGINNING
-
-
-def _place(position: Position) -> tuple[int, int]:
-    return position.file, position.row
 
 
 def _parsed(text: Stored | None) -> Position:
