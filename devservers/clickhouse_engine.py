@@ -162,7 +162,10 @@ def _pieces(reader: int) -> Iterator[bytes]:
     ready.register(reader, select.POLLIN)
     while True:
         ready.poll()
-        piece = os.read(reader, PIECE)
+        try:
+            piece = os.read(reader, PIECE)
+        except BlockingIOError:  # `_write` has just opened the pipe that the engine closed
+            continue
         if not piece:
             return
         yield piece

@@ -75,6 +75,12 @@ class Front(ThreadingHTTPServer):
         self.engine, self.account, self.database = engine, account, database
         super().__init__(("127.0.0.1", port), Handler)
 
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is none of the log's concern."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class Handler(BaseHTTPRequestHandler):
     """One connection, request after request."""
