@@ -12,6 +12,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 import devservers
+from dataflow_assets.connectors.clickhouse import ClickhouseSink
+from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Sink
@@ -135,4 +137,33 @@ class Lake(ErrorDriver):
         )
 
 
-ERRORS: dict[str, type[ErrorDriver]] = {one.kind: one for one in (Beside, Elsewhere, Lake)}
+class Merged(ErrorDriver):
+    """A ClickHouse table."""
+
+    kind = "merged"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        server: devservers.ClickHouse = request.getfixturevalue("clickhouse")
+        self.dsn = server.dsn(request.getfixturevalue("database"))
+
+    def declare(self) -> Sink:
+        return self._sink(self.dsn)
+
+    def unreachable(self) -> Sink:
+        return self._sink("http://nobody@127.0.0.1:1/none")
+
+    def stored(self) -> list[Stored]:
+        query = "select error, original_message from errors final order by id"
+        with clients.connect(self.dsn, "tests") as client:
+            return [
+                {"error": json.loads(error), "original_message": json.loads(original)}
+                for error, original in clients.rows(client, query)
+            ]
+
+    def _sink(self, dsn: str) -> Sink:
+        options = {"connectionString": dsn, "table": "errors", "autoCreateTable": True}
+        return ClickhouseSink.model_validate(options)
+
+
+ERRORS: dict[str, type[ErrorDriver]] = {one.kind: one for one in (Beside, Elsewhere, Lake, Merged)}

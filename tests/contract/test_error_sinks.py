@@ -17,12 +17,14 @@ from dataflow_assets.errors import Held, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.order import Order, Patience, Report
 from dataflow_assets.rejecting import HELD
+from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets, SinkDriver
 from tests.contract.error_drivers import ERRORS, Beside, ErrorDriver
 from tests.contract.real_drivers import Iceberg, Postgresql
 
 BAD = (b"no json", b'{"id": "x"}')
+MAIN = {"clickhouse": Clickhouse, "iceberg": Iceberg, "postgresql": Postgresql}
 
 
 class Rejecting:
@@ -34,7 +36,7 @@ class Rejecting:
         self.source = MemoryOffsets(request)
         self.spark = spark
         self.name = f"errors-{uuid.uuid4().hex[:8]}"
-        self.sink: SinkDriver = {"postgresql": Postgresql, "iceberg": Iceberg}[main](request)
+        self.sink: SinkDriver = MAIN[main](request)
         self.errors: ErrorDriver = ERRORS[errors](request)
         if isinstance(self.sink, Postgresql):
             with psycopg.connect(self.sink.dsn, autocommit=True) as connection:
@@ -60,11 +62,14 @@ class Rejecting:
         if isinstance(self.sink, Iceberg):
             name = (self.sink.namespace, "target_rejected")
             return self.sink.rejected() if self.sink.catalog.table_exists(name) else []
+        if isinstance(self.sink, Clickhouse):
+            return self.sink.rejected() if self.sink.query("exists target_rejected")[0][0] else []
         return self.sink.rejected()
 
 
 PAIRS = [("postgresql", errors) for errors in sorted(ERRORS)]
 PAIRS += [("iceberg", "beside"), ("iceberg", "lake")]
+PAIRS += [("clickhouse", "beside"), ("clickhouse", "merged")]
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)
@@ -111,11 +116,13 @@ def test_a_row_that_postgresql_refuses_is_a_constraint_violation(beside: Rejecti
 POINTS = {
     "postgresql": ("postgresql.before-commit", "postgresql.after-commit"),
     "iceberg": ("iceberg.staged", "iceberg.before-commit", "iceberg.after-commit"),
+    "clickhouse": ("clickhouse.recorded", "clickhouse.inserted", "clickhouse.done"),
 }
 STORES = {
     "beside": ("postgresql.errors", "postgresql.errors-stored"),
     "elsewhere": ("postgresql.errors", "postgresql.errors-stored"),
     "lake": ("iceberg.errors", "iceberg.errors-stored"),
+    "merged": ("clickhouse.errors", "clickhouse.errors-stored"),
 }
 CRASHES = [
     (main, errors, point)
@@ -171,6 +178,7 @@ def test_an_error_sink_out_of_reach_loses_nothing(case: Rejecting) -> None:
     assert len(case.errors.stored()) == 2
 
 
+TRIGGERS = ("beside", "elsewhere")
 _DOWN = """
 create function {s}.down() returns trigger language plpgsql as
 $$ begin raise exception 'going down' using errcode = '57P03'; end $$;
@@ -178,7 +186,7 @@ create trigger down before insert on {t} for each row execute function {s}.down(
 """
 
 
-@pytest.mark.parametrize(("main", "errors"), [pair for pair in PAIRS if pair[1] != "lake"])
+@pytest.mark.parametrize(("main", "errors"), [pair for pair in PAIRS if pair[1] in TRIGGERS])
 def test_an_error_sink_that_goes_down_holds_the_commit(
     main: str, errors: str, request: pytest.FixtureRequest, spark: SparkSession
 ) -> None:
@@ -222,7 +230,7 @@ def test_with_never_the_record_is_in_the_error_sink_and_the_flow_stops(case: Rej
     assert sorted(one["error"]["id"] for one in case.errors.stored()) == [waiting, held]
 
 
-@pytest.mark.parametrize("main", ["postgresql", "iceberg"])
+@pytest.mark.parametrize("main", sorted(MAIN))
 def test_without_an_error_sink(
     main: str, request: pytest.FixtureRequest, spark: SparkSession
 ) -> None:

@@ -18,6 +18,7 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.order import Order, Patience
 from dataflow_assets.records import encode
 from dataflow_assets.replay import replay
+from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.real_drivers import Iceberg, Postgresql
 from tests.contract.test_error_sinks import Rejecting
@@ -59,6 +60,9 @@ class Replaying(Rejecting):
         if isinstance(self.sink, Iceberg):
             table = self.sink.catalog.load_table((self.sink.namespace, "target_rejected"))
             return sorted(table.scan().to_arrow().column("id").to_pylist())
+        if isinstance(self.sink, Clickhouse):
+            found = self.sink.query("select id from target_rejected final order by 1")
+            return [str(id_) for (id_,) in found]
         return [id_ for (id_,) in self.query("select id from {s}.dataflow_rejected order by 1")]
 
     def query(self, sql: str) -> list[Any]:
@@ -71,6 +75,7 @@ class Replaying(Rejecting):
 KEPT = {
     "postgresql": ("beside", "elsewhere", "lake", TABLE),
     "iceberg": ("beside", "lake", TABLE),
+    "clickhouse": ("merged", TABLE),
 }
 PAIRS = [(main, kept) for main, places in KEPT.items() for kept in places]
 
@@ -94,7 +99,12 @@ def test_a_replay_puts_entries_back_once(case: Replaying) -> None:
     assert case.ids() == [1, 2, 3, 4, 100, 101]
 
 
-STORES = {"lake": "iceberg", "beside": "postgresql", "elsewhere": "postgresql"}
+STORES = {
+    "lake": "iceberg",
+    "merged": "clickhouse",
+    "beside": "postgresql",
+    "elsewhere": "postgresql",
+}
 
 
 def points(main: str, kept: str) -> tuple[str, ...]:
@@ -104,6 +114,7 @@ def points(main: str, kept: str) -> tuple[str, ...]:
     before = {
         "postgresql": ("postgresql.before-commit", "postgresql.after-commit", "postgresql.finish"),
         "iceberg": ("iceberg.staged", "replay.passed", rows),
+        "clickhouse": ("clickhouse.recorded", "clickhouse.inserted", "clickhouse.finish"),
     }
     return f"{main}.begin", "replay.begun", *before[main], f"{STORES.get(kept, main)}.replayed"
 

@@ -20,7 +20,7 @@ from dataflow_assets.connectors.clickhouse.ledger_table import insert_rows, inse
 from dataflow_assets.connectors.clickhouse.waiting import moment, note_replayed
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.rejecting import entry
+from dataflow_assets.rejecting import HELD, entry
 from dataflow_assets.shapes import DATA
 from dataflow_assets.wrapped import METADATA
 
@@ -35,7 +35,7 @@ _APART = {**_ID, "error": "String", "original_message": "String", METADATA: "Str
 _WHOLE = {**_ID, DATA: "String", METADATA: "String", **_AT}
 _PENDING = """
 SELECT {body} FROM {t} FINAL WHERE flow = {{flow:String}} AND _version = 0
-AND created_at >= {since} ORDER BY created_at, id LIMIT {{most:UInt64}}
+AND NOT endsWith(id, '{held}') AND created_at >= {since} ORDER BY created_at, id LIMIT {{most:UInt64}}
 """
 
 
@@ -72,7 +72,7 @@ class ClickhouseErrors(ErrorStore):
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         body = DATA if self._sink.raw_mode else "error, original_message"
-        query = _PENDING.format(t=self._place, body=body, since=moment(since))
+        query = _PENDING.format(t=self._place, body=body, since=moment(since), held=HELD)
         with self._client("reading") as client:
             if tables.find(client, *self._sink.place()) is None:
                 return []

@@ -159,7 +159,7 @@ def find(client: Client, database: str, name: str) -> Table | None:
         uuid,
         engine,
         partition,
-        tuple(part.strip().strip("`") for part in sorting.split(",")) if sorting else (),
+        _names(sorting),
         settings["replicated_deduplication_window" if replicated else _PLAIN],
         settings.get("replicated_deduplication_window_seconds") if replicated else None,
         tuple(columns),
@@ -182,6 +182,13 @@ def _settings(client: Client, full: str, *, replicated: bool) -> dict[str, int]:
     }
     said = re.findall(r"\b(\w*dedup\w*) = (\d+)", full.partition(" SETTINGS ")[2])
     return {_PLAIN: 0, **found, **{name: int(value) for name, value in said}}
+
+
+def _names(sorting: str) -> tuple[str, ...]:
+    """The columns of a sorting key; an expression is none, whatever it is cut into."""
+    whole = sorting.strip()
+    bare = whole[1:-1] if whole.startswith("(") and whole.endswith(")") else whole
+    return tuple(part.strip().strip("`") for part in bare.split(",") if part.strip())
 
 
 def _replacing(full: str) -> tuple[str | None, str | None]:
