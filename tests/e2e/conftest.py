@@ -12,8 +12,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 import devservers
+from dataflow_assets.connectors.clickhouse import client as clients
 from tests.conftest import Topics
 from tests.e2e.flows import (
+    KAFKA_TO_CLICKHOUSE,
     KAFKA_TO_ICEBERG,
     KAFKA_TO_POSTGRESQL,
     Command,
@@ -95,6 +97,7 @@ def to_iceberg(
 
     manifest = write(
         tmp_path,
+        KAFKA_TO_CLICKHOUSE,
         KAFKA_TO_ICEBERG,
         name=_fresh(),
         bootstrap=kafka.bootstrap,
@@ -103,6 +106,33 @@ def to_iceberg(
         namespace=namespace,
         table="target",
         **iceberg_values(seaweedfs),
+    )
+    return RealFlow(manifest, name, kafka, ids)
+
+
+@pytest.fixture
+def to_clickhouse(
+    tmp_path: Path,
+    kafka: devservers.Kafka,
+    topic: Topics,
+    clickhouse: devservers.ClickHouse,
+    database: str,
+) -> RealFlow:
+    dsn, name = clickhouse.dsn(database), topic(2)
+
+    def ids() -> list[int]:
+        with clients.connect(dsn, "tests") as client:
+            return [id_ for (id_,) in clients.rows(client, "select id from target order by id")]
+
+    manifest = write(
+        tmp_path,
+        KAFKA_TO_CLICKHOUSE,
+        name=_fresh(),
+        bootstrap=kafka.bootstrap,
+        topic=name,
+        limit=700,
+        dsn=dsn,
+        table="target",
     )
     return RealFlow(manifest, name, kafka, ids)
 

@@ -63,6 +63,18 @@ KAFKA_TO_ICEBERG = (
 """
 )
 
+KAFKA_TO_CLICKHOUSE = (
+    FROM_KAFKA
+    + """\
+  sink:
+    type: clickhouse
+    config:
+      connectionString: {dsn}
+      table: {table}
+      autoCreateTable: true
+"""
+)
+
 
 def record(number: int) -> bytes:
     return json.dumps({"id": number, "name": f"name-{number}", "nested": {"n": number}}).encode()

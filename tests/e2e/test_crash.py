@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import Storm, sinks, storm
+from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.real_drivers import Iceberg, Postgresql
 from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import Command
@@ -19,7 +20,11 @@ pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 
 STEPS = [
     (fixture, step)
-    for fixture, driver in (("to_postgresql", Postgresql), ("to_iceberg", Iceberg))
+    for fixture, driver in (
+        ("to_clickhouse", Clickhouse),
+        ("to_iceberg", Iceberg),
+        ("to_postgresql", Postgresql),
+    )
     for step in driver.failpoints
 ]
 

@@ -14,9 +14,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 import devservers
+from dataflow_assets.connectors.clickhouse import client as clients
 from tests.chaos import kill_workers
+from tests.conftest import Topics
 from tests.e2e.conftest import RealFlow
-from tests.e2e.flows import KAFKA_TO_POSTGRESQL, Command, write
+from tests.e2e.flows import KAFKA_TO_CLICKHOUSE, KAFKA_TO_POSTGRESQL, Command, write
 
 pytestmark = pytest.mark.e2e
 
@@ -72,6 +74,33 @@ def test_both_servers_die_in_the_middle_and_come_back(
     _, err = process.communicate(timeout=150)
     assert process.returncode == 0, err
     fragile.expect_everything_once()
+
+
+def test_clickhouse_dies_in_the_middle_and_comes_back(
+    tmp_path: Path, kafka: devservers.Kafka, topic: Topics, command: Command
+) -> None:
+    with devservers.ClickHouse(tmp_path / "clickhouse") as server:
+        dsn, name = server.dsn(), topic(2)
+
+        def ids() -> list[int]:
+            with clients.connect(dsn, "tests") as client:
+                if not client.command("exists target"):
+                    return []
+                return [id_ for (id_,) in clients.rows(client, "select id from target order by id")]
+
+        values = {"name": name, "bootstrap": kafka.bootstrap, "topic": name, "dsn": dsn}
+        manifest = write(tmp_path, KAFKA_TO_CLICKHOUSE, limit=200, table="target", **values)
+        flow = RealFlow(manifest, name, kafka, ids)
+        flow.produce(12_000)
+        process = command.start("run", str(manifest))
+        for rows in (1_000, 4_000):
+            _wait_for_rows(flow, rows)
+            server.kill()
+            time.sleep(2)
+            server.start()
+        _, err = process.communicate(timeout=150)
+        assert process.returncode == 0, err
+        flow.expect_everything_once()
 
 
 def test_a_database_that_stays_down_ends_the_run_with_one_sentence(
