@@ -24,7 +24,11 @@ from tests.contract.error_drivers import ERRORS, Beside, ErrorDriver
 from tests.contract.real_drivers import Iceberg, Postgresql
 
 BAD = (b"no json", b'{"id": "x"}')
-MAIN = {"clickhouse": Clickhouse, "iceberg": Iceberg, "postgresql": Postgresql}
+MAIN: dict[str, type[Clickhouse | Iceberg | Postgresql]] = {
+    "clickhouse": Clickhouse,
+    "iceberg": Iceberg,
+    "postgresql": Postgresql,
+}
 
 
 class Rejecting:

@@ -97,7 +97,6 @@ def to_iceberg(
 
     manifest = write(
         tmp_path,
-        KAFKA_TO_CLICKHOUSE,
         KAFKA_TO_ICEBERG,
         name=_fresh(),
         bootstrap=kafka.bootstrap,

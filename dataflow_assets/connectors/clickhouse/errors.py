@@ -35,7 +35,8 @@ _APART = {**_ID, "error": "String", "original_message": "String", METADATA: "Str
 _WHOLE = {**_ID, DATA: "String", METADATA: "String", **_AT}
 _PENDING = """
 SELECT {body} FROM {t} FINAL WHERE flow = {{flow:String}} AND _version = 0
-AND NOT endsWith(id, '{held}') AND created_at >= {since} ORDER BY created_at, id LIMIT {{most:UInt64}}
+AND NOT endsWith(id, '{held}') AND created_at >= {since}
+ORDER BY created_at, id LIMIT {{most:UInt64}}
 """
 
 
