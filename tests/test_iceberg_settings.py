@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pyarrow as pa
@@ -233,3 +234,15 @@ def test_a_snapshot_id_is_text_however_it_is_written() -> None:
     assert IcebergSource.model_validate(LEAST | given).start_snapshot_id == str(2**63 - 1)
     assert IcebergSource.model_validate(LEAST).rereads == ""
     assert IcebergSource.model_validate(LEAST | {"pollInterval": 3}).poll_seconds == 3
+
+
+def test_tasks_find_the_store_that_the_driver_s_environment_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_S3_ENDPOINT", "http://store:9000")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    sent = pickle.dumps(IcebergSource.model_validate(LEAST))
+    monkeypatch.setenv("AWS_S3_ENDPOINT", "http://elsewhere")
+    monkeypatch.delenv("AWS_REGION")
+    found = pickle.loads(sent).catalog_properties()  # noqa: S301 - our own
+    assert (found["s3.endpoint"], found["s3.region"]) == ("http://store:9000", "eu-central-1")

@@ -293,3 +293,39 @@ def test_every_interchange_type_is_stored_without_loss(
     for name in ("json", "numeric", "uuid"):
         assert back.field(name).metadata == {KIND: name.encode()}
     assert back.field("wide").metadata == {KIND: b"numeric"}
+
+
+def test_maps_travel_as_objects_and_become_maps_again(
+    seaweedfs: SeaweedFS, namespace: str, catalog: Catalog
+) -> None:
+    """Into a table that has them; a key or a value that does not fit costs its row."""
+    days = ice.MapType(10, ice.DateType(), 11, ice.TimestamptzType(), value_required=False)
+    prices = ice.MapType(12, ice.LongType(), 13, ice.DecimalType(9, 2), value_required=False)
+    fields = [ice.NestedField(1, "d", days), ice.NestedField(2, "p", prices)]
+    table = catalog.create_table((namespace, "events"), Schema(*fields))
+    sink = make_sink(seaweedfs, namespace, table="events")
+    session = opened(sink)
+    schema = session.schema()
+    assert schema is not None
+    texts = {
+        "d": ['{"2026-01-31":"2026-01-31T12:00:00.123456Z"}', "{}", None, "{}"],
+        "p": ['{"7":1.50,"8":null}', '{"x":1}', None, "[]"],
+        OFFSET: [0, 1, 2, 3],
+    }
+    kinds = [kind("d", b"json"), kind("p", b"json"), pa.field(OFFSET, pa.int64())]
+    conformed = conform(pa.RecordBatch.from_pydict(texts, pa.schema(kinds)), schema)
+    assert sorted(conformed.refused) == [1, 3]
+    span = session.begin(Span((OffsetSlice("p0", 0, 4), OffsetSlice("p1", 0, 0))))
+    receipt = write(sink, session, span.slices[0], conformed.rows)
+    session.finish(span, [receipt], SOURCE)
+    first, second = table.refresh().scan().to_arrow().to_pylist()
+    assert first == {
+        "d": [(date(2026, 1, 31), MOMENT)],
+        "p": [(7, Decimal("1.50")), (8, None)],
+    }
+    assert second == {"d": None, "p": None}
+    found, _ = read(make_source(seaweedfs, namespace))
+    assert found[0] == {
+        "d": '{"2026-01-31":"2026-01-31T12:00:00.123456Z"}',
+        "p": '{"7":1.50,"8":null}',
+    }

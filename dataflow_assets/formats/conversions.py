@@ -11,7 +11,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.formats.json_types import UUID
+from dataflow_assets.formats.json_columns import array
+from dataflow_assets.formats.json_types import UUID, value_type
 from dataflow_assets.formats.rows import cells, kind_of, moments
 
 _TEXTS = (None, b"text", b"uuid")
@@ -38,7 +39,20 @@ def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
         return _list(column, given.type, wanted.type)
     if pa.types.is_struct(wanted.type) and pa.types.is_struct(given.type):
         return _struct(column, given.type, wanted.type)
+    if pa.types.is_map(wanted.type):
+        return _map(column, given, wanted)
     return _simple(column, wanted.type)
+
+
+def _map(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
+    """Of JSON objects, the only form in which maps travel."""
+    texts = column if kind_of(given) == b"json" else _json(column, given)
+    decode = msgspec.json.Decoder(value_type(wanted)).decode
+    try:
+        found = [None if text is None else decode(text) for text in texts.to_pylist()]
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from None
+    return array(wanted, found)
 
 
 def _simple(column: pa.Array, wanted: pa.DataType) -> pa.Array:

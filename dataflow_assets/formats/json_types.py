@@ -85,7 +85,8 @@ def _compound_type(kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         return list[value_type(kind.value_field) | None]  # type: ignore[misc]
     if pa.types.is_map(kind):
-        return dict[str, value_type(kind.item_field) | None]  # type: ignore[misc]
+        key, item = value_type(kind.key_field), value_type(kind.item_field)
+        return dict[key, item | None]  # type: ignore[valid-type]
     raise TypeError(f"no JSON value can be read into a column of type {kind}")
 
 

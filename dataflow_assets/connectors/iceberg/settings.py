@@ -124,6 +124,20 @@ class IcebergConnection(Connector):
         self._check_authentication()
         return self
 
+    def __getstate__(self) -> dict[Any, Any]:
+        """Tasks read by the store that the driver's environment names: theirs is another one."""
+        state = super().__getstate__()
+        known = {"s3_endpoint": self._endpoint, "s3_region": self._region}
+        return state | {"__dict__": state["__dict__"] | known}
+
+    @property
+    def _endpoint(self) -> str | None:
+        return self.s3_endpoint or os.environ.get("AWS_S3_ENDPOINT")
+
+    @property
+    def _region(self) -> str | None:
+        return self.s3_region or os.environ.get("AWS_REGION")
+
     def _given(self, name: str) -> bool:
         if name == "bearer_token":
             return bool(self.bearer_token or self.token_secret_ref)
@@ -191,8 +205,8 @@ class IcebergConnection(Connector):
 
     def _file_properties(self) -> dict[str, str]:
         values = {
-            "s3.endpoint": self.s3_endpoint or os.environ.get("AWS_S3_ENDPOINT"),
-            "s3.region": self.s3_region or os.environ.get("AWS_REGION"),
+            "s3.endpoint": self._endpoint,
+            "s3.region": self._region,
             "s3.access-key-id": _plain(self.access_key),
             "s3.secret-access-key": _plain(self.secret_access_key),
             "s3.force-virtual-addressing": str(not self.s3_path_style_access),
