@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,11 @@ class Place:
             text = text.replace(written, real)
         file = self.folder / Path(path).name
         file.write_text(text, encoding="utf-8")
+        self.drain(file)
+
+    def drain(self, file: Path) -> None:
         (flow,) = load_strict([file]).flows
-        list(drain(flow, lambda: self.spark, Order(Run(), patience=Patience(20, 0.01, 0.05))))
+        list(drain(flow, lambda: self.spark, Order(Run(), patience=Patience(120, 0.01, 0.05))))
 
     def stored(self, sql: str) -> list[tuple[Any, ...]]:
         return list(self.postgresql.execute(sql).fetchall())
@@ -120,3 +124,84 @@ def test_the_documentation_s_source_runs_as_written(
     )
     place.run("seeds/clickhouse-source.yaml", hosts)
     assert place.stored(f"SELECT id FROM {schema}.target_table WHERE price_id < 100") == [(5000,)]
+
+
+FLOW = """
+apiVersion: dataflow.dataflow.io/v1
+kind: DataFlow
+metadata:
+  name: {name}
+spec:
+  maxRecordsPerBatch: {most}
+  source:
+    type: clickhouse
+    config: {{connectionString: "{clickhouse}", table: orders, pollInterval: 0}}
+  {steps}
+  sink:
+    type: postgresql
+    config: {{connectionString: "{postgresql}", table: {schema}.target, autoCreateTable: true}}
+"""
+STEPS = """transformations:
+    - type: insertField
+      config: {fields: {origin: "${metadata.table}/${metadata.id}"}, interpolate: true}
+"""
+
+
+def written(folder: Path, **values: Any) -> Path:
+    path = folder / "flow.yaml"
+    path.write_text(FLOW.format(**{"name": f"f-{uuid.uuid4().hex[:8]}", "steps": "", **values}))
+    return path
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("failpoint", ["clickhouse.read", "clickhouse.read-batch"])
+def test_a_first_load_that_breaks_off_neither_loses_nor_doubles(
+    place: Place,
+    clickhouse: devservers.ClickHouse,
+    postgresql: devservers.PostgreSQL,
+    database: str,
+    schema: str,
+    failpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows come in the meantime, too."""
+    columns = "id Int64, created_at DateTime64(6, 'UTC')"
+    place.clickhouse.command(f"CREATE TABLE orders ({columns}) ENGINE = MergeTree ORDER BY id")
+    made = "SELECT number, toDateTime64('2026-01-01', 6, 'UTC') + number FROM numbers(100000)"
+    place.clickhouse.command(f"INSERT INTO orders {made}")
+    given = {"clickhouse": clickhouse.dsn(database), "postgresql": postgresql.dsn()}
+    path = written(place.folder, **given, schema=schema, most=20_000)
+    monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{failpoint}:raise:3")
+    monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+    place.drain(path)
+    place.clickhouse.command("INSERT INTO orders VALUES (7, '2026-03-01'), (200000, '2026-03-01')")
+    place.drain(path)
+    counted = f"SELECT count(*), count(DISTINCT id), max(id) FROM {schema}.target"
+    assert place.stored(counted) == [(100_002, 100_001, 200_000)]
+    assert place.stored(f"SELECT count(*) FROM {schema}.target WHERE id = 7") == [(2,)]
+
+
+def test_steps_see_rows_with_their_metadata(
+    place: Place,
+    clickhouse: devservers.ClickHouse,
+    postgresql: devservers.PostgreSQL,
+    database: str,
+    schema: str,
+) -> None:
+    columns = "id UInt64, created_at DateTime, big Decimal(30, 10), m Map(String, UInt8)"
+    place.clickhouse.command(f"CREATE TABLE orders ({columns}) ENGINE = MergeTree ORDER BY id")
+    place.clickhouse.command(
+        "INSERT INTO orders VALUES (18446744073709551615, '2026-01-01 00:00:00', "
+        "'12345678901234567890.0123456789', {'a': 1})"
+    )
+    given = {"clickhouse": clickhouse.dsn(database), "postgresql": postgresql.dsn()}
+    place.drain(written(place.folder, **given, schema=schema, most=100, steps=STEPS))
+    found = place.stored(f"SELECT id::text, big::text, m::text, origin FROM {schema}.target")
+    assert found == [
+        (
+            "18446744073709551615",
+            "12345678901234567890.0123456789",
+            '{"a": 1}',
+            "orders/18446744073709551615",
+        )
+    ]

@@ -356,7 +356,7 @@ def test_a_query_without_one_is_read_as_a_whole_each_time(server: Any) -> None:
     make(server, "id Int64")
     insert(server, "(1), (2)")
     flow = reader(server, query="SELECT id FROM t ORDER BY id")
-    assert flow.source.repeats
+    assert flow.source.rereads
     assert ids(flow.read()) == [1, 2]
     assert ids(flow.read()) == [1, 2]
 

@@ -82,13 +82,11 @@ class ClickhouseSource(ClickhouseConnection, Source):
         return self.query is not None and "change_tracking_column" not in self.model_fields_set
 
     @property
-    def repeats(self) -> str:
-        """Why rows come more than once although nothing changed; empty where they do not."""
-        return (
-            "query without changeTrackingColumn reads all its rows each time"
-            if self.verbatim
-            else ""
-        )
+    @override
+    def rereads(self) -> str:
+        if self.verbatim:
+            return "query, of which no changeTrackingColumn tells what is new"
+        return ""
 
     @property
     def title(self) -> str:
