@@ -29,7 +29,7 @@ from pyiceberg.typedef import Record
 
 from dataflow_assets.connectors.iceberg import IcebergSource
 from dataflow_assets.connectors.iceberg.message_form import message_form
-from dataflow_assets.contracts import EVERYTHING, KIND, METADATA, PartSlice, Positions
+from dataflow_assets.contracts import EVERYTHING, KIND, METADATA, Limit, PartSlice, Positions
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.metadata import Rows, as_messages
 from devservers import SeaweedFS
@@ -193,13 +193,17 @@ def test_a_table_made_anew_between_plan_and_read(
     make: MakeSource, catalog: Catalog, namespace: str
 ) -> None:
     make_table(catalog, namespace).append(rows(0, 3))
-    ((span, _),) = spans(make())
+    ((span, after),) = spans(make())
+    session = make().open("f")
     catalog.drop_table((namespace, "events"))
     with pytest.raises(PermanentError, match=r"table \S+\.events was dropped while it was read"):
         parts(make(), span)
     make_table(catalog, namespace).append(rows(0, 3))
     with pytest.raises(TransientError, match=r"events was dropped and made anew while it was read"):
         parts(make(), span)
+    with pytest.raises(TransientError, match=r"events was dropped and made anew while it was read"):
+        session.plan(after, Limit())
+    session.close()
 
 
 def test_no_table(make: MakeSource) -> None:

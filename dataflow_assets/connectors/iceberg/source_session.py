@@ -41,7 +41,7 @@ class IcebergSourceSession(SourceSession):
         self._catalog = catalogs.connect(source)
         self._files: tuple[Position, tuple[SourceFile, ...]] | None = None
         self._told: set[int] = set()
-        self._look()
+        self._table = self._loaded()
 
     def _loaded(self) -> Table:
         with catalogs.errors(self._source, "load"):
@@ -55,8 +55,13 @@ class IcebergSourceSession(SourceSession):
         return table
 
     def _look(self) -> Table:
-        self._table = self._loaded()
-        return self._table
+        """The table as it is now. Raises TransientError for another one: a new session tells."""
+        table = self._loaded()
+        if table.metadata.table_uuid != self._table.metadata.table_uuid:
+            name = ".".join(self._source.identifier)
+            raise TransientError(f"table {name} was dropped and made anew while it was read")
+        self._table = table
+        return table
 
     @property
     def identity(self) -> str:
