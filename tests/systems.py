@@ -7,6 +7,7 @@ in a target. It knows nothing of the other end.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -77,6 +78,15 @@ class System(ABC):
     def rows(self, config: Config) -> list[Row]:
         """What stands in the target of this config: the columns that a record can have."""
         raise NotImplementedError(self.type)
+
+    def declared(self, config: Config) -> dict[str, str]:
+        """The type of each column of the target, as the system spells it."""
+        raise NotImplementedError(self.type)
+
+    @staticmethod
+    def spelled(kind: str) -> str:
+        """A type of docs/types.md as the system spells it."""
+        return kind
 
 
 class _Memory(System):
@@ -204,6 +214,25 @@ class Postgresql(System):
             found = connection.execute(f"select * from {config['table']}").fetchall()
         return [_without(row, ("created_at", "updated_at")) for row in found]
 
+    def declared(self, config: Config) -> dict[str, str]:
+        import psycopg
+
+        sql = (
+            "select attname, format_type(atttypid, atttypmod) from pg_attribute "
+            "where attrelid = %s::regclass and attnum > 0 and not attisdropped"
+        )
+        with psycopg.connect(self.dsn) as connection:
+            return dict(connection.execute(sql, (config["table"],)).fetchall())
+
+    @staticmethod
+    def spelled(kind: str) -> str:
+        zones = {
+            "timestamptz": "timestamp with time zone",
+            "timestamp": "timestamp without time zone",
+            "time": "time without time zone",
+        }
+        return zones.get(kind, kind.replace(", ", ","))
+
 
 _POSTGRESQL = {
     "id": "bigint primary key",
@@ -257,6 +286,14 @@ class Clickhouse(System):
         found = self.client.query(f"SELECT * FROM {config['table']}{final}").named_results()
         return [_without(row, ("_version", "_deleted", "created_at")) for row in found]
 
+    def declared(self, config: Config) -> dict[str, str]:
+        found = self.client.query(f"DESCRIBE TABLE {config['table']}").named_results()
+        return {row["name"]: _commented(row["type"], row["comment"]) for row in found}
+
+
+def _commented(kind: str, comment: str) -> str:
+    return f"{kind} COMMENT '{comment}'" if comment else kind
+
 
 class Iceberg(System):
     type = "iceberg"
@@ -293,6 +330,16 @@ class Iceberg(System):
         table = self.catalog.load_table((config["namespace"], config["table"]))
         found: list[Row] = table.scan().to_arrow().to_pylist()
         return found
+
+    def declared(self, config: Config) -> dict[str, str]:
+        table = self.catalog.load_table((config["namespace"], config["table"]))
+        return {
+            column.name: self.spelled(str(column.field_type)) for column in table.schema().fields
+        }
+
+    @staticmethod
+    def spelled(kind: str) -> str:
+        return re.sub(r"\d+: ", "", kind)  # field ids
 
 
 def _without(row: Mapping[str, Any], names: Iterable[str]) -> Row:

@@ -191,3 +191,8 @@ class Sink(Connector):
     def stored(cls, column: pa.Field) -> str:
         """The type that `SinkSession.create` gives an interchange column, for docs/types.md."""
         raise NotImplementedError(f"{cls.type} makes no columns")
+
+    @classmethod
+    def keeps(cls, column: pa.Field) -> bool:  # noqa: ARG003 - what overrides need
+        """Whether a table made for a column of the same system has its very type."""
+        return False

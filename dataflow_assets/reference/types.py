@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from dataflow_assets import catalogue
 from dataflow_assets.contracts import KIND, Sink, Source, TypeRow
-from dataflow_assets.errors import PermanentError
 from dataflow_assets.reference.blocks import escaped
 
 _TOP = """# Types
@@ -16,8 +15,10 @@ _TOP = """# Types
 Without steps the columns of a table go straight into those of another, in the types of Arrow that
 stand below; no digit is lost on the way. A table that `autoCreateTable` makes has the types listed
 here; into a table that exists every value goes that its column can hold, and what cannot is a
-rejected record. With steps, in raw mode and for message sinks a row is a JSON object: numbers with
-all their digits, times as RFC 3339 in UTC, bytes as base64, what JSON has no form for as text.
+rejected record. Bytes go into a column of text as base64.
+
+With steps, in raw mode and for message sinks a row is a JSON object: numbers with all their digits,
+times as RFC 3339 in UTC, bytes as base64, what JSON has no form for as text.
 
 A text may be of a *kind*: `json` is JSON text as stored, `numeric` digits without bounds (also NaN
 and the infinities), `uuid` its canonical form, `text` the written form of any other type. Dates and
@@ -76,20 +77,19 @@ def _interchange() -> str:
 
 
 def _source(source: type[Source]) -> str:
-    rows = [[one.system, one.travels, *_stored(one), one.note] for one in source.types()]
+    rows = [[one.system, one.travels, *_stored(one, source), one.note] for one in source.types()]
     columns = [source.type, "travels as", *(f"in {name}" for name in tables()), ""]
     return _table(f"## From `{source.type}`", columns, rows)
 
 
-def _stored(row: TypeRow) -> list[str]:
-    return [_made(sink, row.column) for sink in tables().values()]
+def _stored(row: TypeRow, source: type[Source] | None = None) -> list[str]:
+    return [_made(sink, row.column, source) for sink in tables().values()]
 
 
-def _made(sink: type[Sink], column: pa.Field) -> str:
-    try:
-        return sink.stored(column)
-    except PermanentError:
-        return "refused"
+def _made(sink: type[Sink], column: pa.Field, source: type[Source] | None) -> str:
+    if source is not None and source.type == sink.type and sink.keeps(column):
+        return "the same"
+    return sink.stored(column)
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> str:

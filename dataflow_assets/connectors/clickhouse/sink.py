@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.settings import ClickhouseConnection
 from dataflow_assets.contracts import (
+    KIND,
     Checkpoint,
     Entries,
     ErrorStore,
@@ -106,6 +107,11 @@ class ClickhouseSink(ClickhouseConnection, RawSink):
     def engine(self) -> str:
         """What autoCreateTable makes."""
         return self.table_engine or ("ReplacingMergeTree" if self.upsert_mode else "MergeTree")
+
+    @override
+    @classmethod
+    def keeps(cls, column: pa.Field) -> bool:
+        return (column.metadata or {}).get(KIND) != b"json"
 
     @override
     @classmethod

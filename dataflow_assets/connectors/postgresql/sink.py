@@ -115,6 +115,12 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
 
     @override
     @classmethod
+    def keeps(cls, column: pa.Field) -> bool:
+        """Where the target's database has it, too."""
+        return True
+
+    @override
+    @classmethod
     def stored(cls, column: pa.Field) -> str:
         from dataflow_assets.connectors.postgresql.declaring import of_column
 
