@@ -209,8 +209,11 @@ class Postgresql(System):
     def rows(self, config: Config) -> list[Row]:
         import psycopg
         from psycopg.rows import dict_row
+        from psycopg.types.string import TextLoader
 
         with psycopg.connect(self.dsn, row_factory=dict_row) as connection:
+            for kind in ("interval", "timetz", "inet", "cidr", "int4range", "int4multirange"):
+                connection.adapters.register_loader(kind, TextLoader)
             found = connection.execute(f"select * from {config['table']}").fetchall()
         return [_without(row, ("created_at", "updated_at")) for row in found]
 
@@ -218,7 +221,8 @@ class Postgresql(System):
         import psycopg
 
         sql = (
-            "select attname, format_type(atttypid, atttypmod) from pg_attribute "
+            "select attname, format_type(atttypid, atttypmod) || repeat('[]', attndims - 1) "
+            "from pg_attribute "
             "where attrelid = %s::regclass and attnum > 0 and not attisdropped"
         )
         with psycopg.connect(self.dsn) as connection:
@@ -290,8 +294,13 @@ class Clickhouse(System):
         found = self.client.query(f"DESCRIBE TABLE {config['table']}").named_results()
         return {row["name"]: _commented(row["type"], row["comment"]) for row in found}
 
+    @staticmethod
+    def spelled(kind: str) -> str:
+        return kind.replace("`", "")
+
 
 def _commented(kind: str, comment: str) -> str:
+    kind = re.sub(r"\n\s+", "", kind)  # of tuples
     return f"{kind} COMMENT '{comment}'" if comment else kind
 
 

@@ -99,7 +99,7 @@ class TypeOf:
 
     def field(self, name: str) -> pa.Field:
         """A column of this type; a sink of PostgreSQL finds the declared type in the metadata."""
-        metadata = {TYPE: self.declared.encode()}
+        metadata = {TYPE: (self.declared + "[]" * (self.dimensions - 1)).encode()}
         if self.element is None and self.reading.kind:
             metadata[KIND] = self.reading.kind
         return pa.field(name, self.reading.arrow, metadata=metadata)
