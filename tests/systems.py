@@ -21,6 +21,7 @@ from ruamel.yaml import YAML
 import devservers
 from dataflow_assets import catalogue
 from dataflow_assets.connectors.memory import Store
+from tests.kafka_topics import committed
 
 Row = dict[str, Any]
 Config = dict[str, Any]
@@ -163,23 +164,8 @@ class Kafka(System):
 
     def messages(self, config: Config) -> list[tuple[bytes | None, bytes | None]]:
         """Key and value of each committed record, partition by partition."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        settings = {"bootstrap.servers": self.server.bootstrap, "group.id": config["topic"]}
-        consumer = Consumer(
-            settings | {"isolation.level": "read_committed", "enable.partition.eof": True}
-        )
-        consumer.assign([TopicPartition(config["topic"], number, 0) for number in (0, 1)])
-        found, ended = [], 0
-        while ended < 2:
-            message = consumer.poll(20)
-            assert message is not None, "no end of a partition within 20 s"
-            if message.error():
-                ended += 1
-            else:
-                found.append((message.key(), message.value()))
-        consumer.close()
-        return found
+        found = committed(self.server.bootstrap, config["topic"])
+        return [(message.key(), message.value()) for message in found]
 
 
 class Postgresql(System):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tests.conftest import Topics
 from tests.e2e.flows import (
     KAFKA_TO_CLICKHOUSE,
     KAFKA_TO_ICEBERG,
+    KAFKA_TO_KAFKA,
     KAFKA_TO_POSTGRESQL,
     Command,
     iceberg_values,
@@ -24,6 +26,7 @@ from tests.e2e.flows import (
     record,
     write,
 )
+from tests.kafka_topics import committed
 
 
 @dataclass
@@ -132,6 +135,26 @@ def to_clickhouse(
         limit=700,
         dsn=dsn,
         table="target",
+    )
+    return RealFlow(manifest, name, kafka, ids)
+
+
+@pytest.fixture
+def to_kafka(tmp_path: Path, kafka: devservers.Kafka, topic: Topics) -> RealFlow:
+    name, target = topic(2), topic(3)
+
+    def ids() -> list[int]:
+        found = committed(kafka.bootstrap, target)
+        return sorted(int(json.loads(m.value() or b"")["id"]) for m in found)
+
+    manifest = write(
+        tmp_path,
+        KAFKA_TO_KAFKA,
+        name=_fresh(),
+        bootstrap=kafka.bootstrap,
+        topic=name,
+        limit=700,
+        target=target,
     )
     return RealFlow(manifest, name, kafka, ids)
 

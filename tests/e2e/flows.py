@@ -43,6 +43,18 @@ KAFKA_TO_POSTGRESQL = (
 """
 )
 
+KAFKA_TO_KAFKA = (
+    FROM_KAFKA
+    + """\
+  sink:
+    type: kafka
+    config:
+      brokers: ["{bootstrap}"]
+      topic: {target}
+      keyField: id
+"""
+)
+
 KAFKA_TO_ICEBERG = (
     FROM_KAFKA
     + """\

@@ -12,6 +12,7 @@ import pytest
 
 from tests.chaos import Storm, sinks, storm
 from tests.contract.clickhouse_sink import Clickhouse
+from tests.contract.kafka_target import KafkaTarget
 from tests.contract.real_drivers import Iceberg, Postgresql
 from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import Command
@@ -24,6 +25,7 @@ STEPS = [
         ("to_clickhouse", Clickhouse),
         ("to_iceberg", Iceberg),
         ("to_postgresql", Postgresql),
+        ("to_kafka", KafkaTarget),
     )
     for step in driver.failpoints
 ]
