@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dataflow_assets.contracts import Limit, SourceSession, Span, local_now
+import pyarrow as pa
+
+from dataflow_assets.contracts import DECIMAL, KIND, Limit, SourceSession, Span, local_now
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.messages import Steps
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLE = Limit(records=10_000)
+_SHORT, _MOST_DIGITS = 38, 76  # of the two decimals that Arrow has
 
 
 class Creating:
@@ -41,7 +44,7 @@ class Creating:
             if not found.records and first.upto != span.upto:
                 found = self._sample(standing, span)
             if found.records or not self._flow.by_record:
-                standing.session.create(found.schema)
+                standing.session.create(narrowed(found.schema))
                 return True
             upto = self._source.fold({**standing.positions, **span.upto})
             standing.session.restart(upto, self._source.identity)
@@ -52,3 +55,20 @@ class Creating:
         steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
         work = Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
         return sample(self._spark(), self._source, work)
+
+
+def narrowed(schema: pa.Schema) -> pa.Schema:
+    """With decimals where a table declares how many digits its numbers have."""
+    return pa.schema(map(_as_decimal, schema), schema.metadata)
+
+
+def _as_decimal(field: pa.Field) -> pa.Field:
+    digits = (field.metadata or {}).get(DECIMAL)
+    if digits is None:
+        return field
+    precision, scale = map(int, digits.split(b","))
+    if precision > _MOST_DIGITS or scale > precision:
+        return field
+    kept = {key: value for key, value in field.metadata.items() if key != KIND}
+    make = pa.decimal128 if precision <= _SHORT else pa.decimal256
+    return field.with_type(make(precision, scale)).with_metadata(kept)

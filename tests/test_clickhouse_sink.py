@@ -7,10 +7,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import clickhouse_connect
 import pytest
 
 import devservers
 from dataflow_assets import failpoints
+from dataflow_assets.connectors.clickhouse import table as tables
 from dataflow_assets.contracts import (
     OffsetSlice,
     PartSlice,
@@ -452,3 +454,13 @@ def test_a_ledger_of_many_chunks_is_pruned(place: Place, monkeypatch: pytest.Mon
     assert session.checkpoint.totals.rows == 6
     read(place, session, 8)
     assert [id_ for (id_,) in place.rows("id")] == list(range(8))
+
+
+@pytest.mark.parametrize("key", ["id", "(id)", "(id, name)", "(`id`, name)"])
+def test_the_sorting_key_however_it_was_declared(place: Place, key: str) -> None:
+    columns = "id Int64, name String"
+    place.make(columns, f"order by {key}")
+    with clickhouse_connect.get_client(dsn=place.dsn) as client:
+        table = tables.find(client, client.database, place.table)
+    assert table is not None
+    assert table.sorting_key == (("id", "name") if "name" in key else ("id",))

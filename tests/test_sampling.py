@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
+import pytest
 
 from dataflow_assets import catalogue
 from dataflow_assets.chain import Transformation
 from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.contracts import (
+    DECIMAL,
     KIND,
     Address,
     PartSlice,
@@ -20,6 +22,7 @@ from dataflow_assets.contracts import (
     Span,
     local_now,
 )
+from dataflow_assets.creating import narrowed
 from dataflow_assets.messages import Steps
 from dataflow_assets.sampling import Sampler
 from dataflow_assets.steps import Context
@@ -82,3 +85,19 @@ def test_columns_that_steps_leave_alone_keep_their_types() -> None:
 
 def test_rows_of_which_none_is_left_tell_nothing() -> None:
     assert glance(("filter", {"condition": "$.id > 2"})) is None
+
+
+@pytest.mark.parametrize(
+    ("digits", "arrow"),
+    [
+        (b"10,2", pa.decimal128(10, 2)),
+        (b"50,10", pa.decimal256(50, 10)),
+        (b"100,2", pa.string()),
+        (b"2,5", pa.string()),
+    ],
+)
+def test_declared_digits_make_decimals(digits: bytes, arrow: pa.DataType) -> None:
+    declared = NUMERIC.with_metadata({**NUMERIC.metadata, DECIMAL: digits})
+    (field,) = narrowed(pa.schema([declared]))
+    assert field.type == arrow
+    assert ((field.metadata or {}).get(KIND) is None) == (arrow != pa.string())

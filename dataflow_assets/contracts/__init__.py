@@ -40,6 +40,7 @@ from dataflow_assets.contracts.rejects import (
 )
 from dataflow_assets.contracts.schema import (
     ABSENT,
+    DECIMAL,
     DELETE,
     EVERYTHING,
     HAS_DEFAULT,
@@ -85,6 +86,7 @@ from dataflow_assets.contracts.tasks import (
 
 __all__ = [
     "ABSENT",
+    "DECIMAL",
     "DELETE",
     "EVERYTHING",
     "HAS_DEFAULT",

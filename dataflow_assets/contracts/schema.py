@@ -17,6 +17,7 @@ SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
 # Field metadata. KIND says what a string holds: b"json" JSON text, b"numeric" digits (or NaN and
 # infinities), b"uuid" its canonical text, b"text" the textual form of any other type.
 KIND = b"dataflow.kind"
+DECIMAL = b"dataflow.decimal"  # of KIND numeric: b"10,2", the digits that its table declares
 METADATA = b"dataflow.metadata"  # no column of the table, but each row's metadata of this name
 HAS_DEFAULT = b"dataflow.default"  # b"1": the column may be absent although it is NOT NULL
 MAX_LENGTH = b"dataflow.max_length"  # decimal digits: longest text, in characters

@@ -6,12 +6,13 @@ back without loss. Arrays are lists; their values must have as many dimensions a
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.table import TYPE
-from dataflow_assets.contracts import KIND, TypeRow
+from dataflow_assets.contracts import DECIMAL, KIND, TypeRow
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Reading:
     skip: int = 0
 
 
+_DIGITS = re.compile(r"numeric\((\d+),(\d+)\)")
 _TEXT = Reading(pa.string(), b"text", "text")
 READINGS: dict[str, Reading] = {
     "bool": Reading(pa.bool_()),
@@ -102,6 +104,8 @@ class TypeOf:
         metadata = {TYPE: (self.declared + "[]" * (self.dimensions - 1)).encode()}
         if self.element is None and self.reading.kind:
             metadata[KIND] = self.reading.kind
+            if digits := _DIGITS.fullmatch(self.declared):
+                metadata[DECIMAL] = ",".join(digits.groups()).encode()
         return pa.field(name, self.reading.arrow, metadata=metadata)
 
     def _list(self) -> pa.DataType:
