@@ -461,6 +461,6 @@ def test_the_sorting_key_however_it_was_declared(place: Place, key: str) -> None
     columns = "id Int64, name String"
     place.make(columns, f"order by {key}")
     with clickhouse_connect.get_client(dsn=place.dsn) as client:
-        table = tables.find(client, client.database, place.table)
+        table = tables.find(client, client.database or "", place.table)
     assert table is not None
     assert table.sorting_key == (("id", "name") if "name" in key else ("id",))
