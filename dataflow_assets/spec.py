@@ -89,14 +89,20 @@ class Spec(BaseModel):
         arbitrary_types_allowed=True,
     )
 
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        """(field, what happens instead) where a field's value decides about it."""
+        return iter(())
+
 
 def hints(spec: Spec, path: str = "") -> Iterator[tuple[str, str]]:
     """(path, what happens instead) for every hint field the manifest really set."""
+    told = dict(spec.remarks())
     for name, field in type(spec).model_fields.items():
         if name not in spec.model_fields_set:
             continue
         here = f"{path}.{field.alias or name}".lstrip(".")
         yield from ((here, mark.instead) for mark in marks(field, Hint))
+        yield from [(here, told[name])] if name in told else []
         yield from _nested_hints(getattr(spec, name), here)
 
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import SecretStr
 
 import devservers
-from dataflow_assets.connectors.clickhouse import client, dsn, failures
+from dataflow_assets.connectors.clickhouse import (
+    ClickhouseSink,
+    ClickhouseSource,
+    client,
+    dsn,
+    failures,
+)
 from dataflow_assets.connectors.clickhouse.failures import Failure, Kind
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.spec import hints
 from devservers import system
 
 
@@ -90,6 +98,14 @@ def test_a_native_address_is_noted() -> None:
     )
     assert not dsn.parse("clickhouse://h:8123/d").note
     assert not dsn.parse("http://h/d").note
+
+
+def test_check_tells_that_a_native_address_is_reached_over_http() -> None:
+    for end in (ClickhouseSource, ClickhouseSink):
+        native = end(connection_string=SecretStr("clickhouse://u:hush@h:9440/d"), table="t")
+        note = "clickhouse://h:9440 is reached over HTTP at h:8443"
+        assert list(hints(native)) == [("connectionString", note)]
+        assert not list(hints(end(connection_string=SecretStr("http://u:hush@h/d"), table="t")))
 
 
 def test_names_and_spellings() -> None:

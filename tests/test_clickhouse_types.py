@@ -11,6 +11,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.clickhouse import client, types
+from dataflow_assets.connectors.clickhouse.spelling import Type
 from dataflow_assets.contracts import KIND
 from dataflow_assets.errors import PermanentError
 
@@ -119,7 +120,7 @@ def test_each_type_is_read_as_the_table_says(
     ((text,),) = client.rows(connected, found)
     field = types.field("c", text)
     assert plain(field.type) == plain(arrow)
-    assert (field.metadata.get(KIND), field.nullable) == (kind, types.Type.of(text).nullable)
+    assert (field.metadata.get(KIND), field.nullable) == (kind, Type.of(text).nullable)
     query = f"SELECT {types.selected('c', text)} AS c FROM t"
     with client.stream(connected, query, settings=types.JSON_SETTINGS) as batches:
         (batch,) = batches

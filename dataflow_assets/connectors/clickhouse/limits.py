@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE, Type
+from dataflow_assets.connectors.clickhouse.spelling import Type
+from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE
 
 _DAYS = (date(1970, 1, 1), date(2149, 6, 6))
 _SECONDS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2106, 2, 7, 6, 28, 15, tzinfo=UTC))

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import literal, quote, rows
+from dataflow_assets.connectors.clickhouse.spelling import Type
 from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Column:
     @property
     def nullable(self) -> bool:
         """Whether NULL may stand in it."""
-        return types.Type.of(self.type).nullable
+        return Type.of(self.type).nullable
 
     @property
     def digits(self) -> int | None:
@@ -50,13 +51,13 @@ class Column:
     @property
     def is_day(self) -> bool:
         """Whether it holds days."""
-        return types.Type.of(self.type).bare.name in types.DAYS
+        return Type.of(self.type).bare.name in types.DAYS
 
     @property
     def kept(self) -> str:
         """The type that its values have as text in a position: times in UTC, to the last digit."""
         if self.digits is None or self.is_day:
-            return types.Type.of(self.type).bare.spelled
+            return Type.of(self.type).bare.spelled
         return f"DateTime64({self.digits}, 'UTC')" if self.digits else "DateTime('UTC')"
 
     def text(self, expression: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Self
 
 from pydantic import SecretStr, field_validator, model_validator
@@ -58,6 +59,11 @@ class ClickhouseConnection(Connector):
     def does_without_table(self) -> bool:
         """True where something else says what is meant."""
         return False
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        if self.connection_string is not None and (note := dsn.parse(self.dsn()).note):
+            yield "connection_string", note
 
     @override
     def address(self) -> Address:

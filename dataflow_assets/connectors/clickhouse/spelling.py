@@ -1,0 +1,79 @@
+"""How ClickHouse spells types: a name, and what stands in its parentheses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+_WRAPPERS = ("Nullable", "LowCardinality")
+_ELEMENT = re.compile(r"^(`(?:[^`\\]|\\.)*`|\w+)\s+(.+)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type as ClickHouse spells it: a name and what stands in its parentheses."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> Type:
+        """From its spelling."""
+        name, _, rest = text.strip().partition("(")
+        return cls(name.strip(), tuple(_split(rest.rstrip().removesuffix(")"))) if rest else ())
+
+    @property
+    def nullable(self) -> bool:
+        """Whether NULL is among its values."""
+        if self.name in {"Dynamic", "Variant", "Nullable"}:
+            return True
+        return self.name == "LowCardinality" and Type.of(self.arguments[0]).nullable
+
+    @property
+    def bare(self) -> Type:
+        """Without what says only how it is stored, or that it may be NULL."""
+        if self.name in _WRAPPERS:
+            return Type.of(self.arguments[0]).bare
+        if self.name == "SimpleAggregateFunction":
+            return Type.of(self.arguments[1]).bare
+        return self
+
+    @property
+    def spelled(self) -> str:
+        """As ClickHouse spells it."""
+        return f"{self.name}({', '.join(self.arguments)})" if self.arguments else self.name
+
+    def elements(self) -> Iterator[tuple[str, Type]]:
+        """Of a tuple: names, counted from 1 where there are none, and types."""
+        for number, argument in enumerate(self.arguments, 1):
+            named = _ELEMENT.match(argument.strip())
+            name = named[1].strip("`") if named else str(number)
+            yield name, Type.of(named[2] if named else argument)
+
+    def inside(self) -> Iterator[Type]:
+        """This type and all it is made of, bare."""
+        bare = self.bare
+        yield bare
+        if bare.name == "Array":
+            yield from Type.of(bare.arguments[0]).inside()
+        elif bare.name in {"Tuple", "Nested"}:
+            yield from chain.from_iterable(each.inside() for _, each in bare.elements())
+
+
+def _split(text: str) -> Iterator[str]:
+    """What stands between commas that are in no parentheses and no quotes."""
+    depth, start, quoted, escaped = 0, 0, "", False
+    for at, sign in enumerate(text):
+        if quoted:
+            quoted = "" if sign == quoted and not escaped else quoted
+            escaped = sign == "\\" and not escaped
+        elif sign in "'`":
+            quoted = sign
+        elif sign in "()":
+            depth += 1 if sign == "(" else -1
+        elif sign == "," and depth == 0:
+            yield text[start:at].strip()
+            start = at + 1
+    yield text[start:].strip()
