@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench import bounds, flows, lake, tables
+from bench import bounds, flows, lake, merges, tables
 from bench.meters import Meter, Spent
 from bench.places import Places
 from dataflow_assets.chain import Transformation
@@ -53,6 +53,7 @@ def measures(ready: Ready) -> list[Measure]:
         *_appends(ready, "text"),
         _iceberg(ready),
         *_lake(ready),
+        *_clickhouse(ready),
         *_upserts(ready),
     ]
 
@@ -156,6 +157,24 @@ def _lake(ready: Ready) -> Iterator[Measure]:
         lambda: _drained(ready, "all", flow),
         before=lambda: before("bench_lake"),
         after=lambda: _checked(places, "bench_lake", count),
+    )
+
+
+def _clickhouse(ready: Ready) -> Iterator[Measure]:
+    """The plain client with batches that are ready, and the flow; tables of the same columns."""
+    places, count, raw, table = ready.places, ready.counts["all"], "bench_raw", "bench_rows"
+    files = merges.ready(ready.rows["all"])
+    yield Measure(
+        "insert-arrow",
+        lambda: merges.insert_all(places, raw, files),
+        before=lambda: merges.fresh(places, raw),
+        after=lambda: merges.check(places, raw, count),
+    )
+    yield Measure(
+        "flow-clickhouse",
+        lambda: _drain(ready, "all", "clickhouse", merges.sink(places, table)),
+        before=lambda: merges.fresh(places, table),
+        after=lambda: merges.check(places, table, count),
     )
 
 

@@ -23,6 +23,7 @@ class Places:
     kafka: devservers.Kafka
     postgresql: devservers.PostgreSQL
     seaweedfs: devservers.SeaweedFS
+    clickhouse: devservers.ClickHouse
     spark: devservers.SparkConnect
 
     @property
@@ -45,6 +46,7 @@ class Places:
             "driver": [psutil.Process(os.getpid())],
             "postgresql": _family(self.postgresql),
             "seaweedfs": _family(self.seaweedfs),
+            "clickhouse": _family(self.clickhouse),
         }
 
 
@@ -57,6 +59,7 @@ def own(folder: Path) -> Iterator[Places]:
             stack.enter_context(devservers.Kafka(folder / "kafka")),
             stack.enter_context(devservers.PostgreSQL(folder / "postgresql")),
             stack.enter_context(devservers.SeaweedFS(folder / "seaweedfs")),
+            stack.enter_context(devservers.ClickHouse(folder / "clickhouse")),
             stack.enter_context(devservers.SparkConnect(folder / "spark")),
         )
 
@@ -64,9 +67,11 @@ def own(folder: Path) -> Iterator[Places]:
 def running(servers: Path, folder: Path) -> Places:
     """The servers that `python -m devservers up` has started."""
     found = devservers.read(servers)
-    if not (found.kafka and found.postgresql and found.seaweedfs and found.spark):
+    places = (found.kafka, found.postgresql, found.seaweedfs, found.clickhouse, found.spark)
+    kafka, postgresql, seaweedfs, clickhouse, spark = places
+    if not (kafka and postgresql and seaweedfs and clickhouse and spark):
         raise SystemExit(f"{servers}: not all servers run; start them with make servers-up")
-    return Places(folder, found.kafka, found.postgresql, found.seaweedfs, found.spark)
+    return Places(folder, kafka, postgresql, seaweedfs, clickhouse, spark)
 
 
 def _family(server: devservers.process.Server) -> Processes:

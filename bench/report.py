@@ -17,7 +17,7 @@ from rich.table import Table
 
 from bench.meters import Spent
 
-GROUPS = ("broker", "jvm", "workers", "driver", "postgresql", "seaweedfs")
+GROUPS = ("broker", "jvm", "workers", "driver", "postgresql", "seaweedfs", "clickhouse")
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ TARGETS = {
     "flow-text": Target("copy-text", 0.30),
     "flow-iceberg": Target("flow-binary", 1.0),
     "flow-lake": Target("copy-lake", 0.6),
+    "flow-clickhouse": Target("insert-arrow", 0.6),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }
