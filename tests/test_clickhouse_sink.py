@@ -423,6 +423,24 @@ def test_a_table_that_was_dropped_or_made_anew(place: Place) -> None:
     assert place.sink().open(TARGET, Run()).identity != session.identity
 
 
+@pytest.mark.crash
+def test_too_many_parts_are_waited_for(place: Place) -> None:
+    place.run(
+        "create table orders (id Int64, name Nullable(String)) engine = MergeTree order by id "
+        "settings non_replicated_deduplication_window = 100, parts_to_throw_insert = 2, "
+        "parts_to_delay_insert = 1000"
+    )
+    place.run("system stop merges orders")
+    session = start(place.sink())
+    for upto in (1, 2):
+        read(place, session, upto)
+    with pytest.raises(TransientError, match=r"too many parts: merges do not keep up"):
+        read(place, session, 9)
+    place.run("alter table orders modify setting parts_to_throw_insert = 3000")
+    read(place, start(place.sink()), 9)
+    assert [id_ for (id_,) in place.rows("id")] == list(range(9))
+
+
 def test_gaps_are_stepped_over_and_totals_stay(place: Place) -> None:
     place.make()
     session = store(place.sink(), FIRST)
