@@ -5,29 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from dataflow_assets.contracts import ABSENT
-
-Bools = npt.NDArray[np.bool_]
-
-
-def matrix(rows: pa.RecordBatch, columns: int) -> tuple[npt.NDArray[np.int64], Bools]:
-    """(the mask of each row as a number, for each number which of the columns are absent)."""
-    if ABSENT not in rows.schema.names:
-        return np.zeros(rows.num_rows, np.int64), np.zeros((1, columns), np.bool_)
-    encoded = rows.column(ABSENT).fill_null(b"").dictionary_encode()
-    masks = [_bits(mask, columns) for mask in encoded.dictionary.to_pylist()]
-    table = np.array(masks, np.bool_).reshape(-1, columns)
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), table
-
-
-def _bits(mask: bytes, columns: int) -> Bools:
-    found = np.zeros(columns, np.bool_)
-    bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")[:columns]
-    found[: len(bits)] = bits
-    return found
+from dataflow_assets.folding import Bools, matrix
 
 
 def by_columns(

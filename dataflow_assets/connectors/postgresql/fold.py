@@ -17,11 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.postgresql import keys
-from dataflow_assets.connectors.postgresql.absent import Bools, matrix
-from dataflow_assets.connectors.postgresql.keys import Ints
 from dataflow_assets.connectors.postgresql.rules import DELETED, GROUP, Rules, Step
 from dataflow_assets.connectors.postgresql.trial import ORDER
-from dataflow_assets.contracts import DELETE, OP
+from dataflow_assets.folding import Bools, Ints, carriers, deletes, last, matrix, outliving
 
 
 def groups(rows: pa.RecordBatch, rules: Rules) -> Ints:
@@ -56,12 +54,9 @@ class Batch:
     @classmethod
     def of(cls, rows: pa.RecordBatch, group: Ints, rules: Rules) -> Batch:
         """Reads the system columns."""
-        deleted = np.zeros(rows.num_rows, np.bool_)
-        if OP in rows.schema.names:
-            op = pc.equal(rows.column(OP), DELETE).fill_null(False)
-            deleted = op.to_numpy(zero_copy_only=False)
         mask, absent = matrix(rows, len(rules.schema))
-        return cls(rules, rows.select(rules.schema.names), group, mask, absent, deleted)
+        named = rows.select(rules.schema.names)
+        return cls(rules, named, group, mask, absent, deletes(rows))
 
     @property
     def plain(self) -> bool:
@@ -94,45 +89,36 @@ class Batch:
 
     def _latest(self) -> pa.RecordBatch:
         """The last row of each key, whole."""
-        chosen = _last(self.group, np.ones(len(self.group), np.bool_))
+        chosen = last(self.group, np.ones(len(self.group), np.bool_))
         rows = self.rows if len(chosen) == len(self.group) else self.rows.take(pa.array(chosen))
         rows = rows.append_column(GROUP, pa.array(self.group[chosen]))
         return rows.append_column(ORDER, pa.array(chosen))
 
     def _deletes(self) -> Iterator[Step]:
         """Hard: every key that was deleted at any time. Soft: keys that were only deleted."""
-        last = _last(self.group, self.deleted)
-        last = last[last >= 0]
+        final = last(self.group, self.deleted)
+        final = final[final >= 0]
         if not self.rules.hard:
-            last = last[~np.isin(self.group[last], self.group[~self.deleted])]
-        if len(last):
-            rows = self.rows.select(self.rules.key).take(pa.array(last))
-            rows = rows.append_column(GROUP, pa.array(self.group[last]))
+            final = final[~np.isin(self.group[final], self.group[~self.deleted])]
+        if len(final):
+            rows = self.rows.select(self.rules.key).take(pa.array(final))
+            rows = rows.append_column(GROUP, pa.array(self.group[final]))
             verb: Literal["delete", "mark"] = "delete" if self.rules.hard else "mark"
             yield Step(verb, self.rules.key, keys.sorted_by(rows, self.rules.key))
 
     def _alive(self) -> Bools:
         """Rows that leave something in the table."""
-        if not self.rules.hard or not self.deleted.any():
-            return ~self.deleted
-        order = np.arange(len(self.group))
-        return order > _last(self.group, self.deleted)[self.group]
+        return outliving(self.group, self.deleted) if self.rules.hard else ~self.deleted
 
     def _merged(self) -> Iterator[Step]:
         """One row per key, each column from the last row that carried it."""
         alive = self._alive()
-        places = np.stack(
-            [
-                _last(self.group, alive & ~self.absent[self.mask, index])
-                for index in range(len(self.rules.schema))
-            ],
-            axis=1,
-        )
+        places = carriers(self.group, alive, self.mask, self.absent)
         names = self.rules.schema.names
-        final = _last(self.group, np.ones(len(self.group), np.bool_))
+        final = last(self.group, np.ones(len(self.group), np.bool_))
         if self.rules.soft:
             self._settle_soft(places, names.index(self.rules.soft), final)
-        kept = np.flatnonzero(_last(self.group, alive) >= 0)
+        kept = np.flatnonzero(last(self.group, alive) >= 0)
         yield from self._by_columns(places[kept], kept, final[kept])
 
     def _settle_soft(self, places: Ints, index: int, final: Ints) -> None:
@@ -150,17 +136,17 @@ class Batch:
                 for index in np.flatnonzero(columns).tolist()
             ]
             carried = [names[index] for index in np.flatnonzero(columns).tolist()]
-            last = final[mine]
-            arrays += [pa.array(kept[mine]), pa.array(last)]
+            latest = final[mine]
+            arrays += [pa.array(kept[mine]), pa.array(latest)]
             rows = pa.RecordBatch.from_arrays(arrays, names=[*carried, GROUP, ORDER])
-            if self._marks(carried, last):
-                rows = rows.append_column(DELETED, pa.array(self.deleted[last]))
+            if self._marks(carried, latest):
+                rows = rows.append_column(DELETED, pa.array(self.deleted[latest]))
             yield Step("upsert", tuple(carried), keys.sorted_by(rows, self.rules.key))
 
-    def _marks(self, carried: list[str], last: Ints) -> bool:
+    def _marks(self, carried: list[str], latest: Ints) -> bool:
         """True where a mark has to be set, or taken away though no row speaks of it."""
         soft = self.rules.soft
-        return soft is not None and (soft not in carried or bool(self.deleted[last].any()))
+        return soft is not None and (soft not in carried or bool(self.deleted[latest].any()))
 
     def newest(self, version: str) -> Batch:
         """Without the rows that an earlier or higher version of the same run makes void.
@@ -194,11 +180,3 @@ class Batch:
         runs = np.empty(len(order), np.int64)
         runs[order] = np.concatenate([[0], np.cumsum(starts)])
         return runs
-
-
-def _last(group: Ints, wanted: Bools) -> Ints:
-    """For each key its last wanted row, or -1."""
-    found = np.full(int(group.max(initial=-1)) + 1, -1, np.int64)
-    rows = np.flatnonzero(wanted)
-    found[group[rows]] = rows  # of equal places the last assignment stays
-    return found

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import fold, table, wire
-from dataflow_assets.connectors.postgresql.absent import by_columns, matrix
+from dataflow_assets.connectors.postgresql.absent import by_columns
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.keys import Ints
 from dataflow_assets.connectors.postgresql.link import Link
@@ -21,6 +21,7 @@ from dataflow_assets.connectors.postgresql.rules import GROUP, Rules
 from dataflow_assets.connectors.postgresql.trial import Trial
 from dataflow_assets.connectors.postgresql.upsert import Staging
 from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection, Sent
+from dataflow_assets.folding import matrix
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
