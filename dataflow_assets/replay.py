@@ -216,6 +216,7 @@ def _through(
             work = fused.Pass(source, span, (lane,), 100.0, steps)
             receipts = fused.run(spark(), session, span, work)
             failpoints.reach("replay.passed")
+            sink.stage(span, receipts[target.branch], spark)
             sink.finish(span, receipts[target.branch], session)
         return sink.checkpoint.totals - before
 

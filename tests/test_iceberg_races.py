@@ -12,6 +12,7 @@ from functools import partial
 from pyiceberg.catalog import Catalog
 
 from dataflow_assets.connectors.iceberg import IcebergSink
+from dataflow_assets.connectors.iceberg.session import IcebergSession
 from dataflow_assets.contracts import OffsetSlice, Rejection, SinkSession, Span
 from dataflow_assets.errors import TakenOver, TransientError
 from tests.iceberg_driver import (
@@ -95,8 +96,11 @@ def test_even_with_one_epoch_only_one_commit_counts(
 
 
 def twin(session: SinkSession) -> SinkSession:
-    other = copy.copy(session)
-    other._committer = copy.copy(session._committer)  # type: ignore[attr-defined]
+    assert isinstance(session, IcebergSession)
+    other, keeper = copy.copy(session), copy.copy(session._keeper)
+    keeper.committer = copy.copy(keeper.committer)
+    other._keeper, other._publisher = keeper, copy.copy(session._publisher)
+    other._publisher._keeper = keeper
     return other
 
 

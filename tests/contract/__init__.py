@@ -18,12 +18,14 @@ SOURCES: dict[str, type[SourceDriver]] = {
     )
 }
 SINKS: dict[str, type[SinkDriver]] = {
-    driver.type: driver
+    driver.label(): driver
     for driver in (
         clickhouse_sink.Clickhouse,
         drivers.MemorySlice,
         drivers.MemorySpan,
         real_drivers.Iceberg,
+        real_drivers.IcebergPartitioned,
+        real_drivers.IcebergUpsert,
         KafkaTarget,
         real_drivers.Postgresql,
     )

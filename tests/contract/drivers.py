@@ -54,12 +54,19 @@ class OffsetSourceDriver(SourceDriver):
 
 class SinkDriver(ABC):
     type: ClassVar[str]
+    variant: ClassVar[str] = ""
+    upserts: ClassVar[bool] = False
     failpoints: ClassVar[tuple[str, ...]]
     bad: ClassVar[tuple[bytes, ...]] = (b"not json", b'{"id": "x"}', b'{"id": 5, "zzz": 1}')
     """Bodies that it rejects, each for a reason of its own."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.request = request
+
+    @classmethod
+    def label(cls) -> str:
+        """The connector's type, and the way it is used where there are several."""
+        return f"{cls.type}-{cls.variant}" if cls.variant else cls.type
 
     @abstractmethod
     def declare(self) -> Sink: ...

@@ -251,6 +251,7 @@ class PostgresqlTable(SourceDriver, _Database):
 class Iceberg(SinkDriver, _Lake):
     type = "iceberg"
     table = "target"
+    partitions: ClassVar[tuple[tuple[str, str], ...]] = ()
     down = r"cannot \w[^:]+ n_\w+\.target at \S+: ConnectionError"
     altered = (
         r"stops at t, partition \d, offset \d+, for iceberg:n_\w+:target: decode: Object contains "
@@ -260,7 +261,7 @@ class Iceberg(SinkDriver, _Lake):
         r"n_\w+\.target at \S+: NoSuchTableError: .+; create the table again, or set autoCreateT"
         r"|table n_\w+\.target does not exist: create it, or set autoCreateTable: true"
     )
-    failpoints = (
+    failpoints: ClassVar[tuple[str, ...]] = (
         "drain.begun",
         "iceberg.begin",
         "iceberg.staged",
@@ -273,6 +274,9 @@ class Iceberg(SinkDriver, _Lake):
     def __init__(self, request: pytest.FixtureRequest) -> None:
         id_ = pa.field("id", pa.int64(), nullable=False)
         self._make(request, pa.schema([id_, ("name", pa.string())]))
+        with self.catalog.load_table((self.namespace, self.table)).update_spec() as update:
+            for name, transform in self.partitions:
+                update.add_field(name, transform)
 
     def declare(self) -> Sink:
         return IcebergSink.model_validate(self._config())
@@ -291,6 +295,36 @@ class Iceberg(SinkDriver, _Lake):
         found = self.catalog.load_table((self.namespace, "target_rejected")).scan().to_arrow()
         reasons = {row["id"]: str(row["reason"]) for row in found.to_pylist()}
         return sorted(reasons.values())
+
+
+class IcebergPartitioned(Iceberg):
+    variant = "partitioned"
+    partitions = (("name", "truncate[5]"), ("id", "bucket[3]"))
+
+
+class IcebergUpsert(Iceberg):
+    """Rows merged by their key, into partitions that files are rewritten in."""
+
+    variant = "upsert"
+    upserts = True
+    partitions = (("id", "bucket[2]"),)
+    failpoints = (
+        "drain.begun",
+        "iceberg.begin",
+        "iceberg.staged",
+        "drain.passed",
+        "iceberg.merging",
+        "iceberg.rewritten",
+        "iceberg.merged",
+        "iceberg.before-commit",
+        "iceberg.after-commit",
+        "iceberg.moved",
+        "drain.finished",
+    )
+
+    def declare(self) -> Sink:
+        keyed = {"upsertMode": True, "conflictKey": "id"}
+        return IcebergSink.model_validate(self._config() | keyed)
 
 
 class IcebergTable(SourceDriver, _Lake):

@@ -24,7 +24,7 @@ SINK_FAILPOINTS = [
 
 def test_every_connector_has_a_driver() -> None:
     assert set(SOURCES) == set(catalogue.sources())
-    assert set(SINKS) == set(catalogue.sinks())
+    assert {driver.type for driver in SINKS.values()} == set(catalogue.sinks())
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,12 @@ def test_a_failure_at_every_step_of_a_read_in_parts(
 def test_rewinding_an_append_table_must_be_confirmed(sink_case: Case) -> None:
     sink_case.source.seed(numbered(1, 5))
     sink_case.drain()
-    with pytest.raises(PermanentError, match="twice"):
+    if sink_case.sink.upserts:
         sink_case.drain(Start("earliest"))
+        sink_case.expect(numbered(1, 5))
+    else:
+        with pytest.raises(PermanentError, match="twice"):
+            sink_case.drain(Start("earliest"))
     sink_case.drain(Start("earliest", table="truncate"))
     sink_case.expect(numbered(1, 5))
 

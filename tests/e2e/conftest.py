@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from tests.conftest import Topics
 from tests.e2e.flows import (
     KAFKA_TO_CLICKHOUSE,
     KAFKA_TO_ICEBERG,
+    KAFKA_TO_ICEBERG_UPSERT,
     KAFKA_TO_KAFKA,
     KAFKA_TO_POSTGRESQL,
     Command,
@@ -46,6 +48,22 @@ class RealFlow:
 
     def expect_everything_once(self) -> None:
         assert self.ids() == list(range(self.produced))
+
+
+@dataclass
+class Changes(RealFlow):
+    """Records that change the same keys again and again; `ids` are the numbers of the last."""
+
+    keys: int = 500
+
+    def produce(self, count: int) -> None:
+        numbers = range(self.produced, self.produced + count)
+        bodies = [json.dumps({"id": n % self.keys, "number": n}).encode() for n in numbers]
+        produce(self.kafka, self.topic, bodies)
+        self.produced += count
+
+    def expect_everything_once(self) -> None:
+        assert self.ids() == list(range(self.produced))[-self.keys :]
 
 
 @pytest.fixture
@@ -92,24 +110,37 @@ def to_iceberg(
     namespace: str,
 ) -> RealFlow:
     name = topic(2)
+    values = _lake_values(kafka, seaweedfs, name, namespace)
+    manifest = write(tmp_path, KAFKA_TO_ICEBERG, **values)
+    return RealFlow(manifest, name, kafka, lambda: _numbers(catalog, namespace, "id"))
 
-    def ids() -> list[int]:
-        table = catalog.load_table((namespace, "target"))
-        found: list[int] = table.scan(selected_fields=("id",)).to_arrow().column("id").to_pylist()
-        return sorted(found)
 
-    manifest = write(
-        tmp_path,
-        KAFKA_TO_ICEBERG,
-        name=_fresh(),
-        bootstrap=kafka.bootstrap,
-        topic=name,
-        limit=700,
-        namespace=namespace,
-        table="target",
-        **iceberg_values(seaweedfs),
-    )
-    return RealFlow(manifest, name, kafka, ids)
+@pytest.fixture
+def to_iceberg_upsert(
+    tmp_path: Path,
+    kafka: devservers.Kafka,
+    topic: Topics,
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+) -> RealFlow:
+    name = topic(2)
+    values = _lake_values(kafka, seaweedfs, name, namespace)
+    manifest = write(tmp_path, KAFKA_TO_ICEBERG_UPSERT, **values)
+    return Changes(manifest, name, kafka, lambda: _numbers(catalog, namespace, "number"))
+
+
+def _lake_values(
+    kafka: devservers.Kafka, seaweedfs: devservers.SeaweedFS, topic: str, namespace: str
+) -> dict[str, Any]:
+    place = {"bootstrap": kafka.bootstrap, "topic": topic, "namespace": namespace}
+    return {"name": _fresh(), "limit": 700, "table": "target", **place, **iceberg_values(seaweedfs)}
+
+
+def _numbers(catalog: Catalog, namespace: str, column: str) -> list[int]:
+    table = catalog.load_table((namespace, "target"))
+    found: list[int] = table.scan(selected_fields=(column,)).to_arrow().column(column).to_pylist()
+    return sorted(found)
 
 
 @pytest.fixture

@@ -87,6 +87,15 @@ KAFKA_TO_CLICKHOUSE = (
 """
 )
 
+KAFKA_TO_ICEBERG_UPSERT = (
+    KAFKA_TO_ICEBERG
+    + """\
+      upsertMode: true
+      conflictKey: id
+      partitionBy: "bucket(2, id)"
+"""
+)
+
 
 def record(number: int) -> bytes:
     return json.dumps({"id": number, "name": f"name-{number}", "nested": {"n": number}}).encode()

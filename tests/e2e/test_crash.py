@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import signal
+import time
 import uuid
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from tests.chaos import Storm, sinks, storm
 from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.kafka_target import KafkaTarget
-from tests.contract.real_drivers import Iceberg, Postgresql
+from tests.contract.real_drivers import Iceberg, IcebergUpsert, Postgresql
 from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import Command
 
@@ -24,6 +25,7 @@ STEPS = [
     for fixture, driver in (
         ("to_clickhouse", Clickhouse),
         ("to_iceberg", Iceberg),
+        ("to_iceberg_upsert", IcebergUpsert),
         ("to_postgresql", Postgresql),
         ("to_kafka", KafkaTarget),
     )
@@ -58,3 +60,18 @@ def test_killed_at_random_moments(
     request.node.add_report_section("call", "seed", str(seed))
     given = Storm(sink, request, command, tmp_path)
     storm(given, random.Random(seed), 3, ["driver", "workers"])
+
+
+def test_an_upsert_killed_at_random_moments(to_iceberg_upsert: RealFlow, command: Command) -> None:
+    """Every key is changed many times; the last of its records stands there in the end."""
+    seed = random.randrange(1 << 30)
+    chance = random.Random(seed)
+    for _ in range(3):
+        to_iceberg_upsert.produce(2_000)
+        process = command.start("run", str(to_iceberg_upsert.manifest))
+        time.sleep(chance.uniform(1.0, 8.0))
+        process.kill()
+        process.communicate()
+    last = command.run("run", str(to_iceberg_upsert.manifest))
+    assert last.returncode == 0, f"seed {seed}: {last.stderr}"
+    to_iceberg_upsert.expect_everything_once()

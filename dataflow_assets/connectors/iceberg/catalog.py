@@ -8,8 +8,10 @@ from typing import Any
 
 from pyiceberg import exceptions as ice
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import Identifier
 from requests import PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
@@ -60,10 +62,19 @@ class BoundedCatalog(RestCatalog):
             return found
         return None
 
-    def made(self, identifier: Identifier, schema: Schema, properties: dict[str, str]) -> Table:
+    def made(
+        self,
+        identifier: Identifier,
+        schema: Schema,
+        properties: dict[str, str],
+        spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        order: SortOrder = UNSORTED_SORT_ORDER,
+    ) -> Table:
         """A new table; the one that stands there where somebody was quicker."""
         try:
-            new: Table = self.create_table(identifier, schema, properties=properties)
+            new: Table = self.create_table(
+                identifier, schema, partition_spec=spec, sort_order=order, properties=properties
+            )
         except ice.TableAlreadyExistsError:
             new = self.load_table(identifier)
         return new

@@ -27,12 +27,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 from requests import RequestException
 
+from dataflow_assets.connectors.iceberg.manifests import added_since
 from dataflow_assets.connectors.iceberg.snapshots import (
     Attempt,
-    added_since,
     appending,
     asserting,
     emptying,
+    replacing,
 )
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
@@ -63,6 +64,10 @@ class Change:
     """
     commit_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     files: Sequence[DataFile] = ()
+    gone: frozenset[str] = frozenset()
+    """Paths of the files that are taken out."""
+    guard: Callable[[Table], None] = lambda _: None
+    """Asked before every attempt whether files and gone fit the table as it is; raises if not."""
     move_head: bool = True
     empties: bool = False
     """True: takes every file out of the table."""
@@ -126,6 +131,7 @@ class Committer:
         return None
 
     def _prepare(self, change: Change) -> Attempt:
+        change.guard(self.table)
         text = change.value(self.table.properties.get(change.key))
         update: TableUpdate = (
             RemovePropertiesUpdate(removals=[change.key])
@@ -137,6 +143,8 @@ class Committer:
         notes = {COMMIT_ID: change.commit_id}
         if change.empties:
             return emptying(self.table, notes, update)
+        if change.gone:
+            return replacing(self.table, change.files, change.gone, notes, update)
         # Reading many manifests takes a while: a second try must be quicker than the others'.
         tidy = not self._attempts
         return appending(self.table, change.files, notes, update, tidy=tidy)

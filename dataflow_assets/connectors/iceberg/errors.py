@@ -25,9 +25,10 @@ from dataflow_assets.connectors.iceberg import tables
 from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect, errors
 from dataflow_assets.connectors.iceberg.columns import parse_field
 from dataflow_assets.connectors.iceberg.commits import Change, Committer
-from dataflow_assets.connectors.iceberg.files import FileWriter, data_file, place
+from dataflow_assets.connectors.iceberg.files import data_file, place
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.connectors.iceberg.waiting import oldest, remove
+from dataflow_assets.connectors.iceberg.writers import file_writer
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
@@ -133,7 +134,7 @@ class IcebergErrors(ErrorStore):
     def _written(
         self, table: Table, records: Sequence[ErrorRecord], names: list[str]
     ) -> list[DataFile]:
-        writer = FileWriter(place(table), "errors", names, self._sink.target_file_size_bytes)
+        writer = file_writer(place(table), "errors", names, self._sink.target_file_size_bytes)
         try:
             for first in range(0, len(records), _AT_ONCE):
                 rows = [_row(one) for one in records[first : first + _AT_ONCE]]
@@ -142,7 +143,7 @@ class IcebergErrors(ErrorStore):
         except BaseException:
             writer.abort()
             raise
-        return [data_file(text, table.metadata.default_spec_id) for text in documents]
+        return [data_file(text, table) for text in documents]
 
     def _no_ids(self) -> PermanentError:
         return PermanentError(

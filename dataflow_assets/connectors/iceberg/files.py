@@ -6,13 +6,13 @@ import base64
 import json
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
@@ -20,14 +20,14 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
+from pyiceberg.types import PrimitiveType, UUIDType
 
-from dataflow_assets.connectors.iceberg.types import file_schema
-
-ROW_GROUP_BYTES = 32 * 1024 * 1024  # of Arrow data; what a writer holds in memory
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
 _FILE_PROPERTIES = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-impl")
@@ -41,20 +41,35 @@ class Place:
     schema: str
     properties: Mapping[str, str]
     io: Mapping[str, str] = field(repr=False)
+    spec: str = "{}"
+    order: str = '{"order-id":0}'
 
     @property
     def iceberg_schema(self) -> Schema:
         """The table's schema."""
         return _schema(self.schema)
 
+    @property
+    def partition_spec(self) -> PartitionSpec:
+        """How rows are told apart by files."""
+        return _spec(self.spec)
+
+    @property
+    def sort_order(self) -> SortOrder:
+        """How the rows of a file are sorted."""
+        return _order(self.order)
+
     def file_io(self) -> FileIO:
         """The store, kept open for the life of the process."""
         return _file_io(tuple(sorted(self.io.items())), self.location)
 
-    def new_path(self, name: str) -> str:
-        """A path that nobody else will use."""
+    def new_path(self, name: str, partition: Record | None = None) -> str:
+        """A path that nobody else will use; below a folder of its partition's where it has one."""
         provider = load_location_provider(self.location, dict(self.properties))
-        return provider.new_data_location(f"{name}-{uuid.uuid4()}.parquet")
+        folder = ""
+        if partition:
+            folder = f"{self.partition_spec.partition_to_path(partition, self.iceberg_schema)}/"
+        return provider.new_data_location(f"{folder}{name}-{uuid.uuid4()}.parquet")
 
 
 def place(table: Table) -> Place:
@@ -62,7 +77,8 @@ def place(table: Table) -> Place:
     options = table.io.properties
     io = {k: v for k, v in options.items() if isinstance(v, str) and k.startswith(_FILE_PROPERTIES)}
     writing = {k: v for k, v in table.properties.items() if k.startswith("write.")}
-    return Place(table.location(), table.schema().model_dump_json(), writing, io)
+    spec, order = table.spec().model_dump_json(), table.sort_order().model_dump_json()
+    return Place(table.location(), table.schema().model_dump_json(), writing, io, spec, order)
 
 
 @lru_cache(maxsize=32)
@@ -70,81 +86,63 @@ def _schema(text: str) -> Schema:
     return Schema.model_validate_json(text)
 
 
+@lru_cache(maxsize=32)
+def _spec(text: str) -> PartitionSpec:
+    return PartitionSpec.model_validate_json(text)
+
+
+@lru_cache(maxsize=32)
+def _order(text: str) -> SortOrder:
+    return SortOrder.model_validate_json(text)
+
+
 @lru_cache(maxsize=8)
 def _file_io(properties: tuple[tuple[str, str], ...], location: str) -> FileIO:
     return load_file_io(dict(properties), location)
 
 
-class FileWriter:
-    """Writes rows of one slice to files of about `target_bytes`; opens none without rows."""
+class ParquetFile:
+    """One file while it is written; `partition` is the record that all of its rows share."""
 
-    def __init__(self, place: Place, name: str, names: list[str], target_bytes: int) -> None:
-        self._place = place
-        self._name = name
-        self._target_bytes = target_bytes
-        self.schema = file_schema(place.iceberg_schema, names)
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
-        self._path = ""
-        self._stream: Any = None
-        self._parquet: pq.ParquetWriter | None = None
-        self._done: list[str] = []
-        self._paths: list[str] = []
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Takes rows in the file's schema; buffers them to row groups of a good size."""
-        if rows.num_rows == 0:
-            return
-        self._waiting.append(rows)
-        self._waiting_bytes += rows.nbytes
-        if self._waiting_bytes >= ROW_GROUP_BYTES:
-            self._flush()
-            if self._stream.tell() >= self._target_bytes:
-                self._finish()
-
-    def close(self) -> tuple[str, ...]:
-        """Ends the last file; the files as JSON documents."""
-        self._flush()
-        self._finish()
-        return tuple(self._done)
-
-    def abort(self) -> None:
-        """Drops every file: nobody else has been told of them."""
-        with suppress(OSError, pa.ArrowException):
-            self._finish()
-        for path in self._paths:
-            with suppress(OSError):
-                self._place.file_io().delete(path)
-        self._paths, self._done, self._waiting = [], [], []
-
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        if self._parquet is None:
-            self._open()
-        assert self._parquet is not None  # noqa: S101 - _open has set it
-        self._parquet.write_table(pa.Table.from_batches(self._waiting, self.schema))
-        self._waiting, self._waiting_bytes = [], 0
-
-    def _open(self) -> None:
-        self._path = self._place.new_path(self._name)
-        self._paths.append(self._path)
-        self._stream = self._place.file_io().new_output(self._path).create()
+    def __init__(
+        self, place: Place, schema: pa.Schema, name: str, partition: Record | None = None
+    ) -> None:
+        self._place, self._partition = place, partition or Record()
+        self.path = place.new_path(name, partition)
+        self._stream = place.file_io().new_output(self.path).create()
         self._parquet = pq.ParquetWriter(
-            self._stream, self.schema, compression="zstd", store_decimal_as_integer=True
+            self._stream, schema, compression="zstd", store_decimal_as_integer=True
         )
 
-    def _finish(self) -> None:
-        if self._parquet is None:
-            return
-        parquet, self._parquet = self._parquet, None
-        parquet.close()
-        size = self._stream.tell()
+    def write(self, rows: pa.Table) -> None:
+        """One row group."""
+        self._parquet.write_table(rows)
+
+    @property
+    def bytes(self) -> int:
+        """Its length so far."""
+        return int(self._stream.tell())
+
+    def close(self) -> None:
+        """Ends the file."""
+        self._parquet.close()
+        self._bytes = self.bytes
         self._stream.close()
-        self._done.append(_document(self._place, self._path, size, parquet.writer.metadata))
+
+    def document(self, order_id: int = 0) -> str:
+        """What describes the closed file, as JSON. `order_id`: the order that its rows have."""
+        footer = self._parquet.writer.metadata
+        document = _document(self._place, self.path, self._bytes, footer)
+        spec = self._place.partition_spec
+        document["spec"], document["order"] = spec.spec_id, order_id
+        kinds = _kinds(spec, self._place.iceberg_schema)
+        document["partition"] = [
+            _as_text(kind, self._partition[index]) for index, kind in enumerate(kinds)
+        ]
+        return json.dumps(document, separators=(",", ":"))
 
 
-def _document(place: Place, path: str, size: int, footer: pq.FileMetaData) -> str:
+def _document(place: Place, path: str, size: int, footer: pq.FileMetaData) -> dict[str, Any]:
     schema = place.iceberg_schema
     found = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer,
@@ -156,28 +154,48 @@ def _document(place: Place, path: str, size: int, footer: pq.FileMetaData) -> st
     for name in _BOUNDS:
         document[name] = {k: base64.b64encode(v).decode() for k, v in found[name].items()}
     document["split_offsets"] = found["split_offsets"]
-    return json.dumps(document, separators=(",", ":"))
+    return document
 
 
-def data_file(text: str, spec_id: int) -> DataFile:
+def _kinds(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
+    return [field.field_type for field in spec.partition_type(schema).fields]  # type: ignore[misc]
+
+
+def _as_text(kind: PrimitiveType, value: Any) -> str | None:
+    return None if value is None else base64.b64encode(to_bytes(kind, value)).decode()
+
+
+def _as_value(kind: PrimitiveType, text: str | None) -> Any:
+    """As PyIceberg reads it from a manifest."""
+    if text is None:
+        return None
+    raw = base64.b64decode(text)
+    return uuid.UUID(bytes=raw) if isinstance(kind, UUIDType) else from_bytes(kind, raw)
+
+
+def data_file(text: str, table: Table) -> DataFile:
     """The manifest entry's part that the document describes."""
     document = json.loads(text)
+    spec = table.specs()[document["spec"]]
+    kinds = _kinds(spec, table.schema())
+    partition = list(map(_as_value, kinds, document["partition"]))
     figures: dict[str, Any] = {
         name: {int(k): v for k, v in document[name].items()} for name in _COUNTS
     }
     for name in _BOUNDS:
         figures[name] = {int(k): base64.b64decode(v) for k, v in document[name].items()}
-    return DataFile.from_args(
+    file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=document["path"],
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=Record(*partition),
         record_count=document["rows"],
         file_size_in_bytes=document["size"],
-        sort_order_id=None,
-        spec_id=spec_id,
+        sort_order_id=document["order"] or None,
         equality_ids=None,
         key_metadata=None,
         split_offsets=document["split_offsets"],
         **figures,
     )
+    file.spec_id = spec.spec_id  # PyIceberg keeps it beside the record
+    return file

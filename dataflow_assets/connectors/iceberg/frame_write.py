@@ -21,10 +21,11 @@ from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg import catalog as catalogs
 from dataflow_assets.connectors.iceberg import tables
-from dataflow_assets.connectors.iceberg.files import FileWriter, Place, data_file, place
+from dataflow_assets.connectors.iceberg.files import Place, data_file, place
 from dataflow_assets.connectors.iceberg.frame_read import read
 from dataflow_assets.connectors.iceberg.sink import IcebergSink
 from dataflow_assets.connectors.iceberg.types import table_schema
+from dataflow_assets.connectors.iceberg.writers import file_writer
 from dataflow_assets.errors import PermanentError, TransientError
 
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ def _stage(frame: DataFrame, table: Table) -> tuple[list[DataFile], int]:
     writer = _Writer(place(table), tuple(frame.columns))
     done = frame.mapInArrow(writer, _DDL).toArrow()
     texts = [text for files in done.column("files").to_pylist() for text in files or ()]
-    spec = table.spec().spec_id
-    return [data_file(text, spec) for text in texts], sum(done.column("rows").to_pylist())
+    return [data_file(text, table) for text in texts], sum(done.column("rows").to_pylist())
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _Writer:
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files, rows = FileWriter(self.place, "frame", list(self.names), TARGET_BYTES), 0
+        files, rows = file_writer(self.place, "frame", list(self.names), TARGET_BYTES), 0
         try:
             for batch in batches:
                 files.write(batch.select(files.schema.names).cast(files.schema))

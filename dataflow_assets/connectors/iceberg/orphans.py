@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 THREADS = 8
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # The last form is PyIceberg's, of what it rewrites to take rows out of a table.
-DATA = re.compile(rf"(?:[0-9a-f]{{8}}-\d+-.*|frame|errors|00000-\d+)-{_UUID}\.parquet")
+DATA = re.compile(rf"(?:[0-9a-f]{{8}}-\d+-.*|frame|errors|merged|00000-\d+)-{_UUID}\.parquet")
 METADATA = re.compile(rf"(?:{_UUID}-m\d+|snap-\d+-\d+-{_UUID})\.avro")
 
 Item = TypeVar("Item")

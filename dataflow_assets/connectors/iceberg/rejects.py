@@ -18,9 +18,10 @@ from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.commits import Change, Committer
-from dataflow_assets.connectors.iceberg.files import FileWriter, data_file, place
+from dataflow_assets.connectors.iceberg.files import data_file, place
 from dataflow_assets.connectors.iceberg.ledger import Ledger, property_key
 from dataflow_assets.connectors.iceberg.types import table_schema
+from dataflow_assets.connectors.iceberg.writers import FileWriter, file_writer
 from dataflow_assets.contracts import Rejection, Slice, Target, utc_now
 from dataflow_assets.failpoints import reach
 
@@ -95,7 +96,7 @@ class RejectWriter:
         if self._files is None:
             table = rejected_table(connect(self._sink), self._sink)
             size = self._sink.target_file_size_bytes
-            self._files = FileWriter(place(table), self._name, COLUMNS.names, size)
+            self._files = file_writer(place(table), self._name, COLUMNS.names, size)
         return self._files
 
     def _row(self, rejection: Rejection) -> dict[str, Any]:
@@ -158,8 +159,7 @@ class RejectedTable:
         known = [t for document in found for t in document["tokens"]] + [*self.stored(ledger)]
         note = {"after": _origin(ledger), "tokens": known if len(known) <= MOST_NOTED else []}
         table = rejected_table(self._catalog, self._sink)
-        spec_id = table.metadata.default_spec_id
-        files = [data_file(json.dumps(d), spec_id) for one in found for d in one[REJECTED]]
+        files = [data_file(json.dumps(d), table) for one in found for d in one[REJECTED]]
         commit_id = uuid.uuid4().hex
         text = json.dumps(note | {"commit": commit_id})
         Committer(self._catalog, table).commit(Change(self._key, lambda _: text, commit_id, files))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg import exceptions as ice
+from pyiceberg.partitioning import PartitionField
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortField
+from pyiceberg.transforms import UnknownTransform, VoidTransform
 
 from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog
 from dataflow_assets.connectors.iceberg.columns import parse_field
+from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
+from dataflow_assets.connectors.iceberg.specs import check_key, keyed, partition_spec, sort_order
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.errors import PermanentError
 
@@ -18,16 +24,28 @@ if TYPE_CHECKING:
     from dataflow_assets.connectors.iceberg.sink import IcebergSink
 
 
-def check(table: Table) -> None:
-    """Refuses tables that this sink cannot write to yet."""
+def check(table: Table, key: Sequence[str] = ()) -> None:
+    """Refuses tables that cannot be written to, or whose rows cannot be matched by the key."""
     name = ".".join(table.name())
     if table.metadata.format_version > 2:
         raise PermanentError(f"table {name} has format version 3: only 1 and 2 can be written")
-    if not table.spec().is_unpartitioned():
-        raise PermanentError(
-            f"table {name} is partitioned, which this sink cannot write yet: "
-            "write to an unpartitioned table"
-        )
+    known = {column.field_id for column in table.schema().fields}
+    laid_out: list[PartitionField | SortField] = [*table.spec().fields, *table.sort_order().fields]
+    for field in laid_out:
+        if not _computable(field, known):
+            raise PermanentError(
+                f"table {name} is partitioned or sorted by {field}, which cannot be computed "
+                "here: write to a table laid out by top-level columns, by the transforms "
+                "identity, year, month, day, hour, bucket and truncate"
+            )
+    check_key(table.schema(), key)
+
+
+def _computable(field: PartitionField | SortField, known: set[int]) -> bool:
+    """True where the values of its column give the field's; a dropped one is null for all."""
+    if isinstance(field.transform, VoidTransform):
+        return True
+    return field.source_id in known and not isinstance(field.transform, UnknownTransform)
 
 
 def create(
@@ -36,7 +54,10 @@ def create(
     """The table with these properties; somebody else's where one stands by now."""
     if not sink.auto_create_table:
         raise PermanentError(f"table {'.'.join(sink.identifier)} must not be created")
-    return catalog.made(sink.identifier, table_schema(_columns(sink, sample)), properties)
+    schema = keyed(table_schema(_columns(sink, sample)), sink.key)
+    spec = partition_spec(schema, map(parse_term, sink.partition_by))
+    order = sort_order(schema, map(parse_order, sink.sort_by))
+    return catalog.made(sink.identifier, schema, properties, spec, order)
 
 
 def _columns(sink: IcebergSink, sample: pa.Schema) -> list[pa.Field]:

@@ -10,10 +10,12 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.iceberg.catalog import errors
 from dataflow_assets.connectors.iceberg.encode import encode
-from dataflow_assets.connectors.iceberg.files import FileWriter, Place
+from dataflow_assets.connectors.iceberg.files import Place
 from dataflow_assets.connectors.iceberg.ledger import short_hash
 from dataflow_assets.connectors.iceberg.rejects import RejectWriter
 from dataflow_assets.connectors.iceberg.settings import slug
+from dataflow_assets.connectors.iceberg.staging import Stage
+from dataflow_assets.connectors.iceberg.writers import FileWriter, file_writer
 from dataflow_assets.contracts import (
     DELETE,
     OFFSET,
@@ -50,8 +52,30 @@ class WriteTicket(Ticket):
     """Tokens of rejected records that are in their table already."""
 
 
+class Appended:
+    """Rows of one slice as data files; deletes are refused."""
+
+    def __init__(self, files: FileWriter) -> None:
+        self._files = files
+
+    def write(self, rows: pa.RecordBatch) -> tuple[int, list[Rejection]]:
+        """Takes rows with their system columns; how many, and those that do not fit."""
+        rows, deletes = _without_deletes(rows)
+        batch, refused = encode(rows, self._files.schema)
+        self._files.write(batch)
+        return batch.num_rows, [*deletes, *refused]
+
+    def close(self) -> tuple[str, ...]:
+        """The files as JSON documents."""
+        return self._files.close()
+
+    def abort(self) -> None:
+        """Drops the files."""
+        self._files.abort()
+
+
 class IcebergWriter(Writer):
-    """Appends to Parquet files below the table's location; visible once the session commits."""
+    """Stages Parquet files below the table's location; visible once the session commits."""
 
     def __init__(self, sink: IcebergSink, ticket: WriteTicket, piece: Slice) -> None:
         arm(ticket.failpoint)
@@ -60,7 +84,11 @@ class IcebergWriter(Writer):
         name = f"{short_hash(ticket.target.id)}-{ticket.epoch}-{partition}"
         names = ticket.schema.names
         size = sink.target_file_size_bytes
-        self._files = FileWriter(ticket.place, name, names, size)
+        self._rows: Stage | Appended = (
+            Stage(ticket.place, name, names, sink.key)
+            if sink.upserts
+            else Appended(file_writer(ticket.place, name, names, size))
+        )
         self._rejects = RejectWriter(sink, ticket, piece, name)
         self._rejected: list[Rejection] = []
         self._covered = self._covered_offset()
@@ -90,14 +118,11 @@ class IcebergWriter(Writer):
             self._write(self._uncovered(chunk.rows), chunk)
 
     def _write(self, rows: pa.RecordBatch, chunk: Chunk) -> None:
-        rows, deletes = _without_deletes(rows)
-        batch, refused = encode(rows, self._files.schema)
-        here = [_with_message(r, chunk) for r in (*deletes, *refused)]
+        taken, refused = self._rows.write(rows)
+        here = [_with_message(r, chunk) for r in refused]
         known = [r for r in chunk.rejected if r.offset >= self._covered]
-        self._files.write(batch)
         self._rejected += [*known, *here]
-        rejected = len(known) + len(here)
-        self._totals += Totals(batch.num_rows, rejected, chunk.size)
+        self._totals += Totals(taken, len(known) + len(here), chunk.size)
 
     def _uncovered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if not isinstance(self._piece, OffsetSlice) or self._piece.after >= self._covered:
@@ -112,7 +137,7 @@ class IcebergWriter(Writer):
             return Receipt(self._ticket.target.branch, piece.partition, None, Totals())
         with errors(self._sink, "write files of"):
             settle(self._ticket.target, piece, self._rejected, self._rejects.write)
-            staged = (*self._files.close(), *self._rejects.close())
+            staged = (*self._rows.close(), *self._rejects.close())
         self._handed_over = True
         reach("iceberg.staged")
         position = piece.upto if isinstance(piece, PartSlice) else self._seen
@@ -122,7 +147,7 @@ class IcebergWriter(Writer):
     def abort(self) -> None:
         """Deletes the files unless a receipt names them."""
         if not self._handed_over:
-            self._files.abort()
+            self._rows.abort()
             self._rejects.abort()
 
 

@@ -1,0 +1,94 @@
+"""How a table that is made lays out its rows, as a manifest says it: `bucket(16, id)`, `id desc`.
+
+Parsed without PyIceberg, so that checking a manifest stays quick.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
+_EXAMPLES = (
+    "created_at, year(created_at), month(..), day(..), hour(..), bucket(16, id) or "
+    "truncate(10, name)"
+)
+_COLUMN = r"`[^`]+`|[^\s(),`]+"
+_TERM = re.compile(
+    rf"\s*(?:(?P<name>\w+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(?P<inner>{_COLUMN})\s*\)|(?P<bare>{_COLUMN}))\s*"
+)
+_ORDER = re.compile(
+    rf"\s*(?P<column>{_COLUMN})(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*",
+    re.IGNORECASE,
+)
+_NUMBERED = {"bucket": "number of buckets", "truncate": "width"}
+_MOST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Term:
+    """One partition transform of one column."""
+
+    column: str
+    transform: str = "identity"
+    number: int | None = None
+
+    @property
+    def iceberg(self) -> str:
+        """The transform in Iceberg's own spelling."""
+        return self.transform if self.number is None else f"{self.transform}[{self.number}]"
+
+    @property
+    def name(self) -> str:
+        """What the partition field is called, as Spark calls it."""
+        if self.transform == "identity":
+            return self.column
+        return f"{self.column}_{'trunc' if self.transform == 'truncate' else self.transform}"
+
+
+@dataclass(frozen=True)
+class Order:
+    """One column that rows are sorted by."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+def parse_term(text: str) -> Term:
+    """The transform that the text names. Raises ValueError with what is allowed."""
+    found = _TERM.fullmatch(text)
+    if found is None:
+        raise ValueError(f"cannot read {text!r}; write {_EXAMPLES}")
+    if found["bare"]:
+        return Term(found["bare"].strip("`"))
+    name = found["name"].lower()
+    name = name[:-1] if name in ("years", "months", "days", "hours") else name
+    if name not in TRANSFORMS:
+        raise ValueError(f"{text!r}: unknown transform {name!r}; write {_EXAMPLES}")
+    return Term(found["inner"].strip("`"), name, _number(text, name, found["number"]))
+
+
+def _number(text: str, name: str, digits: str | None) -> int | None:
+    if name not in _NUMBERED:
+        if digits is not None:
+            raise ValueError(f"{text!r}: {name} takes a column alone, like {name}(created_at)")
+        return None
+    if digits is None:
+        raise ValueError(f"{text!r}: {name} needs a {_NUMBERED[name]}, like {name}(16, id)")
+    if not 1 <= int(digits) <= _MOST:
+        raise ValueError(f"{text!r}: the {_NUMBERED[name]} must be from 1 to {_MOST}")
+    return int(digits)
+
+
+def parse_order(text: str) -> Order:
+    """The column and its direction. Nulls come first when ascending, last when descending."""
+    found = _ORDER.fullmatch(text)
+    if found is None:
+        raise ValueError(
+            f"cannot read {text!r}; write a column, then asc or desc, then nulls first or nulls "
+            "last, like `created_at desc nulls last`"
+        )
+    descending = (found["way"] or "asc").lower() == "desc"
+    first = not descending if found["nulls"] is None else found["nulls"].lower() == "first"
+    return Order(found["column"].strip("`"), descending, first)
