@@ -155,6 +155,15 @@ class Kafka(System):
             producer.produce(config["topic"], body, b'{"id":%d}' % id_, partition=id_ % 2)
         assert producer.flush(30) == 0
 
+    def send(self, config: Config, *bodies: bytes) -> None:
+        """Messages as they are, of one partition."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.server.bootstrap})
+        for body in bodies:
+            producer.produce(config["topic"], body, b"k", partition=0)
+        assert producer.flush(30) == 0
+
     def rows(self, config: Config) -> list[Row]:
         """The records; of a topic of states the last of each key."""
         found = [(key, json.loads(body) if body else None) for key, body in self.messages(config)]
