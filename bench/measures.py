@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench import bounds, flows, lake, merges, tables
+from bench import bounds, flows, lake, merges, tables, topics
 from bench.meters import Meter, Spent
 from bench.places import Places
 from dataflow_assets.chain import Transformation
@@ -54,6 +54,7 @@ def measures(ready: Ready) -> list[Measure]:
         _iceberg(ready),
         *_lake(ready),
         *_clickhouse(ready),
+        *_topics(ready),
         *_upserts(ready),
     ]
 
@@ -176,6 +177,27 @@ def _clickhouse(ready: Ready) -> Iterator[Measure]:
         before=lambda: merges.fresh(places, table),
         after=lambda: merges.check(places, table, count),
     )
+
+
+def _topics(ready: Ready) -> Iterator[Measure]:
+    """The same messages into another topic."""
+    places, count, source = ready.places, ready.counts["all"], ready.topic("all")
+
+    def after(topic: str) -> None:
+        topics.check(places, topic, count)
+        topics.drop(places, topic)
+
+    for name, step in (
+        ("copy-topic", lambda topic: topics.copy_all(places, source, topic)),
+        ("flow-topic", lambda topic: _drain(ready, "all", "topic", topics.sink(places, topic))),
+    ):
+        topic = f"bench-{name}"
+        yield Measure(
+            name,
+            partial(step, topic),
+            before=partial(topics.fresh, places, topic),
+            after=partial(after, topic),
+        )
 
 
 def _drain(

@@ -36,6 +36,7 @@ TARGETS = {
     "flow-iceberg": Target("flow-binary", 1.0),
     "flow-lake": Target("copy-lake", 0.6),
     "flow-clickhouse": Target("insert-arrow", 0.6),
+    "flow-topic": Target("copy-topic", 0.5),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }

@@ -20,7 +20,7 @@ from dataflow_assets.connectors.kafka.producing import SETTINGS, Outgoing
 from dataflow_assets.connectors.kafka.topics import BROKERS_OWN, Rules, Shelf
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.rejecting import entry
+from dataflow_assets.rejecting import HELD, entry
 
 STORE_SECONDS = 60.0
 MOST_BYTES = 32 * 1024 * 1024
@@ -56,6 +56,12 @@ def outgoing(topic: str, one: ErrorRecord, rules: Rules | None) -> Outgoing:
     return record
 
 
+def _waits(name: str, message: Message, flow: str) -> bool:
+    """Whether it is an entry of this flow that a replay may take."""
+    mine = dict(message.headers() or ()).get("flow") == flow.encode()
+    return mine and not name.endswith(HELD)
+
+
 class KafkaErrors(ErrorStore):
     """Entries in one topic: at least once across a crash, always under the same id."""
 
@@ -80,7 +86,7 @@ class KafkaErrors(ErrorStore):
             name = (message.key() or b"").decode()
             if message.value() is None:
                 done.add(name)
-            elif dict(message.headers() or ()).get("flow") == flow.encode():
+            elif _waits(name, message, flow):
                 waiting.setdefault(name, message)
         found = (entry(m.value() or b"") for name, m in waiting.items() if name not in done)
         return [one for at, one in found if since is None or at >= since][:most]
