@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ COLUMNS = (
     ("run", False),
 )
 MOST_POSITIONS = 4
+LONGEST_POSITION = 60  # characters
 AT_ONCE = 8  # one system that does not answer must not hold up the others
 
 
@@ -139,12 +141,19 @@ def _row(answer: Answer, found: Status) -> list[str]:
 
 
 def _positions(positions: Positions) -> str:
-    def shown(position: Position) -> str:
-        return str(position) if len(str(position)) <= 20 else f"{str(position)[:17]}..."
-
-    listed = [f"{name}:{shown(position)}" for name, position in sorted(positions.items())]
+    listed = [f"{name}:{_shown(position)}" for name, position in sorted(positions.items())]
     more = [f"and {len(listed) - MOST_POSITIONS} more"] if len(listed) > MOST_POSITIONS else []
     return " ".join([*listed[:MOST_POSITIONS], *more]) or "-"
+
+
+def _shown(position: Position) -> str:
+    """What a table's position says, without its braces; `--json` has all of it."""
+    text = str(position)
+    if text.startswith("{"):
+        members = json.loads(text).items()
+        told = [f"{name} {value}" for name, value in members if isinstance(value, str | int)]
+        text = ", ".join(told)
+    return text if len(text) <= LONGEST_POSITION else f"{text[: LONGEST_POSITION - 3]}..."
 
 
 def _age(when: datetime | None) -> str:
