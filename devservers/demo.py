@@ -30,6 +30,7 @@ from psycopg import sql
 from typing_extensions import override
 
 from devservers import system
+from devservers.clickhouse import ClickHouse
 from devservers.jars import ROOT
 from devservers.kafka import Kafka
 from devservers.postgresql import PostgreSQL
@@ -52,6 +53,7 @@ SEAWEEDFS = {
     **{name: 18334 + index for index, name in enumerate(name for name in SERVICES if name != "s3")},
     **{f"{name}.grpc": 18343 + index for index, name in enumerate(SERVICES)},
 }
+CLICKHOUSE = {"http": 18123}
 SPARK = {"connect": 15002}
 WEB = 3000
 QUOTED_PORTS = re.compile(r"(?<=127\.0\.0\.1:)\d+")
@@ -138,8 +140,14 @@ class _Demo:
         self.kafka = Kafka(folder / "kafka", ports=self._moved(KAFKA))
         self.postgresql = PostgreSQL(folder / "postgresql", ports=self._moved(POSTGRESQL))
         self.seaweedfs = SeaweedFS(folder / "seaweedfs", ports=self._moved(SEAWEEDFS))
+        self.clickhouse = ClickHouse(folder / "clickhouse", ports=self._moved(CLICKHOUSE))
         self.spark = SparkConnect(folder / "spark", ports=self._moved(SPARK))
         self.dagster = Dagster(folder / "dagster", port=WEB + offset)
+
+    @property
+    def servers(self) -> list[Server]:
+        """What the flows read, write and run on."""
+        return [self.kafka, self.postgresql, self.seaweedfs, self.clickhouse, self.spark]
 
     def _moved(self, ports: Mapping[str, int]) -> dict[str, int]:
         return {name: port + self._offset for name, port in ports.items()}
@@ -147,9 +155,8 @@ class _Demo:
     def start(self, stack: ExitStack, ended: threading.Event) -> bool:
         """Starts all of it; what began is stopped by the stack. False: ended meanwhile."""
         self._say(f"starting; data and logs are kept in {self._folder}")
-        servers = [self.kafka, self.postgresql, self.seaweedfs, self.spark]
-        stack.callback(_stop, servers, self._say)
-        for server in _side_by_side(servers):
+        stack.callback(_stop, self.servers, self._say)
+        for server in _side_by_side(self.servers):
             self._say(f"{server.name} answers: {next(iter(server.endpoints().values()))}")
         self._make_topic()
         self._make_database()
@@ -167,7 +174,7 @@ class _Demo:
     def check_ports(self) -> None:
         """Raises ServerError when one of the ports is taken."""
         wanted = {"dagster": self.dagster.port}
-        for server in (self.kafka, self.postgresql, self.seaweedfs, self.spark):
+        for server in self.servers:
             wanted |= {f"{server.name} {name}": port for name, port in server.ports.items()}
         taken = [f"{port} ({name})" for name, port in wanted.items() if not system.is_free(port)]
         if taken:
@@ -224,6 +231,7 @@ class _Demo:
             f"  how far         dataflow status {_near(manifests)}",
             f"  manifests       {_near(manifests)}; drop your own into {_near(ROOT / 'flows')}",
             f"  Kafka           {self.kafka.bootstrap}, topic {TOPIC}",
+            f"  ClickHouse      {self.clickhouse.dsn()}",
             f"  Iceberg         {self.seaweedfs.uri}, warehouse {self.seaweedfs.warehouse}",
             f"  logs            {_near(self._folder)}/*/*.log",
             "",
@@ -233,9 +241,8 @@ class _Demo:
 
     def watch(self, ended: threading.Event) -> int:
         """Waits for the end; says so when a server ends by itself."""
-        servers: list[Server] = [self.kafka, self.postgresql, self.seaweedfs, self.spark]
         while not ended.wait(1):
-            for server in (*servers, self.dagster):
+            for server in (*self.servers, self.dagster):
                 if not server.running:
                     self._say(f"{server.name} has ended by itself; see {_near(server.log)}")
                     return 1

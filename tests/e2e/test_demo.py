@@ -1,4 +1,4 @@
-"""The demo as a user starts it: two tables fill, a third is built on one, Ctrl-C ends it all."""
+"""The demo as a user starts it: tables fill and feed others, Ctrl-C ends it all."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ import psycopg
 import pytest
 
 from devservers import system
-from devservers.demo import KAFKA, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK, WEB
+from devservers.demo import CLICKHOUSE, KAFKA, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK, WEB
 
 ROOT = Path(__file__).parent.parent.parent
-PORTS = {WEB, *KAFKA.values(), *POSTGRESQL.values(), *SEAWEEDFS.values(), *SPARK.values()}
+SERVERS = (KAFKA, POSTGRESQL, SEAWEEDFS, CLICKHOUSE, SPARK)
+PORTS = {WEB, *(port for ports in SERVERS for port in ports.values())}
+FLOWS = {
+    f"default/{name}"
+    for name in ("orders", "order-history", "order-changes", "orders-now", "lake-orders")
+}
+TYPED = {"default/orders-now", "default/lake-orders"}  # tables hold nothing that others refuse
 DATAFLOW = [sys.executable, "-m", "dataflow_assets.cli"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -56,9 +62,11 @@ class Demo:
         return {flow["flow"]: branch["checkpoint"] for flow in flows for branch in flow["branches"]}
 
     def flowing(self) -> bool:
-        """Whether both tables have rows, and both flows have set records aside."""
+        """Whether all tables have rows, and the flows on the topic have set records aside."""
         found = self.checkpoints()
-        return len(found) == 2 and all(c and c["rows"] and c["rejected"] for c in found.values())
+        if not FLOWS <= set(found) or not all(c and c["rows"] for c in found.values()):
+            return False
+        return all(found[name]["rejected"] for name in FLOWS - TYPED)
 
     def query(self, sql: str) -> list[Any]:
         """The first column of what PostgreSQL answers; nothing while there is no such table."""
@@ -92,11 +100,13 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 
 def test_the_demo(demo: Demo) -> None:
     _until(lambda: demo.says("Ctrl-C stops all of it"), 120)
-    _until(demo.flowing, 120)
+    _until(demo.flowing, 200)
     statuses = demo.query("SELECT DISTINCT status FROM public.orders")
     assert {"placed", "paid", "shipped"} <= set(statuses)
     counted = demo.query("SELECT count(*) - count(DISTINCT id) FROM public.orders")
     assert counted == [0]
+    doubled = "SELECT count(*) - count(DISTINCT (id, status)) FROM public.order_log"
+    assert demo.query(doubled) == [0], "an order has each status once"
     _until(lambda: bool(demo.query("SELECT revenue FROM shop.daily_revenue")), 150)
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(60) == 0, demo.log.read_text()
