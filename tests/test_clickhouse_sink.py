@@ -482,3 +482,22 @@ def test_the_sorting_key_however_it_was_declared(place: Place, key: str) -> None
         table = tables.find(client, client.database or "", place.table)
     assert table is not None
     assert table.sorting_key == (("id", "name") if "name" in key else ("id",))
+
+
+def test_parts_of_reads_long_past_are_pruned_too(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataflow_assets.connectors.clickhouse import ledger_table
+
+    monkeypatch.setattr(ledger_table, "_MANY", 5)
+    place.make()
+    for number in range(4):
+        session = start(place.sink(), {"state": "0"})
+        span = session.begin(Span((PartSlice("part-0", None, f"end {number}"),)))
+        ticket = session.ticket()
+        rows = [{"id": number, "name": "x"}]
+        receipt = write(place.sink(), ticket, span.slices[0], chunk(ticket, rows, 0))
+        session.finish(span, [receipt], SOURCE)
+    start(place.sink())
+    assert place.run("select count(), any(kind) from dataflow_ledger") == [(1, "head")]
+    assert place.rows("id") == [(0,), (1,), (2,), (3,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,13 @@ from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse.client import quote
 from dataflow_assets.connectors.clickhouse.failures import Failure, failing
 from dataflow_assets.connectors.clickhouse.ledger import Entry, Head
-from dataflow_assets.contracts import Target
+from dataflow_assets.contracts import PART, Target
 from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
+
+log = logging.getLogger(__name__)
 
 NAME = "dataflow_ledger"
 WINDOW = 100_000  # rows of a chunk: three; of many flows in one database
@@ -42,7 +45,10 @@ _PRUNE = """
 DELETE FROM {ledger} WHERE flow = {{flow:String}} AND branch = {{branch:String}}
 AND (kind = 'head' AND (epoch, n) < ({epoch}, {n})
      OR kind != 'head' AND generation != {{generation:String}} AND epoch < {epoch}
-     OR kind != 'head' AND generation = {{generation:String}} AND {covered})
+     OR kind != 'head' AND generation = {{generation:String}} AND ({covered}))
+"""
+_COUNT = """
+SELECT count() FROM {ledger} WHERE flow = {{flow:String}} AND branch = {{branch:String}}
 """
 _MANY = 1_000  # rows of a branch
 
@@ -96,24 +102,29 @@ class LedgerTable:
 
     def prune(self, head: Head) -> None:
         """Takes out what the head says by itself, where that has become a lot."""
-        query = _READ.format(ledger=self._ledger, blocks="0", only="")
-        if len(self._rows(query, {})) < _MANY:
+        ((rows,),) = self._rows(_COUNT.format(ledger=self._ledger), {})
+        if rows < _MANY:
             return
         covered = [
-            f"(partition = {clients.literal(name)} AND "
-            f"toUInt64OrDefault(after, toUInt64(0)) < {part.position})"
+            f"partition = {clients.literal(name)} AND "
+            f"toUInt64OrDefault(after, toUInt64(0)) < {part.position}"
             for name, part in head.partitions.items()
             if isinstance(part.position, int)
         ]
+        intent = clients.literal(head.intent.id if head.intent else "")
+        covered.append(f"startsWith(partition, {clients.literal(PART)}) AND after != {intent}")
         query = _PRUNE.format(
             ledger=self._ledger,
             epoch=head.epoch,
             n=head.n,
-            covered=f"({' OR '.join(covered) or 'false'})",
+            covered=" OR ".join(f"({one})" for one in covered),
         )
-        parameters = {**self._parameters, "generation": head.generation}
-        with failing():
-            self._client.command(query, parameters=parameters)
+        try:
+            with failing():
+                given = {**self._parameters, "generation": head.generation}
+                self._client.command(query, parameters=given)
+        except Failure as failure:  # rows that are too many are slow, and not wrong
+            log.warning("the ledger %s keeps growing: %s", self._ledger, failure)
 
     def _rows(self, query: str, parameters: Mapping[str, Any]) -> list[Any]:
         settings = {"select_sequential_consistency": 1} if self._replicated else {}
@@ -168,15 +179,23 @@ def inserting(token: str, *, replicated: bool = False) -> dict[str, Any]:
     return {
         "insert_deduplication_token": token,
         "insert_deduplicate": 1,
+        "deduplicate_insert": "enable",  # what newer servers ask instead
         "async_insert": 0,
         "wait_end_of_query": 1,
         "deduplicate_blocks_in_dependent_materialized_views": 1,
         "min_insert_block_size_rows": 1 << 40,
         "min_insert_block_size_bytes": 1 << 50,
         "max_insert_block_size": 1 << 40,
+        "use_strict_insert_block_limits": 0,
         "max_partitions_per_insert_block": 0,
         **quorum,
     }
+
+
+def known(client: Client, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that the server has: versions differ."""
+    ours = {"wait_end_of_query"}  # of the HTTP interface
+    return {k: v for k, v in settings.items() if k in ours or k in client.server_settings}
 
 
 def insert_rows(
@@ -191,6 +210,6 @@ def insert_rows(
             table,
             column_names=list(rows[0]),
             insert_block=body,
-            settings=dict(settings),
+            settings=known(client, settings),
             fmt="JSONEachRow",
         )

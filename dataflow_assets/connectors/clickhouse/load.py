@@ -10,7 +10,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse.client import quote
 from dataflow_assets.connectors.clickhouse.facts import Facts
 from dataflow_assets.connectors.clickhouse.failures import Failure, Kind, failing
-from dataflow_assets.connectors.clickhouse.ledger_table import inserting
+from dataflow_assets.connectors.clickhouse.ledger_table import inserting, known
 from dataflow_assets.connectors.clickhouse.upsert import Upsert
 
 if TYPE_CHECKING:
@@ -80,4 +80,6 @@ class Load:
     def _insert(self, table: str, rows: pa.Table, settings: dict[str, object]) -> None:
         given = {"max_execution_time": SECONDS, "input_format_null_as_default": 1, **settings}
         with failing():
-            self._client.insert_arrow(table, rows, database=self._database, settings=given)
+            self._client.insert_arrow(
+                table, rows, database=self._database, settings=known(self._client, given)
+            )
