@@ -15,8 +15,10 @@ import devservers
 from dataflow_assets.connectors.clickhouse import ClickhouseSink
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.iceberg import IcebergSink
+from dataflow_assets.connectors.kafka import KafkaSink
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Sink
+from tests.kafka_topics import committed
 
 Stored = dict[str, Any]
 
@@ -166,4 +168,29 @@ class Merged(ErrorDriver):
         return ClickhouseSink.model_validate(options)
 
 
-ERRORS: dict[str, type[ErrorDriver]] = {one.kind: one for one in (Beside, Elsewhere, Lake, Merged)}
+class Topic(ErrorDriver):
+    """A topic: a crash may store an entry twice, under one id."""
+
+    kind = "topic"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        self.server: devservers.Kafka = request.getfixturevalue("kafka")
+        self.name: str = request.getfixturevalue("topic")()
+
+    def declare(self) -> Sink:
+        return KafkaSink(brokers=(self.server.bootstrap,), topic=self.name)
+
+    def unreachable(self) -> Sink:
+        return KafkaSink(brokers=("127.0.0.1:1",), topic=self.name)
+
+    def stored(self) -> list[Stored]:
+        found = {m.key(): m.value() for m in committed(self.server.bootstrap, self.name)}
+        return [
+            json.loads(found[name] or b"") for name in sorted(found, key=lambda name: name or b"")
+        ]
+
+
+ERRORS: dict[str, type[ErrorDriver]] = {
+    one.kind: one for one in (Beside, Elsewhere, Lake, Merged, Topic)
+}

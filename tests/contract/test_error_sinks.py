@@ -127,6 +127,7 @@ STORES = {
     "elsewhere": ("postgresql.errors", "postgresql.errors-stored"),
     "lake": ("iceberg.errors", "iceberg.errors-stored"),
     "merged": ("clickhouse.errors", "clickhouse.errors-stored"),
+    "topic": ("kafka.errors", "kafka.errors-stored"),
 }
 CRASHES = [
     (main, errors, point)

@@ -9,11 +9,13 @@ ever, and is not compacted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 from confluent_kafka import KafkaException, Message, Producer
 from typing_extensions import override
 
+from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.broker import CLIENT
 from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.producing import SETTINGS, Outgoing
@@ -71,12 +73,16 @@ class KafkaErrors(ErrorStore):
 
     @override
     def prepare(self) -> None:
-        prepare_topic(self._shelf(), self._replicas)
+        with self._told("preparing"):
+            prepare_topic(self._shelf(), self._replicas)
 
     @override
     def store(self, records: Sequence[ErrorRecord]) -> None:
-        rules = self._shelf().rules()
-        self._send([outgoing(self.topic, one, rules) for one in records])
+        failpoints.reach("kafka.errors")
+        with self._told("storing rejected records in"):
+            rules = self._shelf().rules()
+            self._send([outgoing(self.topic, one, rules) for one in records])
+        failpoints.reach("kafka.errors-stored")
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
@@ -130,6 +136,13 @@ class KafkaErrors(ErrorStore):
         if refused or left:
             reason = refused[0] if refused else f"{left} records are still on their way"
             raise TransientError(f"kafka {self.bootstrap}: writing to {self.topic}: {reason}")
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (TransientError, PermanentError) as error:
+            raise type(error)(f"{what} the error sink {self.topic}: {error}") from error
 
     def _shelf(self) -> Shelf:
         return Shelf(self.bootstrap, self.topic)
