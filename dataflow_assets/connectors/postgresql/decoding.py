@@ -20,6 +20,10 @@ from dataflow_assets.errors import PermanentError
 
 HEADER = 19  # bytes before the first row, where no extension is announced
 TRAILER = b"\xff\xff"
+_FOREIGN = (
+    "the server does not send a message for each row of a COPY: it is no PostgreSQL, or a proxy "
+    "stands before it that changes its messages"
+)
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,10 +65,7 @@ class Decoder:
             arrays.append(_column(data, at, sizes, field, kind))
             at = at + np.maximum(sizes, 0)
         if len(starts) and not np.array_equal(at, np.append(starts[1:], len(data))):
-            raise PermanentError(
-                "the server does not send a message for each row of a COPY: it is no PostgreSQL, "
-                "or a proxy stands before it that changes its messages"
-            )
+            raise PermanentError(_FOREIGN)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -131,10 +132,13 @@ def _gathered(data: bytes, at: Ints, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """One value at each of the places, which need not be aligned."""
     if not len(at):
         return np.empty(0, kind)
-    view: npt.NDArray[Any] = np.ndarray(
-        (max(1, len(data) - kind.itemsize + 1),), kind, data, strides=(1,)
-    )
-    return view.take(at, mode="clip")
+    room = max(1, len(data) - kind.itemsize + 1)
+    view: npt.NDArray[Any] = np.ndarray((room,), kind, data, strides=(1,))
+    try:
+        found: npt.NDArray[Any] = view[at]  # `take` would copy the whole view first
+    except IndexError:
+        raise PermanentError(_FOREIGN) from None
+    return found
 
 
 def _lists(texts: pa.Array, field: pa.Field, kind: TypeOf) -> pa.Array:
