@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench import bounds, flows, lake, merges, tables, topics
+from bench import bounds, flows, lake, merges, polled, tables, topics
 from bench.meters import Meter, Spent
 from bench.places import Places
 from dataflow_assets.chain import Transformation
@@ -55,6 +55,7 @@ def measures(ready: Ready) -> list[Measure]:
         *_lake(ready),
         *_clickhouse(ready),
         *_topics(ready),
+        *_table(ready),
         *_upserts(ready),
     ]
 
@@ -198,6 +199,29 @@ def _topics(ready: Ready) -> Iterator[Measure]:
             before=partial(topics.fresh, places, topic),
             after=partial(after, topic),
         )
+
+
+def _table(ready: Ready) -> Iterator[Measure]:
+    """The same rows out of a PostgreSQL table."""
+    places, count, files = ready.places, ready.counts["all"], ready.rows["all"]
+
+    def before(table: str) -> None:
+        polled.filled(places, files, count)
+        tables.fresh(places, table, "binary")
+
+    yield Measure(
+        "copy-table",
+        lambda: polled.copy_all(places, "bench_raw_table"),
+        before=lambda: before("bench_raw_table"),
+        after=lambda: _checked(places, "bench_raw_table", count),
+    )
+    flow = flows.read(polled.source(places), "table", flows.append(places, "bench_table"))
+    yield Measure(
+        "flow-table",
+        lambda: _drained(ready, "all", flow),
+        before=lambda: before("bench_table"),
+        after=lambda: _checked(places, "bench_table", count),
+    )
 
 
 def _drain(

@@ -37,6 +37,7 @@ TARGETS = {
     "flow-lake": Target("copy-lake", 0.6),
     "flow-clickhouse": Target("insert-arrow", 0.6),
     "flow-topic": Target("copy-topic", 0.5),
+    "flow-table": Target("copy-table", 0.6),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }

@@ -21,7 +21,7 @@ COLUMNS = {
 OTHERS: dict[Kind, dict[str, str]] = {
     "binary": {},
     "numeric": {"amount": "numeric(12,2)"},
-    "text": {"customer": "bytea"},  # binary COPY does not serve it
+    "text": {"customer": "refcursor"},  # a text that binary COPY does not serve
     "upsert": {"id": "bigint PRIMARY KEY"},
 }
 
