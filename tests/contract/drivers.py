@@ -99,7 +99,7 @@ class MemoryOffsets(_Memory, OffsetSourceDriver):
 
     def recreate(self) -> None:
         self.store.query("delete from messages")
-        self.store.identify("t", uuid.uuid4().hex)
+        self.store.identify("topic t", uuid.uuid4().hex)
 
     def declare(self) -> Source:
         return MemoryOffsetSource(store=self.name, topic="t")

@@ -88,7 +88,8 @@ def memory(name: str, topic: str, table: str) -> str:
 def folder(tmp_path: Path) -> Path:
     """Several flows into one table, a cycle, a user's asset, and a flow of each system."""
     files = {
-        "orders.yaml": to_postgresql("orders", "orders", "public.orders"),
+        "orders.yaml": to_postgresql("orders", "orders", "public.orders")
+        + "  onRejected: table  # so that there is something to replay\n",
         "history.yaml": to_iceberg("order-history", "orders", "orders"),
         "shared.yaml": to_postgresql("eu", "eu.orders", "all_orders")
         + "---\n"

@@ -68,7 +68,7 @@ class MemoryOffsetSource(_MemorySource, MessageSource):
 
 
 def _identity(source: _MemorySource) -> str:
-    return Store(source.store).identity(source.topic) or source.topic
+    return Store(source.store).identity(f"topic {source.topic}") or source.topic
 
 
 class _StoreSession(SourceSession, ABC):
