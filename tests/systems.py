@@ -238,6 +238,7 @@ _POSTGRESQL = {
     "name": "text",
     "price": "double precision",
     "ok": "boolean",
+    "updated_at": "timestamptz",
 }
 
 
@@ -272,10 +273,11 @@ class Clickhouse(System):
 
     def change(self, config: Config, changes: Sequence[Change]) -> None:
         kinds = {"id": "Int64", "name": "String", "price": "Float64", "ok": "Bool"}
+        kinds["updated_at"] = "DateTime64(6, 'UTC')"
         names = list(changes[0].row)
         listed = ", ".join(f"{name} {kinds[name]}" for name in names)
         self.client.command(
-            f"CREATE TABLE {config['table']} ({listed}) ENGINE = MergeTree ORDER BY id"
+            f"CREATE TABLE {config['table']} ({listed}) ENGINE = ReplacingMergeTree ORDER BY id"
         )
         rows = [list(row.values()) for row in state(changes)]
         self.client.insert(config["table"], rows, names)
@@ -324,6 +326,7 @@ class Iceberg(System):
     def change(self, config: Config, changes: Sequence[Change]) -> None:
         rows = state(changes)
         kinds = {"id": pa.int64(), "name": pa.string(), "price": pa.float64(), "ok": pa.bool_()}
+        kinds["updated_at"] = pa.timestamp("us", "UTC")
         schema = pa.schema([(name, kinds[name]) for name in changes[0].row])
         place = (config["namespace"], config["table"])
         table = self.catalog.create_table(place, schema)

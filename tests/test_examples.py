@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,7 @@ def _placed(
 
 def _row(number: int, source: System) -> dict[str, Any]:
     row = {"id": number, "name": f"order {number}", "price": number + 0.25, "ok": True}
-    if source.tells_changes:
-        row |= {
-            "status": "paid",
-            "user": number % 3,
-            "updated_at": f"2026-07-20T10:00:{number:02}Z",
-        }
-    return row
+    changed = datetime(2026, 7, 20, 10, 0, number, tzinfo=UTC)
+    if source.tells_changes:  # JSON, of any of the examples
+        return row | {"status": "paid", "user": number % 3, "updated_at": changed.isoformat()}
+    return row | {"updated_at": changed}
