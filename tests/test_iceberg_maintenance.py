@@ -119,6 +119,8 @@ def test_orphans_go_and_what_a_snapshot_lists_stays(
         plant(found, f"0123abcd-7-p0-{UUID}.parquet"),
         plant(found, f"frame-{UUID}.parquet"),
         plant(found, f"00000-12-{UUID}.parquet"),
+        plant(found, f"merged-{UUID}.parquet"),
+        plant(found, f"0123abcd-7-p0-merge-{UUID}.parquet"),
         plant(found, f"{UUID}-m0.avro", "metadata"),
         plant(found, f"snap-1-0-{UUID}.avro", "metadata"),
     ]
