@@ -52,12 +52,32 @@ class Case:
         return checkpoint.totals
 
 
-@pytest.fixture(params=sorted(SOURCES))
+MEMORY = "memory-"
+PAIRS = [
+    (source, sink)
+    for source in sorted(SOURCES)
+    for sink in sorted(SINKS)
+    if source.startswith(MEMORY) or sink.startswith(MEMORY)
+]
+"""Each connector with both kinds of the other end; the matrix has the pairs of servers."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every source and every sink, where a test does not name its own."""
+    named = " ".join(str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    ends = [e for e in ("source", "sink") if e in metafunc.fixturenames and e not in named]
+    if len(ends) == 2:
+        metafunc.parametrize(("source", "sink"), PAIRS, indirect=True)
+    for end in ends if len(ends) == 1 else ():
+        metafunc.parametrize(end, sorted(SOURCES if end == "source" else SINKS), indirect=True)
+
+
+@pytest.fixture
 def source(request: pytest.FixtureRequest) -> SourceDriver:
     return SOURCES[request.param](request)
 
 
-@pytest.fixture(params=sorted(SINKS))
+@pytest.fixture
 def sink(request: pytest.FixtureRequest) -> SinkDriver:
     return SINKS[request.param](request)
 
