@@ -94,7 +94,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 def test_check_of_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(ROOT / "examples" / "demo")]) == 0
-    assert capsys.readouterr().out.endswith("2 flows, 0 findings, 0 notes\n")
+    assert capsys.readouterr().out.endswith("5 flows, 0 findings, 0 notes\n")
 
 
 def test_check_says_where(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:
