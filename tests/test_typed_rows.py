@@ -12,7 +12,7 @@ import pytest
 from dataflow_assets.contracts import ABSENT, INFINITE, KIND, MAX_LENGTH, METADATA, NO_NUL, OFFSET
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import conform
-from dataflow_assets.formats.rows import objects, values
+from dataflow_assets.formats.rows import moments, objects, values
 from dataflow_assets.metadata import as_messages
 
 UTC = pa.timestamp("us", "UTC")
@@ -187,6 +187,17 @@ def test_rows_as_json() -> None:
     }
     assert json.loads(third)["t"] == "-infinity"
     assert json.loads(third)["f"] == "-Infinity"
+
+
+def test_moments_that_few_calendars_have() -> None:
+    def said(arrow: pa.DataType, whole: pa.DataType, *values: int) -> list[str | None]:
+        return moments(pa.array(values, whole).cast(arrow))
+
+    assert said(pa.time64("us"), pa.int64(), 86_400_000_000, 1) == ["24:00:00", "00:00:00.000001"]
+    dates = said(pa.date32(), pa.int32(), 10**8, -(10**8))
+    assert dates == ["275760-09-13", "-271821-04-20"]
+    far = [9 * 10**18, 253_402_300_800_000_000]
+    assert said(UTC, pa.int64(), *far) == ["287168-08-24T16:00:00Z", "10000-01-01T00:00:00Z"]
 
 
 def test_metadata_columns_are_no_part_of_the_body() -> None:

@@ -85,10 +85,23 @@ def cells(column: pa.Array, field: pa.Field) -> list[Any]:
 def moments(column: pa.Array) -> list[str | None]:
     """Dates, times and timestamps as text."""
     endless = infinite(column)
-    texts = _moment_texts(_without(column, endless)).to_pylist()
+    texts: list[str | None] = _moment_texts(_without(column, endless)).to_pylist()
+    for row, text in enumerate(texts):
+        if text is not None and text.startswith("<"):  # Arrow writes none beyond the year 32767
+            texts[row] = _far(column[row])
     for row, text in endless.items():
         texts[row] = text
-    return texts  # type: ignore[no-any-return]
+    return texts
+
+
+def _far(value: pa.Scalar) -> str:
+    """A moment that Arrow has no text for; of times of day that is midnight at the day's end."""
+    if pa.types.is_time(value.type):
+        return "24:00:00"
+    if pa.types.is_date(value.type):
+        return str(np.datetime64(value.value, "D"))
+    text = str(np.array([value.value]).astype(f"datetime64[{value.type.unit}]")[0])
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}Z"
 
 
 def _moment_texts(column: pa.Array) -> pa.Array:
