@@ -97,4 +97,4 @@ def test_an_error_sink_can_be_read_where_no_flow_writes() -> None:
     assert set(built.errors) == {("postgresql", "shop_errors", "public", "bad")}
     (_, branch) = _connections(built, "postgresql")["shop_errors"]
     assert branch.sink is errors
-    assert set(io_managers(built)) == {"memory", "postgresql", "iceberg"}
+    assert set(io_managers(built)) == {"memory", "postgresql", "clickhouse", "iceberg"}
