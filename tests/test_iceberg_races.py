@@ -129,6 +129,8 @@ def test_racing_processes_on_one_span(make: MakeSink, catalog: Catalog, namespac
     context = multiprocessing.get_context("spawn")
     with context.Pool(2) as pool:
         won = pool.map(_drive_all, [make(), make()], chunksize=1)
+        pool.close()  # or leaving would send signals, which a worker may have inherited as ignored
+        pool.join()
     assert ids(catalog, namespace) == expected(10 * ROUNDS)
     assert sum(won) >= ROUNDS
 
