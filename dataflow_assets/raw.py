@@ -9,9 +9,9 @@ import pyarrow as pa
 from pydantic import field_validator, model_validator
 from typing_extensions import override
 
-from dataflow_assets.contracts import Shape, Sink
+from dataflow_assets.contracts import Shape, Sink, kind_of
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.shapes import DATA, Flat, Raw, Sampled, Whole, defaulted, kind_of
+from dataflow_assets.shapes import DATA, Flat, Raw, Sampled, Whole, defaulted
 from dataflow_assets.wrapped import METADATA
 
 _KEPT = frozenset({METADATA, "created_at", "updated_at", "deleted_at"})

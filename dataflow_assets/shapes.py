@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import EVERYTHING, HAS_DEFAULT, KIND, Shape
+from dataflow_assets.contracts import EVERYTHING, HAS_DEFAULT, Shape, kind_of
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records import NotJson, Record, encode, text_form
 from dataflow_assets.times import Instant, read, rfc3339_nano
@@ -139,11 +139,6 @@ def _parts(record: Record) -> tuple[Any, Mapping[str, Any] | None]:
     if is_wrapped(body):
         return body[VALUE], body[METADATA]
     return body, record.metadata
-
-
-def kind_of(field: pa.Field) -> bytes | None:
-    """What the decoders are told about the column's values, if anything."""
-    return (field.metadata or {}).get(KIND)
 
 
 def defaulted(field: pa.Field) -> bool:

@@ -59,6 +59,7 @@ from dataflow_assets.contracts.schema import (
     UPDATE,
     N,
     TypeRow,
+    kind_of,
 )
 from dataflow_assets.contracts.sessions import (
     SinkSession,
@@ -73,6 +74,7 @@ from dataflow_assets.contracts.slices import (
     Positions,
     Slice,
     Span,
+    folded,
     lasting,
 )
 from dataflow_assets.contracts.tasks import (
@@ -139,6 +141,8 @@ __all__ = [
     "TypeRow",
     "Writer",
     "attempt_of",
+    "folded",
+    "kind_of",
     "lasting",
     "local_now",
     "next_attempt",

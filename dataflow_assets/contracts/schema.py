@@ -37,6 +37,12 @@ MESSAGES = pa.schema(
 """The schema of a sink that takes messages."""
 
 
+def kind_of(field: pa.Field) -> bytes | None:
+    """What a string column holds, where it is not simply text."""
+    found: bytes | None = (field.metadata or {}).get(KIND)
+    return found
+
+
 @dataclass(frozen=True)
 class TypeRow:
     """One type of a system, and the interchange column that its values travel in."""
@@ -48,5 +54,5 @@ class TypeRow:
     @property
     def travels(self) -> str:
         """The column's type as the docs write it, the KIND of a string with it."""
-        kind = (self.column.metadata or {}).get(KIND)
+        kind = kind_of(self.column)
         return f"{self.column.type} ({kind.decode()})" if kind else str(self.column.type)

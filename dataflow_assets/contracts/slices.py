@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,6 +15,15 @@ PART = "part-"  # begins the names of the parts of one span; no partition of a s
 def lasting(positions: Positions) -> Positions:
     """The positions without those of the parts of a span that is not finished."""
     return {name: at for name, at in positions.items() if not name.startswith(PART)}
+
+
+def folded(positions: Positions, partition: str) -> Position | None:
+    """Where finished parts have come to: each carries the position behind its whole span.
+
+    Without parts what stands under the partition itself; None for nothing.
+    """
+    parts = (at for name, at in positions.items() if name.startswith(PART))
+    return next(parts, positions.get(partition))
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,12 @@ class Span:
     """A limit ended it: more is waiting already."""
     at: datetime | None = None
     """The time that steps call now, where a sink has recorded the span; None: when it is read."""
+
+    @classmethod
+    def of_parts(cls, upto: str, parts: Iterable[str], *, full: bool = False) -> Span:
+        """A span of parts with these borders; done, each has come to `upto`."""
+        slices = (PartSlice(f"{PART}{n}", None, upto, part) for n, part in enumerate(parts))
+        return cls(tuple(slices), full)
 
     @property
     def empty(self) -> bool:

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from dataflow_assets.contracts import (
     ABSENT,
-    HAS_DEFAULT,
     INFINITE,
     MAX_LENGTH,
     NO_NUL,
@@ -19,6 +18,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.conversions import convert
+from dataflow_assets.formats.json_types import is_optional
 from dataflow_assets.formats.rows import infinite, table_columns
 
 _UNFIT = (pa.ArrowException, ValueError)
@@ -65,16 +65,12 @@ def _check(given: dict[str, pa.Field], schema: pa.Schema, unknown_fields: str) -
             f"the source delivers columns that the target lacks: {', '.join(unknown)}; the target "
             f"has {', '.join(schema.names)}: add them, or set unknownFields: ignore"
         )
-    missing = [f.name for f in schema if f.name not in given and not _optional(f)]
+    missing = [f.name for f in schema if f.name not in given and not is_optional(f)]
     if missing:
         raise PermanentError(
             f"the target's columns {', '.join(missing)} must be filled, and the source has no such "
             f"columns: it has {', '.join(given)}"
         )
-
-
-def _optional(field: pa.Field) -> bool:
-    return bool(field.nullable) or (field.metadata or {}).get(HAS_DEFAULT) == b"1"
 
 
 def _column(

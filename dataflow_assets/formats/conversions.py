@@ -11,9 +11,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dataflow_assets.contracts import kind_of
 from dataflow_assets.formats.json_columns import array
 from dataflow_assets.formats.json_types import UUID, value_type
-from dataflow_assets.formats.rows import cells, kind_of, moments
+from dataflow_assets.formats.rows import cells, moments
 
 _TEXTS = (None, b"text", b"uuid")
 _NUMBER = r"^(-?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|NaN|-?Infinity)$"

@@ -25,18 +25,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import KIND, METADATA, SYSTEM_COLUMNS
+from dataflow_assets.contracts import METADATA, SYSTEM_COLUMNS, kind_of
 from dataflow_assets.records import parse
 
 INFINITY, MINUS_INFINITY = "infinity", "-infinity"
 
 _DIGITS = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
 _encode = msgspec.json.Encoder(decimal_format="number").encode
-
-
-def kind_of(field: pa.Field) -> bytes | None:
-    """What a string column holds, where it is not simply text."""
-    return (field.metadata or {}).get(KIND)
 
 
 def metadata_key(field: pa.Field) -> str | None:

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.clickhouse.failures import Failure
 from dataflow_assets.connectors.clickhouse.polled import Table
 from dataflow_assets.connectors.clickhouse.reading import read
 from dataflow_assets.connectors.clickhouse.relation import describe, identity
-from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span
+from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, folded
 from dataflow_assets.errors import TransientError
 from dataflow_assets.polling import (
     PARTITION,
@@ -78,8 +78,8 @@ class ClickhouseSourceSession(SourceSession):
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        position = Position.parse(_one(after))
-        bound = None if until is None else Position.parse(_one(until))
+        position = Position.parse(folded(after, PARTITION))
+        bound = None if until is None else Position.parse(folded(until, PARTITION))
         if bound is not None and bound == position:
             return Span(())
         with self._asking() as table:
@@ -89,10 +89,8 @@ class ClickhouseSourceSession(SourceSession):
             own = table.relation.identity
         if step is None:
             return Span(())
-        upto = step.upto.dump()
-        parts = [Part(own, rows).dump() for rows in step.parts]
-        slices = [PartSlice(f"part-{n}", None, upto, part) for n, part in enumerate(parts)]
-        return Span(tuple(slices), step.full)
+        parts = (Part(own, rows).dump() for rows in step.parts)
+        return Span.of_parts(step.upto.dump(), parts, full=step.full)
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
@@ -100,7 +98,7 @@ class ClickhouseSourceSession(SourceSession):
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        return {PARTITION: _one(positions) or START.dump()}
+        return {PARTITION: folded(positions, PARTITION) or START.dump()}
 
     @override
     def behind(self, partition: str, position: int | str | None, end: int | str) -> bool:
@@ -116,7 +114,7 @@ class ClickhouseSourceSession(SourceSession):
 
     @override
     def lag(self, after: Positions) -> Lag:
-        position = Position.parse(_one(after))
+        position = Position.parse(folded(after, PARTITION))
         with self._asking() as table:
             last = end(table)
             records, age = places.lag(table, position, last)
@@ -180,11 +178,3 @@ class ClickhouseSourceSession(SourceSession):
             yield
         except Failure as failure:
             raise self._source.meaning(failure, what) from None
-
-
-def _one(positions: Positions) -> str | None:
-    """The table's position; where a span was folded yet by nobody, that of its parts."""
-    found = positions.get(PARTITION)
-    parts = (value for name, value in positions.items() if name.startswith("part-"))
-    position = next(parts, found)
-    return None if position is None else str(position)

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.iceberg.files_read import SourceFile, files, row
 from dataflow_assets.connectors.iceberg.history import behind, lineage
 from dataflow_assets.connectors.iceberg.parts import Bounds, Cut, Part, Piece, Range, cut
 from dataflow_assets.connectors.iceberg.source_position import BEGINNING, Position
-from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, utc_now
+from dataflow_assets.contracts import Lag, Limit, Positions, SourceSession, Span, folded, utc_now
 from dataflow_assets.contracts import Position as Stored
 from dataflow_assets.errors import PermanentError, TransientError
 
@@ -150,8 +150,7 @@ class IcebergSourceSession(SourceSession):
 
     def fold(self, positions: Positions) -> Positions:
         """All parts of a span carry the position behind the whole of it."""
-        parts = [value for name, value in positions.items() if name != TABLE]
-        return {TABLE: parts[0] if parts else positions[TABLE]}
+        return {TABLE: folded(positions, TABLE) or Position().text()}
 
     def adopt(self, document: Mapping[str, Any]) -> Positions:
         """A checkpoint object of the DataFlow Operator."""
@@ -188,9 +187,7 @@ class IcebergSourceSession(SourceSession):
 
 def _span(table: Table, found: Cut) -> Span:
     upto = found.end.text()
-    texts = [_part(table, ranges) for ranges in found.parts]
-    parts = (PartSlice(f"part-{n}", None, upto, text) for n, text in enumerate(texts))
-    return Span(tuple(parts), found.more)
+    return Span.of_parts(upto, (_part(table, ranges) for ranges in found.parts), full=found.more)
 
 
 def _part(table: Table, ranges: tuple[Range, ...]) -> str:

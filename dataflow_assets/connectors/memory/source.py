@@ -24,6 +24,7 @@ from dataflow_assets.contracts import (
     Source,
     SourceSession,
     Span,
+    folded,
 )
 from dataflow_assets.errors import TransientError
 
@@ -211,12 +212,7 @@ class _PartSession(_StoreSession):
         high = min(high, low + limit.records)
         step = max(1, -(-(high - low) // self.source.parts))
         borders = [(n, min(n + step, high)) for n in range(low, high, step)]
-        return Span(
-            tuple(
-                PartSlice(f"part-{index}", None, str(high), json.dumps(border))
-                for index, border in enumerate(borders)
-            )
-        )
+        return Span.of_parts(str(high), map(json.dumps, borders))
 
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
         raise NotImplementedError("this source delivers columns")
@@ -229,8 +225,7 @@ class _PartSession(_StoreSession):
         return int(position or 0) < int(end)
 
     def fold(self, positions: Positions) -> Positions:
-        parts = [str(value) for name, value in positions.items() if name.startswith("part-")]
-        return {"table": parts[0] if parts else positions["table"]}
+        return {"table": folded(positions, "table") or "0"}
 
     def lag(self, after: Positions) -> Lag:
         ends = self.ends()

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.postgresql.link import TextLink, qualified
 from dataflow_assets.connectors.postgresql.planning import Planner
 from dataflow_assets.connectors.postgresql.reading import read
 from dataflow_assets.connectors.postgresql.relation import Relation, describe, identity
-from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span
+from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, folded
 from dataflow_assets.errors import TransientError
 from dataflow_assets.polling import PARTITION, START, Part, Position, adopted
 
@@ -74,8 +74,8 @@ class PostgresqlSourceSession(SourceSession):
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        position = Position.parse(self._one(after))
-        bound = None if until is None else Position.parse(self._one(until))
+        position = Position.parse(folded(after, PARTITION))
+        bound = None if until is None else Position.parse(folded(until, PARTITION))
         if bound is not None and bound == position:
             return Span(())
         with self._asking() as relation:
@@ -85,10 +85,8 @@ class PostgresqlSourceSession(SourceSession):
             self._tell(planner, position)
         if step is None:
             return Span(())
-        upto = step.upto.dump()
-        parts = [Part(relation.oid, rows).dump() for rows in step.parts]
-        slices = [PartSlice(f"part-{n}", None, upto, part) for n, part in enumerate(parts)]
-        return Span(tuple(slices), step.full)
+        parts = (Part(relation.oid, rows).dump() for rows in step.parts)
+        return Span.of_parts(step.upto.dump(), parts, full=step.full)
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
@@ -96,7 +94,7 @@ class PostgresqlSourceSession(SourceSession):
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        return {PARTITION: self._one(positions) or START.dump()}
+        return {PARTITION: folded(positions, PARTITION) or START.dump()}
 
     @override
     def behind(self, partition: str, position: int | str | None, end: int | str) -> bool:
@@ -112,7 +110,7 @@ class PostgresqlSourceSession(SourceSession):
 
     @override
     def lag(self, after: Positions) -> Lag:
-        position = Position.parse(self._one(after))
+        position = Position.parse(folded(after, PARTITION))
         with self._asking() as relation:
             end = comparing.end(self._link, relation)
             records, seconds = comparing.lag(self._link, relation, position, end, COUNTED)
@@ -155,13 +153,6 @@ class PostgresqlSourceSession(SourceSession):
         ((there,),) = self._link.execute("SELECT to_regclass($1::text) IS NOT NULL", place)
         if not there:
             self._link.execute(_MAKE.format(place=place))
-
-    def _one(self, positions: Positions) -> str | None:
-        """The table's position; where a span was folded yet by nobody, that of its parts."""
-        found = positions.get(PARTITION)
-        parts = (value for name, value in positions.items() if name.startswith("part-"))
-        position = next(parts, found)
-        return None if position is None else str(position)
 
     def _tell(self, planner: Planner, position: Position) -> None:
         """What a person should know, once per session and state."""
