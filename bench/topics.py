@@ -24,6 +24,7 @@ READ = {
     "queued.max.messages.kbytes": 128 << 10,
     "fetch.queue.backoff.ms": 5,
 }
+WAIT = 0.1  # seconds for so many messages: the last ones are fewer
 WRITE = {"enable.idempotence": True, "linger.ms": 20, "partitioner": "murmur2_random"}
 
 
@@ -31,18 +32,25 @@ def fresh(places: Places, topic: str) -> None:
     """The topic without a record."""
     drop(places, topic)
     admin = _admin(places)
-    new = NewTopic(topic, PARTITIONS)
-    while admin.create_topics([new])[topic].exception(30):  # the old one is not gone yet
-        time.sleep(0.1)
+    while failure := admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].exception(30):
+        assert _code(failure) == KafkaError.TOPIC_ALREADY_EXISTS, failure
+        time.sleep(0.1)  # the old one is not gone yet
 
 
 def drop(places: Places, topic: str) -> None:
-    """The topic is gone."""
-    _admin(places).delete_topics([topic])[topic].exception(30)
+    """The topic is gone, or soon will be."""
+    admin = _admin(places)  # it ends with its last reference, and with it what it was asked
+    failure = admin.delete_topics([topic])[topic].exception(30)
+    assert failure is None or _code(failure) == KafkaError.UNKNOWN_TOPIC_OR_PART, failure
 
 
 def _admin(places: Places) -> AdminClient:
     return AdminClient({"bootstrap.servers": places.bootstrap, "log_level": 0})
+
+
+def _code(failure: BaseException) -> int:
+    code: int = failure.args[0].code()
+    return code
 
 
 def copy_all(places: Places, source: str, target: str) -> None:
@@ -59,7 +67,7 @@ def copy(bootstrap: str, source: str, target: str, partition: str) -> None:
     consumer.assign([TopicPartition(source, int(partition), 0)])
     ended = False
     while not ended:
-        for message in consumer.consume(10_000, 10):
+        for message in consumer.consume(10_000, WAIT):
             ended = _ends(message.error())
             if not ended:
                 _produce(producer, target, message.value(), message.key())
@@ -89,7 +97,7 @@ def check(places: Places, topic: str, count: int) -> None:
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     seen = ended = 0
     while ended < PARTITIONS:
-        ends = [_ends(message.error()) for message in consumer.consume(10_000, 10)]
+        ends = [_ends(message.error()) for message in consumer.consume(10_000, WAIT)]
         ended += sum(ends)
         seen += len(ends) - sum(ends)
     consumer.close()
