@@ -109,11 +109,11 @@ def test_check_tells_that_a_native_address_is_reached_over_http() -> None:
 
 
 def test_names_and_spellings() -> None:
-    assert dsn.slug("clickhouse://u:p@Click-House.example:9000/Shop") == (
-        "click_house_example_shop"
-    )
-    assert dsn.spellings("clickhouse://h:9000/d") == ("h:8123/d", "h:9000/d", "h/d")
-    assert dsn.spellings("http://h:18123/d") == ("h:18123/d",)
+    native = "clickhouse://u:p@Click-House.example:9000/Shop"
+    sink = ClickhouseSink(connection_string=SecretStr(native), table="t")
+    assert sink.address().connection == "click_house_example_shop"
+    assert dsn.servers("clickhouse://h:9000/d") == ("h:8123/d", "h:9000/d", "h/d")
+    assert dsn.servers("http://h:18123/d") == ("h:18123/d",)
 
 
 def test_error_codes_have_their_names(clickhouse: devservers.ClickHouse) -> None:

@@ -250,6 +250,22 @@ class TestOverlap:
             assert not session.behind("table", late.position(), session.ends()["table"])
         assert late.drain() == 0
 
+    def test_an_overlap_of_more_rows_than_a_span_has_is_read_to_its_end(self, late: Polled) -> None:
+        """The piece that is read again must not begin anew with each span."""
+        late.options = {"overlapSeconds": 60, "readBatchSize": 1}
+        many = [f"row {n}" for n in range(10, 22)]
+        add(late, *many, at="now()")
+        late.drain()
+        assert names(late) == many
+        with psycopg.connect(late.dsn) as connection:
+            connection.execute(f"INSERT INTO {late.schema}.source VALUES (700, 'late', now())")
+            add(late, "row 9", at="clock_timestamp()")
+            late.drain()
+            assert names(late) == [*many, "row 9"]
+        add(late, "row 99", at="now()")
+        late.drain()
+        assert names(late) == ["late", *many, "row 9", "row 99"]
+
     def test_without_it_such_a_row_is_missed(self, late: Polled) -> None:
         late.options = {}
         with psycopg.connect(late.dsn) as connection:

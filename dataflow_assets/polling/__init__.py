@@ -1,6 +1,10 @@
-"""Polled tables: how far one has been read, and what is read next (reference 2.2.2)."""
+"""Tables and queries that are read by polling: what such sources share, whatever the database.
 
-from dataflow_assets.polling.planning import Planner, Polled, Step, end, is_behind, seconds
+A position is a pair of a change value and an order value; a first load goes by the order value up
+to a pair that was fixed before. Each database answers the questions of `Polled`.
+"""
+
+from dataflow_assets.polling.polled import Polled
 from dataflow_assets.polling.positions import (
     NOTHING,
     PARTITION,
@@ -12,6 +16,8 @@ from dataflow_assets.polling.positions import (
     adopted,
     moment,
 )
+from dataflow_assets.polling.session import PolledSession
+from dataflow_assets.polling.source import PolledSource
 
 __all__ = [
     "NOTHING",
@@ -19,14 +25,11 @@ __all__ = [
     "START",
     "Pair",
     "Part",
-    "Planner",
     "Polled",
+    "PolledSession",
+    "PolledSource",
     "Position",
     "Rows",
-    "Step",
     "adopted",
-    "end",
-    "is_behind",
     "moment",
-    "seconds",
 ]

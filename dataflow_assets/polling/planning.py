@@ -7,54 +7,15 @@ after it in the order of changes. Borders are asked for a few at a time, before 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Protocol
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.polling.positions import NOTHING, START, Pair, Position, Rows
+from dataflow_assets.polling.overlap import late_from
+from dataflow_assets.polling.places import end
+from dataflow_assets.polling.polled import Polled
+from dataflow_assets.polling.positions import NOTHING, Pair, Position, Rows
 
 PARTS = 4  # of a span: commits, reports and stops come often
 LEAST = 20_000  # rows that are worth a part of their own
-
-
-class Polled(Protocol):
-    """A table or query as its server describes it now; every comparison is the server's own."""
-
-    @property
-    def title(self) -> str:
-        """What is read, for people."""
-
-    @property
-    def wholly(self) -> bool:
-        """True where nothing orders the rows: they are read as they come, all of them."""
-
-    @property
-    def tracks(self) -> bool:
-        """True where a change column orders the rows, before the order column."""
-
-    def now(self) -> str:
-        """The server's clock, as ISO 8601 text."""
-
-    def newest(self) -> Pair:
-        """The last pair there is now, none beyond the server's clock."""
-
-    def has_rows(self) -> bool:
-        """Whether there is any row at all."""
-
-    def unordered(self) -> int:
-        """How many rows have no place in the order."""
-
-    def is_before(self, one: Pair, other: Pair) -> bool:
-        """Whether a pair comes before another; a missing value comes before every other."""
-
-    def estimate(self, rows: Rows) -> int:
-        """How many rows there are, about."""
-
-    def key(self, rows: Rows, most: int) -> str | None:
-        """The last order value of the first `most` rows; None where there are no more."""
-
-    def border(self, rows: Rows, most: int) -> Pair | None:
-        """The last pair of the first `most` rows; None where there are no more."""
 
 
 @dataclass(frozen=True)
@@ -67,50 +28,12 @@ class Step:
     """More is waiting already."""
 
 
-def end(polled: Polled) -> Position:
-    """The position of one who has read everything there is."""
-    if polled.wholly:
-        return Position("query", read_at=polled.now())
-    read_at = polled.now()
-    change, order = polled.newest()
-    if (change, order) == NOTHING and not polled.has_rows():
-        return START
-    return Position("rows", change, order, read_at=read_at)
-
-
-def is_behind(polled: Polled, one: Position, other: Position, interval: float) -> bool:
-    """True while `one` has not got everything that `other` has.
-
-    A first load is behind whatever is not one; a query without order is due again after `interval`
-    seconds.
-    """
-    if one == other or other.at_start:
-        return False
-    if polled.wholly:
-        return seconds(one.read_at, other.read_at) >= max(interval, 1e-6)
-    if one.at_start or other.state != "load":
-        return one.state == "load" or polled.is_before(one.bound, other.bound)
-    if one.state != "load":
-        return False
-    if one.bound != other.bound:
-        return polled.is_before(one.bound, other.bound)
-    return one.key != other.key and (
-        one.key is None or polled.is_before((one.change, one.key), (one.change, other.key))
-    )
-
-
-def seconds(since: str | None, until: str | None) -> float:
-    """Between two times of one clock; for ever where the first is unknown."""
-    if since is None or until is None:
-        return float("inf")
-    return (datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds()
-
-
 @dataclass(frozen=True)
 class Planner:
-    """Plans over one table or query."""
+    """Plans over one table or query. `overlap`: seconds of which rows may come late."""
 
     polled: Polled
+    overlap: int = 0
 
     def step(self, position: Position, until: Position | None, most: int) -> Step | None:
         """The next step, not beyond `until`; None where there is nothing to read.
@@ -155,14 +78,20 @@ class Planner:
         if until is not None and until.state == "load":
             return None
         last = until or end(self.polled)
-        if not self.polled.is_before(position.bound, last.bound):
+        late = late_from(position, self.overlap)
+        new = self.polled.is_before(position.bound, last.bound)
+        if not new and not late:
             return None
-        target = replace(last, unordered=position.unordered)
-        parts, full = self._pieces(Rows(position.bound, last.bound), most)
-        if full:
-            change, order = parts[-1].upto
-            target = replace(target, change=change, order=order)
-        return Step(parts, target, full)
+        rows = Rows(self._begin(position, late), last.bound if new else position.bound)
+        parts, full = self._pieces(rows, most)
+        (change, order), sweep = parts[-1].upto, position if position.sweeping else last
+        # What a sweep has not seen is what came after it began: the next one overlaps from there.
+        upto = replace(position, change=change, order=order, read_at=sweep.read_at, sweeping=full)
+        return Step(parts, upto, full)
+
+    def _begin(self, position: Position, late: str | None) -> Pair:
+        again: Pair = (late, None)
+        return again if late and self.polled.is_before(again, position.bound) else position.bound
 
     def _ranges(self, rows: Rows, most: int) -> tuple[tuple[Rows, ...], bool]:
         """The next ranges of the order column, and whether more is waiting behind them."""

@@ -29,8 +29,9 @@ class Position:
 
     `load`: the rows of the first load that lie behind `key` are still to be read, and the pair says
     which rows it covers; without `begun` its bound is not fixed yet. `query`: a query without order
-    was read as a whole. `read_at`: the database's time of the last read. `unordered`: how many rows
-    had no place in the order when the first load began.
+    was read as a whole. `read_at`: the database's time of the last read; while `sweeping`, when it
+    began: it takes several spans. `unordered`: how many rows had no place in the order when the
+    first load began.
     """
 
     state: Literal["load", "rows", "query"] = "load"
@@ -40,6 +41,7 @@ class Position:
     begun: bool = False
     read_at: str | None = None
     unordered: int = 0
+    sweeping: bool = False
 
     def dump(self) -> str:
         """As JSON text; what is not known is left out."""
@@ -117,10 +119,10 @@ class Part:
         return cls(identity, Rows(after, upto, **rows))
 
 
-def adopted(document: Mapping[str, Any], source: str, digits: int = 6) -> Position:
+def adopted(document: Mapping[str, Any], source: str) -> Position:
     """The position of a checkpoint of the DataFlow Operator, older forms included (reference 6.2).
 
-    `digits`: of a second, that the database keeps. Raises PermanentError for anything else.
+    Its time is in UTC, to the last digit. Raises PermanentError for anything else.
     """
     unknown = sorted(set(document) - set(_NAMES))
     change = document.get("lastReadChangeTime", document.get("lastReadTime"))
@@ -130,11 +132,11 @@ def adopted(document: Mapping[str, Any], source: str, digits: int = 6) -> Positi
             f"no checkpoint of a {source} source: it has {', '.join(document) or 'no key'}"
             f"; allowed: {', '.join(_NAMES)}"
         )
-    time = None if change is None else moment(str(change), digits)
+    time = None if change is None else moment(str(change), 9)
     return Position("rows", time, None if order is None else _scalar(order))
 
 
-def moment(text: str, digits: int = 6) -> str:
+def moment(text: str, digits: int) -> str:
     """A point in time in UTC with an offset, its fraction cut to so many digits."""
     whole, fraction, zone = _taken_apart(text.strip())
     try:

@@ -93,13 +93,13 @@ def parse(text: str) -> Place:
     )
 
 
-def slug(text: str) -> str:
-    """Host and database as a name: known without network, never with user or password."""
+def server(text: str) -> str:
+    """Host and database: known without network, never with user or password."""
     place = parse(text)
-    return slugify(f"{place.hosts[0][0]}_{place.database}")
+    return f"{place.hosts[0][0]}/{place.database}"
 
 
-def spellings(text: str) -> tuple[str, ...]:
+def servers(text: str) -> tuple[str, ...]:
     """`host:port/database` of each host, with its HTTP and its native port; standard ones bare."""
     place = parse(text)
     found: list[str] = []
@@ -109,11 +109,6 @@ def spellings(text: str) -> tuple[str, ...]:
             native = next(port for port, secure in _NATIVE.items() if secure == place.secure)
             found += [f"{host}:{native}/{place.database}", f"{host}/{place.database}"]
     return tuple(found)
-
-
-def slugify(text: str) -> str:
-    """Lower-case letters, digits and underscores only."""
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "clickhouse"
 
 
 def scrub(message: str, text: str) -> str:

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dataflow_assets.connectors.clickhouse import ticks
 from dataflow_assets.connectors.clickhouse.client import quote, rows
 from dataflow_assets.connectors.clickhouse.relation import Column, Relation
-from dataflow_assets.polling import NOTHING, Pair, Rows
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.polling import NOTHING, Pair, Position, Rows
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -39,6 +41,11 @@ class Table:
     client: Client
     relation: Relation
     title: str
+
+    @property
+    def identity(self) -> str | None:
+        """The table's id; None for a query."""
+        return self.relation.identity
 
     @property
     def wholly(self) -> bool:
@@ -131,6 +138,35 @@ class Table:
             return None if found is None else (None, found[0])
         found = self._placed([self.relation.change, self._order], where, values, most)
         return None if found is None else (found[0], found[1])
+
+    def before(self, time: str) -> str | None:
+        """The last change value before a time; None where changes have none."""
+        change = self.relation.change
+        if change is None or change.digits is None:
+            return None
+        return ticks.before(time, change.digits, day=change.is_day)
+
+    def at(self, time: str) -> str:
+        """The last change value that is not behind a time."""
+        change = self.relation.change
+        if change is None or change.digits is None:
+            raise PermanentError(
+                "the checkpoint has a time, and the changeTrackingColumn of "
+                f"{self.title} is no time" + (f": it is {change.type}" if change else "")
+            )
+        return ticks.at(time, change.digits, day=change.is_day)
+
+    def notes(self, position: Position) -> Iterator[str]:
+        """What a person should know about rows that are never read."""
+        column = self.relation.change or self.relation.order
+        if column is None or position.state == "load":
+            return
+        unread = self.unordered() - position.unordered
+        if unread > 0:
+            yield (
+                f"{unread} rows that came after the first load have no {column.name}: they have no "
+                "place in the order and are not read"
+            )
 
     def _placed(
         self, columns: list[Column], where: str, values: Values, most: int

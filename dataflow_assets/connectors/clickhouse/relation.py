@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import literal, quote, rows
 from dataflow_assets.connectors.clickhouse.spelling import Type
-from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -105,7 +103,7 @@ def identity(client: Client, source: ClickhouseSource) -> str | None:
 def describe(client: Client, source: ClickhouseSource) -> Relation:
     """The source's relation as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
-        base, own = f"({source.query.strip().rstrip(';').rstrip()}\n) AS __dataflow_src", None
+        base, own = source.bare_query(), None
         described = rows(client, f"DESCRIBE TABLE (SELECT * FROM {base})")  # noqa: S608
         columns = [Column(name, kind) for name, kind, *_ in described]
     else:
@@ -120,27 +118,5 @@ def describe(client: Client, source: ClickhouseSource) -> Relation:
     shown = tuple(column for column in columns if not column.hidden)
     if source.verbatim:
         return Relation(base, shown, None, None, own)
-    return Relation(base, shown, _order(source, named), _change(source, named), own)
-
-
-def _order(source: ClickhouseSource, found: Mapping[str, Column]) -> Column:
-    order = found.get(source.order_by_column)
-    if order is None:
-        raise PermanentError(
-            f"{source.title} has no column {source.order_by_column}: set orderByColumn to a column "
-            f"that tells its rows apart; it has {', '.join(found)}"
-        )
-    return order
-
-
-def _change(source: ClickhouseSource, found: Mapping[str, Column]) -> Column | None:
-    if source.change_tracking_column == source.order_by_column:
-        return None
-    change = found.get(source.change_tracking_column)
-    if change is None and "change_tracking_column" in source.model_fields_set:
-        raise PermanentError(
-            f"{source.title} has no column {source.change_tracking_column}, which "
-            f"changeTrackingColumn names; it has {', '.join(found)}. Where nothing tells changes, "
-            f"set it to {source.order_by_column}: new rows alone are read then"
-        )
-    return change
+    order, change = source.order_column(named), source.change_column(named)
+    return Relation(base, shown, order, change, own)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.settings import ClickhouseConnection
@@ -22,13 +22,13 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.databases import Identifier
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.raw import RawSink
 from dataflow_assets.shapes import DATA
 from dataflow_assets.spec import Addition, Hint
 from dataflow_assets.wrapped import METADATA
 
-Identifier = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 _ONE_INSERT = "every slice of a micro-batch is one INSERT, so no row waits for a batch to fill"
 VERSION, DELETED = "_version", "_deleted"
 

@@ -51,15 +51,15 @@ def conninfo(text: str, application: str) -> str:
     return make_conninfo("", **{**_LIVENESS, **parse(text), "application_name": application})
 
 
-def slug(text: str) -> str:
-    """Host and database as a name: known without network, never with user or password."""
+def server(text: str) -> str:
+    """Host and database: known without network, never with user or password."""
     settings = parse(text)
     host = settings.get("host", "localhost")
     database = settings.get("dbname") or settings.get("user") or "postgres"
-    return slugify(f"{host}_{database}")
+    return f"{host}/{database}"
 
 
-def spellings(text: str) -> tuple[str, ...]:
+def servers(text: str) -> tuple[str, ...]:
     """`host:port/database` of each host; the default port may be left out."""
     settings = parse(text)
     hosts = settings.get("host", "localhost").split(",")
@@ -82,11 +82,6 @@ def _session(text: str) -> dict[str, str]:
     user = settings.get("user", "")
     usual = {"host": "localhost", "port": "5432", "dbname": user or "postgres"}
     return usual | settings
-
-
-def slugify(text: str) -> str:
-    """Lower-case letters, digits and underscores only."""
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "postgresql"
 
 
 def scrub(message: str, text: str) -> str:

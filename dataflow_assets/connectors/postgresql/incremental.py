@@ -116,9 +116,8 @@ class Conditions:
 
 def change_of(relation: Relation) -> str:
     """The change value of a row; of one without any the order value."""
-    columns = relation.changes or ((relation.order,) if relation.order else ())
-    names = ", ".join(map(quoted, columns))
-    return f"COALESCE({names})" if len(columns) > 1 else names
+    names = ", ".join(map(quoted, relation.ranked))
+    return f"COALESCE({names})" if len(relation.ranked) > 1 else names
 
 
 def clock(column: Column) -> str:

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.postgresql.decoding import HEADER, TRAILER, Deco
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.incremental import Conditions, change_of
 from dataflow_assets.connectors.postgresql.link import TextLink
-from dataflow_assets.connectors.postgresql.ranges import RESULT
+from dataflow_assets.connectors.postgresql.newest import RESULT
 from dataflow_assets.connectors.postgresql.relation import Column, Relation, describe, quoted
 from dataflow_assets.connectors.postgresql.source_types import TypeOf, selected
 from dataflow_assets.connectors.postgresql.values import Values

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets.connectors.postgresql.link import TextLink, qualified, quote
 from dataflow_assets.connectors.postgresql.source_types import TypeOf
-from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.source import PostgresqlSource
@@ -74,9 +73,9 @@ class Relation:
     oid: str | None = None
 
     @property
-    def wholly(self) -> bool:
-        """True where nothing orders the rows: they are read as they come, all of them."""
-        return self.order is None
+    def ranked(self) -> tuple[Column, ...]:
+        """The columns of which one must have a value for a row to have a place in the order."""
+        return self.changes or ((self.order,) if self.order else ())
 
     @property
     def tracked(self) -> Column | None:
@@ -105,7 +104,7 @@ def identity(link: TextLink, source: PostgresqlSource) -> tuple[str, str | None]
 def describe(link: TextLink, source: PostgresqlSource) -> Relation:
     """The source's relation as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
-        base, oid = f"({_bare(source.query)}\n) AS __dataflow_src", None
+        base, oid = source.bare_query(), None
         described = link.describe(f"SELECT * FROM {base} LIMIT 0")  # noqa: S608
         columns = _typed(link, [(name, kind, mod, False, 0) for name, kind, mod in described])
     else:
@@ -117,7 +116,7 @@ def describe(link: TextLink, source: PostgresqlSource) -> Relation:
     found = {column.name: column for column in columns}
     if source.verbatim:
         return Relation(base, columns, None, (), oid)
-    return Relation(base, columns, _order(source, found), _changes(source, found), oid)
+    return Relation(base, columns, source.order_column(found), _changes(source, found), oid)
 
 
 def is_indexed(link: TextLink, relation: Relation) -> bool:
@@ -128,29 +127,9 @@ def is_indexed(link: TextLink, relation: Relation) -> bool:
     return bool(indexed)
 
 
-def _bare(query: str) -> str:
-    return query.strip().rstrip(";").rstrip()
-
-
-def _order(source: PostgresqlSource, found: Mapping[str, Column]) -> Column:
-    order = found.get(source.order_by_column)
-    if order is None:
-        raise PermanentError(
-            f"{source.title} has no column {source.order_by_column}: set orderByColumn to a column "
-            f"that tells its rows apart; it has {', '.join(found)}"
-        )
-    return order
-
-
 def _changes(source: PostgresqlSource, found: Mapping[str, Column]) -> tuple[Column, ...]:
-    change = found.get(source.change_tracking_column)
-    if change is None or change.name == source.order_by_column:
-        if change is None and "change_tracking_column" in source.model_fields_set:
-            raise PermanentError(
-                f"{source.title} has no column {source.change_tracking_column}, which "
-                f"changeTrackingColumn names; it has {', '.join(found)}. Where nothing tells "
-                f"changes, set it to {source.order_by_column}: new rows alone are read then"
-            )
+    change = source.change_column(found)
+    if change is None:
         return ()
     created = found.get("created_at")
     coalesced = change.name == "updated_at" and not change.required

@@ -15,7 +15,7 @@ from dataflow_assets.connectors.postgresql.errors import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.link import TextLink
 from dataflow_assets.connectors.postgresql.session import PostgresqlSession
-from dataflow_assets.connectors.postgresql.settings import Identifier, PostgresqlConnection
+from dataflow_assets.connectors.postgresql.settings import PostgresqlConnection
 from dataflow_assets.connectors.postgresql.table import Table
 from dataflow_assets.connectors.postgresql.waiting import Waiting
 from dataflow_assets.connectors.postgresql.writer import PostgresqlWriter
@@ -30,6 +30,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.databases import Identifier
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.raw import RawSink
 from dataflow_assets.shapes import DATA
