@@ -74,15 +74,16 @@ def spark_count(places: Places, spark: SparkSession, topic: str) -> int:
 
 def copy_all(places: Places, table: str, files: list[Path]) -> None:
     """COPY of prepared rows, each file on a connection of its own."""
-    _side_by_side([[COPY, places.dsn, table, str(file)] for file in files])
+    side_by_side([[COPY, places.dsn, table, str(file)] for file in files])
 
 
 def upsert_all(places: Places, table: str, files: list[Path]) -> None:
     """The same through a temporary table and ON CONFLICT."""
-    _side_by_side([[UPSERT, places.dsn, table, str(file)] for file in files])
+    side_by_side([[UPSERT, places.dsn, table, str(file)] for file in files])
 
 
-def _side_by_side(programs: list[list[str]]) -> None:
+def side_by_side(programs: list[list[str]]) -> None:
+    """Python programs with their arguments, each a process of its own; all must succeed."""
     started = [subprocess.Popen([sys.executable, "-c", *each]) for each in programs]
     assert [process.wait() for process in started] == [0] * len(started)
 

@@ -163,12 +163,18 @@ def _lake(ready: Ready) -> Iterator[Measure]:
 
 
 def _clickhouse(ready: Ready) -> Iterator[Measure]:
-    """The plain client with batches that are ready, and the flow; tables of the same columns."""
+    """Ready batches, the topic by plain clients, the flow; tables of the same columns."""
     places, count, raw, table = ready.places, ready.counts["all"], "bench_raw", "bench_rows"
     files = merges.ready(ready.rows["all"])
     yield Measure(
         "insert-arrow",
         lambda: merges.insert_all(places, raw, files),
+        before=lambda: merges.fresh(places, raw),
+        after=lambda: merges.check(places, raw, count),
+    )
+    yield Measure(
+        "load-clickhouse",
+        lambda: merges.load_all(places, ready.topic("all"), raw),
         before=lambda: merges.fresh(places, raw),
         after=lambda: merges.check(places, raw, count),
     )

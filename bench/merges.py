@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyarrow import csv
 
+from bench import topics
+from bench.bounds import side_by_side
+from bench.messages import PARTITIONS
 from bench.places import Places
 from dataflow_assets.connectors.clickhouse import ClickhouseSink
 from dataflow_assets.connectors.clickhouse import client as clients
@@ -33,8 +35,20 @@ TYPES = {
 }
 ROWS = 500_000  # of one INSERT: what a slice of a flow holds
 
-# In a process of its own, as a loader would be; the batches are ready in a file that is mapped.
+# Each in a process of its own, as a loader would be.
 INSERT = "from bench.merges import insert; import sys; insert(*sys.argv[1:])"
+LOAD = "from bench.merges import load; import sys; load(*sys.argv[1:])"
+
+
+class Message(msgspec.Struct):
+    """What a plain loader decodes."""
+
+    id: int
+    customer: str
+    amount: float
+    at: str
+    quantity: int
+    address: msgspec.Raw
 
 
 def ready(files: list[Path]) -> list[Path]:
@@ -54,10 +68,14 @@ def _arrow(file: Path) -> Path:
 
 
 def insert_all(places: Places, table: str, files: list[Path]) -> None:
-    """insert_arrow of ready batches, each file on a connection of its own."""
-    programs = [[INSERT, places.clickhouse.dsn(), table, str(file)] for file in files]
-    started = [subprocess.Popen([sys.executable, "-c", *each]) for each in programs]
-    assert [process.wait() for process in started] == [0] * len(started)
+    """insert_arrow of ready batches in mapped files, each file on a connection of its own."""
+    side_by_side([[INSERT, places.clickhouse.dsn(), table, str(file)] for file in files])
+
+
+def load_all(places: Places, topic: str, table: str) -> None:
+    """A topic by plain clients, at least once; each partition by a process of its own."""
+    ends = [places.bootstrap, topic, places.clickhouse.dsn(), table]
+    side_by_side([[LOAD, *ends, str(number)] for number in range(PARTITIONS)])
 
 
 def insert(dsn: str, table: str, file: str) -> None:
@@ -70,6 +88,23 @@ def insert(dsn: str, table: str, file: str) -> None:
         for number in range(batches.num_record_batches):
             rows = pa.Table.from_batches([batches.get_batch(number)])
             client.insert_arrow(table, rows)
+
+
+def load(bootstrap: str, topic: str, dsn: str, table: str, partition: str) -> None:
+    """One partition: consumed, decoded, inserted in batches."""
+    with clients.connect(dsn, "bench") as client:
+        for bodies in topics.bodies(bootstrap, topic, int(partition), ROWS):
+            client.insert_arrow(table, _decoded(bodies))
+
+
+def _decoded(bodies: list[bytes]) -> pa.Table:
+    decode = msgspec.json.Decoder(Message).decode
+    rows = [msgspec.structs.astuple(decode(body)) for body in bodies]
+    *columns, address = map(list, zip(*rows, strict=True))
+    texts = [bytes(each) for each in address]
+    made = [pa.array(each) for each in columns] + [pa.array(texts, pa.binary())]
+    found = zip(made, TYPES.values(), strict=True)
+    return pa.table([each.cast(kind) for each, kind in found], names=list(TYPES))
 
 
 def sink(places: Places, table: str) -> ClickhouseSink:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # untyped
 
+from bench.bounds import side_by_side
 from bench.messages import PARTITIONS
 from bench.places import Places
 from dataflow_assets.connectors.kafka import KafkaSink
@@ -55,9 +55,8 @@ def _code(failure: BaseException) -> int:
 
 def copy_all(places: Places, source: str, target: str) -> None:
     """Consumed and produced by the plain client, each partition by a process of its own."""
-    each = [[places.bootstrap, source, target, str(number)] for number in range(PARTITIONS)]
-    started = [subprocess.Popen([sys.executable, "-c", COPY, *one]) for one in each]
-    assert [process.wait() for process in started] == [0] * PARTITIONS
+    ends = [places.bootstrap, source, target]
+    side_by_side([[COPY, *ends, str(number)] for number in range(PARTITIONS)])
 
 
 def copy(bootstrap: str, source: str, target: str, partition: str) -> None:
@@ -84,6 +83,22 @@ def _produce(producer: Producer, topic: str, value: bytes | None, key: bytes | N
             producer.poll(0.01)
         else:
             return
+
+
+def bodies(bootstrap: str, topic: str, partition: int, most: int) -> Iterator[list[bytes]]:
+    """One partition to its end, by the plain client; lists of about so many messages."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, **READ})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[bytes] = []
+    ended = False
+    while not ended:
+        for message in consumer.consume(10_000, WAIT):
+            ended = _ends(message.error())
+            found += [] if ended else [message.value() or b""]
+        if found and (ended or len(found) >= most):
+            yield found
+            found = []
+    consumer.close()
 
 
 def sink(places: Places, topic: str) -> KafkaSink:
