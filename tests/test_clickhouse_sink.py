@@ -160,6 +160,35 @@ def test_an_old_driver_in_the_middle_of_a_commit(place: Place) -> None:
 
 
 @pytest.mark.crash
+def test_views_that_would_count_twice_are_told(
+    place: Place, arm: Callable[[str], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    place.make()
+    for name, window in (("forgetful", 0), ("mindful", 100)):
+        place.run(
+            f"create table {name} (rows UInt64) engine = SummingMergeTree order by tuple() "
+            f"settings non_replicated_deduplication_window = {window}"
+        )
+        view = f"create materialized view {name}_view to {name}"
+        place.run(f"{view} as select count() as rows from {place.table}")
+    session = start(place.sink())
+    told = [record.getMessage() for record in caplog.records]
+    (note,) = [one for one in told if "materialized view" in one]
+    assert "forgetful_view may count rows twice after a crash" in note
+    arm("clickhouse.inserted")
+    with pytest.raises(TransientError):
+        read(place, session, 3)
+    failpoints.arm(None)
+    read(place, start(place.sink()), 3)
+    assert place.rows("id") == [(0,), (1,), (2,)]
+    assert place.rows("sum(rows)", "mindful") == [(3,)]
+    assert place.rows("sum(rows)", "forgetful") == [(6,)]
+    place.run(note.partition("run: ")[2])
+    caplog.clear()
+    start(place.sink())
+    assert "materialized view" not in caplog.text
+
+
 def test_the_same_slice_written_twice(place: Place) -> None:
     place.make()
     session = start(place.sink())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse import create as making
-from dataflow_assets.connectors.clickhouse import ledger_table, recovery
+from dataflow_assets.connectors.clickhouse import ledger_table, recovery, views
 from dataflow_assets.connectors.clickhouse import table as tables
 from dataflow_assets.connectors.clickhouse.branch import Branch
 from dataflow_assets.connectors.clickhouse.client import quote
@@ -52,6 +53,8 @@ from dataflow_assets.errors import TransientError
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.clickhouse.sink import ClickhouseSink
+
+log = logging.getLogger(__name__)
 
 
 class ClickhouseSession(SinkSession):
@@ -190,6 +193,7 @@ class ClickhouseSession(SinkSession):
             self._branch = Branch(self._ledger, self._target)
             self._state = self._branch.take(self._run)
             self._ledger.prune(self._state.head)
+            self._tell()
             self._empty()
 
     def _find(self) -> None:
@@ -198,6 +202,11 @@ class ClickhouseSession(SinkSession):
         if self._table is not None:
             self._table.check()
             self._upsert = Upsert.of(self._sink, self._table)
+
+    def _tell(self) -> None:
+        notes = views.forgetful(self._client, self._table) if self._table else ()
+        for note in notes:
+            log.warning("flow %s: %s", self._target.flow, note)
 
     def _empty(self) -> None:
         """Takes the rows out, where a head says that they go; whoever opens next repeats it."""

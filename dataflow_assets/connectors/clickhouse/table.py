@@ -31,6 +31,7 @@ _COLUMNS = """
 SELECT name, type, default_kind, default_expression, comment, is_in_partition_key
 FROM system.columns WHERE database = {d:String} AND table = {t:String} ORDER BY position
 """
+_PLAIN = "non_replicated_deduplication_window"
 _DEFAULTS = "SELECT name, value FROM system.{kind}merge_tree_settings WHERE name LIKE '%dedup%'"
 _REPLACING = re.compile(r"ReplacingMergeTree\((?P<arguments>[^)]*)\)")
 _CHANGING = re.compile(
@@ -117,11 +118,10 @@ class Table:
                 "remember what was inserted, without which a crash would store rows twice; name "
                 "the table that it stands for, or make one"
             )
-        if self.window <= 0:
+        if self.forgets:
             raise PermanentError(
                 f"{place} does not remember what was inserted, without which a crash would store "
-                f"rows twice; run: ALTER TABLE {quote(self.database, self.name)} MODIFY SETTING "
-                f"{self._setting} = {WINDOW}"
+                f"rows twice; run: {self.remember}"
             )
         for column in self.columns:
             if column.parts and not column.given and _CHANGING.search(column.default):
@@ -132,9 +132,16 @@ class Table:
                 )
 
     @property
-    def _setting(self) -> str:
-        kind = "replicated" if self.replicated else "non_replicated"
-        return f"{kind}_deduplication_window"
+    def forgets(self) -> bool:
+        """True where an INSERT that is repeated is stored twice."""
+        return self.window <= 0
+
+    @property
+    def remember(self) -> str:
+        """The statement that makes it remember."""
+        setting = "replicated_deduplication_window" if self.replicated else _PLAIN
+        place = quote(self.database, self.name)
+        return f"ALTER TABLE {place} MODIFY SETTING {setting} = {WINDOW}"
 
 
 def find(client: Client, database: str, name: str) -> Table | None:
@@ -167,9 +174,6 @@ def find(client: Client, database: str, name: str) -> Table | None:
         deleted,
         total,
     )
-
-
-_PLAIN = "non_replicated_deduplication_window"
 
 
 def _settings(client: Client, full: str, *, replicated: bool) -> dict[str, int]:

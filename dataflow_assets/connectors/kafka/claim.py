@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from dataflow_assets.connectors.kafka.ledger import Ledger
 from dataflow_assets.connectors.kafka.tokens import Stored, Token
 from dataflow_assets.contracts import (
-    OffsetSlice,
     PartSlice,
     Position,
     Slice,
@@ -71,22 +70,9 @@ class Claim:
         return self.stored.head.slots[self.piece.partition]
 
     @property
-    def first(self) -> int | None:
-        """The first offset still wanted; None when a committed part repeats."""
-        if isinstance(self.piece, OffsetSlice):
-            return int(self.position or 0)
-        return None if self.position == self.piece.upto else 0
-
-    @property
     def token(self) -> Token | None:
         """The token as it stands."""
         return self.stored.current.get(self.piece.partition)
-
-    def reached(self, seen: int | None) -> Position | None:
-        """Where the commit moves the token; None when there is nothing to move."""
-        if isinstance(self.piece, OffsetSlice):
-            return seen
-        return None if self.position == self.piece.upto else self.piece.upto
 
     def moved(self, position: Position, epoch: int, counted: Totals) -> Claim:
         """The same after a commit."""

@@ -7,10 +7,9 @@ epoch and stops. What the table refuses is stored beside the checkpoint in the s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
@@ -23,20 +22,17 @@ from dataflow_assets.connectors.postgresql.errors import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.load import Loader, loader
 from dataflow_assets.contracts import (
-    OFFSET,
-    Chunk,
     ErrorRecord,
     OffsetSlice,
     Position,
-    Receipt,
     Rejection,
+    Sent,
     Slice,
     Ticket,
-    Totals,
-    Writer,
 )
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.rejecting import settle
+from dataflow_assets.transactions import SliceTransaction
 
 if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
@@ -56,50 +52,63 @@ RETURNING to_regclass($9::text)::oid::text,
 _UNDEFINED_TABLE = "42P01"
 
 
-class PostgresqlWriter(Writer):
-    """One slice in one transaction of one session, begun with the first chunk."""
+class PostgresqlWriter(SliceTransaction):
+    """One slice in one transaction of one session."""
+
+    loading: ClassVar = "postgresql.copy"
 
     def __init__(self, sink: PostgresqlSink, ticket: Ticket, piece: Slice) -> None:
-        failpoints.arm(ticket.failpoint)
+        super().__init__(ticket, piece)
         self._sink = sink
-        self._ticket = ticket
-        self._piece = piece
         self._dsn = sink.dsn()
         self._driver = table.driver_of(ticket.schema)
         self._schema, self._name = sink.place()
         self._names = store.statements(self._schema)
         self._link: links.Link | None = None
-        self._loader: Loader | None = None
+        self._loader: Loader
         self._stored = Partition(piece.after)
-        self._seen: int | None = None
-        self._rejected: list[Rejection] = []
-        self._rows = self._size = 0
 
     @override
-    def write(self, chunk: Chunk) -> None:
-        with self._guarded():
-            loader = self._begun()
-            first = self._first()
-            if first is None or chunk.seen <= first:
-                return
-            rows = _from(chunk.rows, first)
-            self._rejected += [r for r in chunk.rejected if r.offset >= first]
-            loader.add(rows, chunk.sent)
-            self._rows += rows.num_rows
-            self._size += chunk.size
-            self._seen = chunk.seen
-        failpoints.reach("postgresql.copy")
+    def begin(self) -> None:
+        self._link = links.take(self._dsn, self._driver, self._application())
+        self._link.execute("BEGIN")
+        self._stored = self._locked(self._link)
+        self._loader = loader(self._sink, self._link, self._ticket.schema)
 
     @override
-    def close(self, complete: bool) -> Receipt:
-        offsets = isinstance(self._piece, OffsetSlice)
-        with self._guarded():
-            if (offsets and self._loader) or (not offsets and complete):
-                self._commit()
-            elif self._loader:  # a part whose end is in doubt
-                self._drop()
-            self._release()
-        return self._receipt()
+    def stored(self) -> Position | None:
+        return self._stored.position
+
+    @override
+    def take(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:
+        self._loader.add(rows, sent)
+        return ()  # they show when it is flushed
+
+    @override
+    def commit(self, position: Position) -> None:
+        link = self._session()
+        self._rejected += self._loader.flush()
+        self._rows -= self._loader.refused
+        target, names = self._ticket.target, self._names
+        settle(target, self._piece, self._rejected, self._beside, self._joined)
+        failpoints.reach("postgresql.before-commit")
+        counts = (self._rows, len(self._rejected), self._size)
+        values = (*self._row(), *store.columns(position), *counts, self._place())
+        ((oid, *moved),) = link.execute(_MOVE.format(**names), *values)
+        self._check_table(oid)  # again: only the rows' own lock has kept it from being replaced
+        link.execute("COMMIT")
+        self._stored = Partition.of(tuple(moved))
+        failpoints.reach("postgresql.after-commit")
+
+    @override
+    def roll_back(self) -> None:
+        self._session().execute("ROLLBACK")
+
+    @override
+    def release(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            links.give(self._dsn, self._driver, link)
 
     @override
     def abort(self) -> None:
@@ -107,13 +116,9 @@ class PostgresqlWriter(Writer):
         if link is not None:
             link.close()  # the server rolls back
 
-    def _begun(self) -> Loader:
-        if self._loader is None:
-            self._link = links.take(self._dsn, self._driver, self._application())
-            self._link.execute("BEGIN")
-            self._stored = self._locked(self._link)
-            self._loader = loader(self._sink, self._link, self._ticket.schema)
-        return self._loader
+    @override
+    def staged(self) -> tuple[str, ...]:
+        return (self._stored.dump(),) if self._begun and self.stored() is not None else ()
 
     def _locked(self, link: links.Link) -> Partition:
         found = link.execute(_LOCK.format(**self._names), *self._row(), self._place())
@@ -147,32 +152,6 @@ class PostgresqlWriter(Writer):
                 "somebody moved it; start the flow again from its checkpoint"
             )
 
-    def _first(self) -> int | None:
-        """The first offset still wanted; None when a committed part repeats."""
-        if isinstance(self._stored.position, int):
-            return self._stored.position
-        return None if self._stored.position == self._piece.upto else 0
-
-    def _commit(self) -> None:
-        """Everything in one transaction: rows, rejected records, checkpoint."""
-        loader, position = self._begun(), self._reached()
-        if position is None:
-            self._drop()
-            return
-        link = self._session()
-        self._rejected += loader.flush()
-        self._rows -= loader.refused
-        target, names = self._ticket.target, self._names
-        settle(target, self._piece, self._rejected, self._beside, self._joined)
-        failpoints.reach("postgresql.before-commit")
-        counts = (self._rows, len(self._rejected), self._size)
-        values = (*self._row(), *store.columns(position), *counts, self._place())
-        ((oid, *moved),) = link.execute(_MOVE.format(**names), *values)
-        self._check_table(oid)  # again: only the rows' own lock has kept it from being replaced
-        link.execute("COMMIT")
-        self._stored = Partition.of(tuple(moved))
-        failpoints.reach("postgresql.after-commit")
-
     def _beside(self, found: Sequence[Rejection]) -> None:
         """Into the table of rejected records."""
         link, target = self._session(), self._ticket.target
@@ -187,31 +166,9 @@ class PostgresqlWriter(Writer):
         errors.join(self._session(), records)
         return True
 
-    def _drop(self) -> None:
-        self._session().execute("ROLLBACK")
-        self._rejected, self._rows, self._size = [], 0, 0
-
-    def _release(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            links.give(self._dsn, self._driver, link)
-
     def _session(self) -> links.Link:
         assert self._link is not None, "a writer that ended is used again"  # noqa: S101
         return self._link
-
-    def _reached(self) -> Position | None:
-        """Where the commit moves the checkpoint; None when there is nothing to move."""
-        if isinstance(self._piece, OffsetSlice):
-            return self._seen
-        return None if self._stored.position == self._piece.upto else self._piece.upto
-
-    def _receipt(self) -> Receipt:
-        position = self._stored.position if self._loader else None
-        totals = Totals(self._rows, len(self._rejected), self._size)
-        staged = (self._stored.dump(),) if position is not None else ()
-        branch = self._ticket.target.branch
-        return Receipt(branch, self._piece.partition, position, totals, staged)
 
     def _row(self) -> tuple[str, str, str]:
         target = self._ticket.target
@@ -223,9 +180,9 @@ class PostgresqlWriter(Writer):
     def _application(self) -> str:
         return store.application(self._ticket.target, self._ticket.epoch)
 
+    @override
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Any error ends the session, and with it the transaction."""
+    def guarded(self) -> Iterator[None]:
         try:
             yield
         except Failure as failure:
@@ -248,9 +205,3 @@ class PostgresqlWriter(Writer):
             links.give(self._dsn, self._driver, link)
             return bool(found[0][0])
         return False
-
-
-def _from(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
-    offsets = rows.column(OFFSET).to_numpy()
-    covered = int(np.searchsorted(offsets, first))
-    return rows.slice(covered) if covered else rows

@@ -1,0 +1,147 @@
+"""One slice in one transaction of its target: what is skipped, counted, committed and dropped."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.contracts import (
+    OFFSET,
+    Chunk,
+    OffsetSlice,
+    Position,
+    Receipt,
+    Rejection,
+    Sent,
+    Slice,
+    Ticket,
+    Totals,
+    Writer,
+)
+
+
+class SliceTransaction(Writer):
+    """Begun with the first chunk; rows, rejected records and checkpoint are one commit.
+
+    What the stored checkpoint covers already is skipped. A part is committed as a whole or not at
+    all, of offsets the prefix that was seen.
+    """
+
+    loading: ClassVar[str]
+    """The failpoint behind each chunk."""
+
+    def __init__(self, ticket: Ticket, piece: Slice) -> None:
+        failpoints.arm(ticket.failpoint)
+        self._ticket, self._piece = ticket, piece
+        self._begun = False
+        self._seen: int | None = None
+        self._rejected: list[Rejection] = []
+        self._rows = self._size = 0
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begins the transaction and reads the stored checkpoint under it."""
+
+    @abstractmethod
+    def stored(self) -> Position | None:
+        """Where the partition stands, once the transaction has begun."""
+
+    @abstractmethod
+    def take(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:
+        """Takes rows into the transaction, but for those that it returns."""
+
+    @abstractmethod
+    def commit(self, position: Position) -> None:
+        """Commits what was taken, with the checkpoint moved to this position."""
+
+    @abstractmethod
+    def roll_back(self) -> None:
+        """Ends the transaction without a trace."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Gives the connection back, if there is one."""
+
+    @abstractmethod
+    def staged(self) -> tuple[str, ...]:
+        """What the receipt tells the driver."""
+
+    @abstractmethod
+    def guarded(self) -> AbstractContextManager[None]:
+        """Any error inside ends the transaction and becomes one of ours."""
+
+    @override
+    def write(self, chunk: Chunk) -> None:
+        with self.guarded():
+            first = self._first()
+            if first is None or chunk.seen <= first:
+                return
+            self._rejected += [r for r in chunk.rejected if r.offset >= first]
+            rows = _from(chunk.rows, first)
+            refused = self.take(rows, chunk.sent)
+            self._rejected += refused
+            self._rows += rows.num_rows - len(refused)
+            self._size += chunk.size
+            self._seen = chunk.seen
+        failpoints.reach(self.loading)
+
+    @override
+    def close(self, complete: bool) -> Receipt:
+        offsets = isinstance(self._piece, OffsetSlice)
+        with self.guarded():
+            if (offsets and self._begun) or (not offsets and complete):
+                self._finish()
+            elif self._begun:  # a part whose end is in doubt
+                self._drop()
+            self.release()
+        position = self.stored() if self._begun else None
+        branch, partition = self._ticket.target.branch, self._piece.partition
+        return Receipt(branch, partition, position, self._totals, self.staged())
+
+    def _finish(self) -> None:
+        position = self._reached()
+        if position is None:
+            self._drop()
+        else:
+            self.commit(position)
+
+    def _drop(self) -> None:
+        self.roll_back()
+        self._rejected, self._rows, self._size = [], 0, 0
+
+    def _first(self) -> int | None:
+        """The first offset still wanted; None when a committed part repeats."""
+        position = self._position()
+        if isinstance(self._piece, OffsetSlice):
+            return int(position or 0)
+        return None if position == self._piece.upto else 0
+
+    def _reached(self) -> Position | None:
+        """Where the commit moves the checkpoint; None when there is nothing to move."""
+        position = self._position()
+        if isinstance(self._piece, OffsetSlice):
+            return self._seen
+        return None if position == self._piece.upto else self._piece.upto
+
+    def _position(self) -> Position | None:
+        if not self._begun:
+            self.begin()
+            self._begun = True
+        return self.stored()
+
+    @property
+    def _totals(self) -> Totals:
+        return Totals(self._rows, len(self._rejected), self._size)
+
+
+def _from(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    offsets = rows.column(OFFSET).to_numpy()
+    covered = int(np.searchsorted(offsets, first))
+    return rows.slice(covered) if covered else rows
