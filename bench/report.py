@@ -35,7 +35,7 @@ TARGETS = {
     "flow-text": Target("copy-text", 0.30),
     "flow-iceberg": Target("flow-binary", 1.0),
     "flow-lake": Target("copy-lake", 0.6),
-    "flow-clickhouse": Target("load-clickhouse", 0.6),
+    "flow-clickhouse": Target("load-clickhouse", 0.9),
     "flow-topic": Target("copy-topic", 0.5),
     "flow-table": Target("copy-table", 0.6),
     "flow-new": Target("plain-new", 0.8),

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import socket
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,52 +33,6 @@ ARROW = {
     "text": pa.string(),
     "double precision": pa.float64(),
 }
-
-
-class Wire:
-    """A way to a server that can be cut."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listening.getsockname()[1]
-        self._open: list[socket.socket] = []
-        self._cut = threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        self._cut.set()
-        for end in self._open:
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def mend(self) -> None:
-        self._cut.clear()
-
-    def close(self) -> None:
-        self.cut()
-        self._listening.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self._listening.accept()
-                if self._cut.is_set():
-                    near.close()
-                    continue
-                far = socket.create_connection(("127.0.0.1", self._port))
-                self._open += [near, far]
-                for pair in ((near, far), (far, near)):
-                    threading.Thread(target=_pump, args=pair, daemon=True).start()
-
-
-def _pump(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while block := source.recv(65536):
-            target.sendall(block)
-    for end in (source, target):
-        with suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
 
 
 class World:
@@ -166,10 +117,9 @@ def _entry(error: dict[str, Any]) -> Row:
 
 
 @pytest.fixture
-def wire(postgresql: devservers.PostgreSQL) -> Iterator[Wire]:
-    wire = Wire(postgresql.port)
-    yield wire
-    wire.close()
+def wire(postgresql: devservers.PostgreSQL) -> Iterator[devservers.Proxy]:
+    with devservers.Proxy(postgresql.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -183,7 +133,7 @@ def world(
     topic: Topics,
     schema: str,
     namespace: str,
-    wire: Wire,
+    wire: devservers.Proxy,
 ) -> World:
     seed = random.randrange(1 << 30)
     request.node.add_report_section("call", "seed", str(seed))
@@ -237,11 +187,11 @@ def _put_back(world: World, command: Command) -> None:
 
 
 def test_a_branch_whose_database_is_down_catches_up_alone(
-    world: World, wire: Wire, command: Command
+    world: World, wire: devservers.Proxy, command: Command
 ) -> None:
     manifest = world.manifest()
     world.produce(600)
-    wire.cut()
+    wire.refuse()
     down = command.run("run", manifest, DATAFLOW_PATIENCE="3")
     assert down.returncode == 1
     told = down.stdout + down.stderr
@@ -250,7 +200,7 @@ def test_a_branch_whose_database_is_down_catches_up_alone(
     others = {table: world.rows(table) for table in ("orders", "lake")}
     assert all(others.values())
     assert world.rows("payments") == []
-    wire.mend()
+    wire.restore()
     process = command.start("run", manifest)
     _until(lambda: bool(world.rows("payments")))
     process.kill()
@@ -259,9 +209,9 @@ def test_a_branch_whose_database_is_down_catches_up_alone(
     world.produce(600)
     process = command.start("run", manifest)
     world.wait_for_more()
-    wire.cut()
+    wire.refuse()
     time.sleep(1)
-    wire.mend()
+    wire.restore()
     _, err = process.communicate(timeout=150)
     assert process.returncode == 0, err
     world.expect()
