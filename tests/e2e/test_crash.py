@@ -20,6 +20,8 @@ from tests.e2e.flows import Command
 
 pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 
+# Steps of the loop are the same for every sink of a kind; the contract suite has them for each.
+LOOP = {"to_postgresql", "to_iceberg"}
 STEPS = [
     (fixture, step)
     for fixture, driver in (
@@ -30,6 +32,7 @@ STEPS = [
         ("to_kafka", KafkaTarget),
     )
     for step in driver.failpoints
+    if fixture in LOOP or not step.startswith("drain.")
 ]
 
 
