@@ -55,8 +55,8 @@ class ClickhouseConnection(DatabaseTable):
 
     @override
     def named(self) -> tuple[str | None, str]:
-        if self.connection_string_secret_ref and not self.table_secret_ref:
-            database, name = self._split()
+        if self.table and self.connection_string_secret_ref and not self.table_secret_ref:
+            database, name = self._split()  # the connection's own database is a secret
             return database or None, name
         return super().named()
 

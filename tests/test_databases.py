@@ -1,0 +1,44 @@
+"""Where an end in a database points: the same before and after its secrets are resolved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dataflow_assets.connectors.clickhouse import ClickhouseSource
+from dataflow_assets.connectors.postgresql import PostgresqlSource
+from dataflow_assets.databases import DatabaseTable
+
+CONNECTION = {"connectionStringSecretRef": {"name": "Shop-DB", "key": "dsn"}}
+TABLE = {"tableSecretRef": {"name": "shop", "key": "table"}}
+ENDS: list[tuple[type[DatabaseTable], str]] = [
+    (PostgresqlSource, "postgresql://u:pw@db.example/shop"),
+    (ClickhouseSource, "http://u:pw@db.example/shop"),
+]
+
+
+@pytest.mark.parametrize(("end", "dsn"), ENDS, ids=["postgresql", "clickhouse"])
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"query": "SELECT 1", **CONNECTION}, "shop_db/query_e004ebd5"),
+        ({**TABLE, **CONNECTION}, "shop_db/shop_table"),
+        ({"table": "a.b", **CONNECTION}, "shop_db/a/b"),
+    ],
+    ids=["query", "secret table", "table"],
+)
+def test_secrets_change_no_address(
+    end: type[DatabaseTable], dsn: str, config: dict[str, Any], expected: str
+) -> None:
+    declared = end.model_validate(config)
+    assert str(declared.address()) == f"{end.type}/{expected}"
+    values = {"connectionString": dsn} | ({"table": "hidden"} if "tableSecretRef" in config else {})
+    assert end.model_validate({**config, **values}).address() == declared.address()
+
+
+@pytest.mark.parametrize(("end", "dsn"), ENDS, ids=["postgresql", "clickhouse"])
+def test_no_address_shows_a_password(end: type[DatabaseTable], dsn: str) -> None:
+    declared = end.model_validate({"connectionString": dsn, "table": "orders"})
+    assert str(declared.address()).startswith(f"{end.type}/db_example_shop/")
+    assert "pw" not in f"{declared!r} {declared.address()} {declared.spellings()}"
