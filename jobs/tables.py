@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import dagster as dg
 
 from dataflow_assets.assets.graph import Graph, Key
+from dataflow_assets.contracts import Checkpoint
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow, asset_key
 from dataflow_assets.masking import mask
@@ -26,6 +29,8 @@ class TablesConfig(dg.Config):
     orphan_days: float = 3.0
     """Files that no snapshot lists, until they are so old; a day at least. No run may last longer,
     and no DataFrame that is read again and again."""
+    unread_days: float = 14.0
+    """Snapshots that a flow of this location has not read yet stay until they are so old."""
 
 
 def table_jobs(graph: Graph) -> tuple[list[dg.JobDefinition], list[dg.ScheduleDefinition]]:
@@ -45,17 +50,45 @@ class _Table:
     flow: Flow
     key: Key | None
     """Its page; an error sink has none."""
+    readers: tuple[Flow, ...]
+    """The flows that read it."""
+
+    def unread(self) -> datetime | None:
+        """Since when a reader has not come to its snapshots; None where none waits for any."""
+        from dataflow_assets.connectors.iceberg.unread import unread_since
+
+        stored = chain.from_iterable(map(_checkpoints, self.readers))
+        found = (unread_since(checkpoint.positions) for checkpoint in stored)
+        return min((since for since in found if since), default=None)
+
+
+def _checkpoints(flow: Flow) -> Iterator[Checkpoint]:
+    resolved = flow.resolved()
+    for branch in resolved.branches:
+        checkpoint = branch.sink.peek(resolved.target(branch))
+        if checkpoint is not None:
+            yield checkpoint
 
 
 def _tables(graph: Graph) -> Iterator[_Table]:
     """Each table once: those of branches, then those of error sinks."""
-    found = {node.table: _Table(node.branch, node.flow, node.table) for node in graph.nodes}
+    readers: dict[Key, dict[str, Flow]] = {}
     for node in graph.nodes:
-        errors = node.flow.policies.rejects.sink
-        if errors is not None:
-            branch = Branch(errors)
-            found.setdefault(asset_key(branch.address), _Table(branch, node.flow, None))
+        readers.setdefault(asset_key(node.flow.source_address), {})[node.flow.id] = node.flow
+    found: dict[Key, _Table] = {}
+    for key, (branch, flow, page) in _written(graph):
+        reading = tuple(readers.get(key, {}).values())
+        found.setdefault(key, _Table(branch, flow, page, reading))
     yield from (table for table in found.values() if table.branch.address.system == SYSTEM)
+
+
+def _written(graph: Graph) -> Iterator[tuple[Key, tuple[Branch, Flow, Key | None]]]:
+    for node in graph.nodes:
+        yield node.table, (node.branch, node.flow, node.table)
+    for node in graph.nodes:
+        if (errors := node.flow.policies.rejects.sink) is not None:
+            branch = Branch(errors)
+            yield asset_key(branch.address), (branch, node.flow, None)
 
 
 def _job(tables: list[_Table]) -> dg.JobDefinition:
@@ -85,13 +118,13 @@ def _tidy(table: _Table, config: TablesConfig, context: dg.OpExecutionContext) -
     from dataflow_assets.connectors.iceberg.maintenance import Keep, maintain
 
     try:
-        keep = Keep(config.snapshots, config.days, config.orphan_days)
+        keep = Keep(config.snapshots, config.days, config.orphan_days, config.unread_days)
         sink: Any = resolve(table.branch.sink, table.flow.secrets)
-        for tidied in maintain(sink, keep):
+        for tidied in maintain(sink, keep, unread=table.unread()):
             context.log.info("%s", asdict(tidied))
             _tell(table, asdict(tidied), context)
     except DataflowError as error:
-        text = mask(f"{table.branch.address}: {error}", [table.flow])
+        text = mask(f"{table.branch.address}: {error}", [table.flow, *table.readers])
         context.log.error(text)  # noqa: TRY400 - the chain may show what a client thinks fit
         return text
     return ""

@@ -38,7 +38,7 @@ TIGHT = Keep(snapshots=2, days=1, orphan_days=3)
 
 def tidy(sink: IcebergSink, days: float, keep: Keep = TIGHT) -> Tidied:
     """As if so many days had gone by."""
-    return maintain(sink, keep, utc_now() + timedelta(days=days))[0]
+    return maintain(sink, keep, now=utc_now() + timedelta(days=days))[0]
 
 
 def table(catalog: Catalog, namespace: str) -> Table:
@@ -169,8 +169,7 @@ def test_a_flow_that_commits_meanwhile_loses_nothing(
     def again() -> None:
         while not over.is_set():
             found = connect(sink).load_table((namespace, "orders"))
-            in_two_days = utc_now() + timedelta(days=2)
-            removed.append(expire(connect(sink), found, 1, timedelta(days=1), in_two_days))
+            removed.append(expire(connect(sink), found, 1, utc_now() + timedelta(days=1)))
 
     thread = threading.Thread(target=again)
     thread.start()
@@ -193,7 +192,7 @@ def test_the_table_of_rejected_records_is_tidied_too(
         bad = [Rejection(start, "decode", "no JSON", b"x")]
         piece = span.slices[0]
         session.finish(span, [write(sink, session, piece, rows(start + 1, 9), bad)], SOURCE)
-    main, rejected = maintain(sink, Keep(snapshots=1), utc_now() + timedelta(days=2))
+    main, rejected = maintain(sink, Keep(snapshots=1), now=utc_now() + timedelta(days=2))
     assert main.table == f"{namespace}.orders"
     assert (rejected.table, rejected.snapshots) == (f"{namespace}.orders_rejected", 1)
     assert len(table_rows(catalog, namespace, "orders_rejected")) == 2
@@ -215,7 +214,7 @@ def test_files_that_replays_have_rewritten_go_once_nothing_lists_them(
     keep = Keep(snapshots=1)
     for days in (2, 4):  # after two days snapshots expire, but files are too young
         assert there(known, rewritten)
-        maintain(sink, keep, utc_now() + timedelta(days=days))
+        maintain(sink, keep, now=utc_now() + timedelta(days=days))
     assert not there(known, rewritten)
     found = {one["id"] for one in _rejected(catalog, namespace)}
     assert found.issuperset(left)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -12,11 +14,13 @@ from pyiceberg.catalog import Catalog
 import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.iceberg import IcebergSink, maintenance
+from dataflow_assets.connectors.iceberg.source_position import Position
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
-from dataflow_assets.contracts import ErrorRecord, Rejects, utc_now
+from dataflow_assets.contracts import ErrorRecord, Rejects, Run, utc_now
 from dataflow_assets.flow import Branch, Flow, Policies
 from jobs.tables import table_jobs
 from tests.iceberg_driver import make_sink, opened, pump
+from tests.iceberg_source_driver import make_source
 
 
 @pytest.fixture
@@ -97,6 +101,43 @@ def test_an_error_sinks_table_is_kept_small_too(
     table = catalog.load_table((namespace, "orders"))
     assert len(table.snapshots()) == 2
     assert table.scan().to_arrow().num_rows == 4
+
+
+@pytest.mark.usefixtures("in_ten_days")
+def test_what_a_flow_has_not_read_stays(
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+    instance: dg.DagsterInstance,
+) -> None:
+    """The reader stands behind the second snapshot."""
+    sink = make_sink(seaweedfs, namespace)
+    session = opened(sink)
+    for start in range(0, 40, 10):
+        pump(sink, session, start, 10)
+
+    def kept() -> list[int]:
+        found = catalog.load_table((namespace, "orders")).snapshots()
+        return [one.snapshot_id for one in sorted(found, key=lambda one: one.timestamp_ms)]
+
+    before = kept()
+    at = catalog.load_table((namespace, "orders")).snapshot_by_id(before[1])
+    assert at is not None
+    source = make_source(seaweedfs, namespace, table="orders")
+    name = uuid.uuid4().hex
+    branch = Branch(MemorySliceSink(store=name, table="t"))
+    reader = Flow("default", "reader", source, (branch,), source_connection="lake")
+    with closing(branch.sink.open(reader.target(branch), Run())) as reading:
+        reading.restart({"table": Position.behind(at).text()}, "id")
+    flows = [flow(sink, "writer"), reader]
+    assert run(flows, instance, snapshots=1).success
+    assert kept() == before  # the first was current until then
+    key = dg.AssetKey(["iceberg", "lake", namespace, "orders"])
+    (record,) = instance.fetch_observations(key, limit=1).records
+    assert record.asset_observation is not None
+    assert "a flow has not read" in str(record.asset_observation.metadata["note"].value)
+    assert run(flows, instance, snapshots=1, unread_days=2).success
+    assert kept() == before[-1:]
 
 
 def test_without_iceberg_there_is_no_job() -> None:

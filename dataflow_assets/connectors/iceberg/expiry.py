@@ -24,13 +24,13 @@ from dataflow_assets.errors import TransientError
 ATTEMPTS = 10
 
 
-def expire(catalog: RestCatalog, table: Table, least: int, age: timedelta, now: datetime) -> int:
+def expire(catalog: RestCatalog, table: Table, least: int, before: datetime) -> int:
     """Removes what is older, in one commit; how many. Gives way to writers, never the other way.
 
     The commit asserts the head: a table that was rolled back meanwhile is looked at again.
     """
     for attempt in range(ATTEMPTS):
-        ids = sorted(expired(table, least, age, now))
+        ids = sorted(expired(table, least, before))
         if not ids:
             return 0
         request = asserting(table, RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}))
@@ -44,23 +44,26 @@ def expire(catalog: RestCatalog, table: Table, least: int, age: timedelta, now: 
     raise TransientError(f"table {'.'.join(table.name())} moves too fast to expire snapshots")
 
 
-def expired(table: Table, least: int, age: timedelta, now: datetime) -> set[int]:
+def expired(table: Table, least: int, before: datetime) -> set[int]:
     """Snapshots of the main branch that stopped being current before that, but for the last ones.
 
     Kept are also heads of branches and tags, and what the table's own properties ask to keep.
     """
     properties = table.properties
     least = max(least, int(properties.get(TableProperties.MIN_SNAPSHOTS_TO_KEEP, 1)), 1)
-    own = timedelta(milliseconds=int(properties.get(TableProperties.MAX_SNAPSHOT_AGE_MS, 0)))
-    before = (now - max(age, own)).timestamp() * 1000
     referenced = {ref.snapshot_id for ref in table.metadata.refs.values()}
     lineage = list(_lineage(table))
     old = {
         snapshot.snapshot_id
         for follower, snapshot in pairwise(lineage)
-        if follower.timestamp_ms < before
+        if follower.timestamp_ms < before.timestamp() * 1000
     }
     return old - referenced - {snapshot.snapshot_id for snapshot in lineage[:least]}
+
+
+def own_age(table: Table) -> timedelta:
+    """For how long the table's own properties ask to keep snapshots."""
+    return timedelta(milliseconds=int(table.properties.get(TableProperties.MAX_SNAPSHOT_AGE_MS, 0)))
 
 
 def _lineage(table: Table) -> Iterator[Snapshot]:
