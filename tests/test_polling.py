@@ -8,6 +8,7 @@ import pytest
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.polling import START, Part, Position, Rows, adopted, moment
+from dataflow_assets.polling.overlap import is_due, late_from
 
 
 @pytest.mark.parametrize(
@@ -88,3 +89,25 @@ def test_checkpoints_of_the_original_are_taken_over(
 def test_what_is_no_checkpoint_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(PermanentError):
         adopted(document, "clickhouse")
+
+
+READ = "2026-01-02 03:04:06+00:00"
+CHANGED = "2026-01-02 03:04:05+00:00"
+
+
+@pytest.mark.parametrize(
+    ("position", "since", "due"),
+    [
+        (Position("rows", CHANGED, "1", read_at=READ), "2026-01-02 03:04:01+00:00", True),
+        (Position("rows", CHANGED, "1", read_at=READ, sweeping=True), None, True),
+        (Position("rows", CHANGED, "1"), None, False),  # of a checkpoint that was taken over
+        (Position("rows", CHANGED, "1", read_at="2026-01-02 03:04:10+00:00"), None, False),
+        (Position("rows", None, "1", read_at=READ), None, False),
+    ],
+    ids=["late ones may come", "in the middle", "nobody knows when", "over", "no changes"],
+)
+def test_what_may_come_late_is_read_again(position: Position, since: str | None, due: bool) -> None:
+    assert late_from(position, 5) == since
+    assert late_from(position, 0) is None
+    assert is_due(position, 5, "2026-01-02 03:04:10+00:00") == due
+    assert not is_due(position, 5, "2026-01-02 03:04:09+00:00")

@@ -29,7 +29,9 @@ def late_from(position: Position, overlap: int) -> str | None:
 def is_due(position: Position, overlap: int, now: str | None) -> bool:
     """True once no late row can come any more, where the last ones have not been looked for."""
     due = _late_until(position, overlap)
-    return due is not None and seconds(position.read_at, due) > 0 and seconds(due, now) >= 0
+    if due is None or position.read_at is None:
+        return False
+    return seconds(position.read_at, due) > 0 and seconds(due, now) >= 0
 
 
 def seconds(since: str | None, until: str | None) -> float:
