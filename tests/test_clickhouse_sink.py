@@ -189,6 +189,7 @@ def test_views_that_would_count_twice_are_told(
     assert "materialized view" not in caplog.text
 
 
+@pytest.mark.crash
 def test_the_same_slice_written_twice(place: Place) -> None:
     place.make()
     session = start(place.sink())
