@@ -72,11 +72,21 @@ class DatabaseTable(Connector):
         """Schema and name in the address: the same before and after secrets are resolved."""
         if self.table_secret_ref:
             return None, slugify(f"{self.table_secret_ref.name}_{self.table_secret_ref.key}")
-        return self.place()
+        schema, name = self._split()
+        return schema or self.known_schema(), name
+
+    def place(self) -> tuple[str, str]:
+        """Schema and name of the table; the last dot splits. Secrets must be resolved."""
+        schema, name = self._split()
+        return schema or self.usual_schema(), name
+
+    def known_schema(self) -> str | None:
+        """The usual schema, as far as it is no part of a secret."""
+        return self.usual_schema()
 
     @abstractmethod
-    def place(self) -> tuple[str, str]:
-        """Schema and name of the table; the last dot splits. A secret name must be resolved."""
+    def usual_schema(self) -> str:
+        """Where a table is that is named without a schema."""
 
     @abstractmethod
     def server(self) -> str:

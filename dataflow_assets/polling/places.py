@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.polling.overlap import is_due, seconds
 from dataflow_assets.polling.polled import Polled
@@ -95,3 +97,15 @@ def lag(polled: Polled, position: Position, last: Position) -> tuple[int, float]
     if age is None:  # nothing tells the time of a change: it came after the last read
         age = seconds(position.read_at, last.read_at) if position.read_at else 0.0
     return records, max(0.0, age)
+
+
+def unread(polled: Polled, position: Position) -> Iterator[str]:
+    """What a person should know about rows that are never read."""
+    if polled.wholly or position.state == "load":
+        return
+    rows = polled.unordered() - position.unordered
+    if rows > 0:
+        yield (
+            f"{rows} rows that came after the first load have no {polled.first}: they have no "
+            "place in the order and are not read"
+        )

@@ -27,6 +27,10 @@ class Polled(Protocol):
     def tracks(self) -> bool:
         """True where a change column orders the rows, before the order column."""
 
+    @property
+    def first(self) -> str:
+        """The name of the first column of the order; empty where nothing orders the rows."""
+
     def now(self) -> str:
         """The server's clock, as ISO 8601 text."""
 
@@ -64,4 +68,4 @@ class Polled(Protocol):
         """A time as a change value. Raises PermanentError where changes have none."""
 
     def notes(self, position: Position) -> Iterator[str]:
-        """What a person should know about rows that are not read, or read slowly."""
+        """What else a person should know: rows that are read later, or slowly."""

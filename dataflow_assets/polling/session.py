@@ -122,5 +122,5 @@ class PolledSession(SourceSession):
         if position.state in self._told:
             return
         self._told.add(position.state)
-        for note in polled.notes(position):
+        for note in (*places.unread(polled, position), *polled.notes(position)):
             log.warning("flow %s: %s: %s", self._flow, polled.title, note)

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import PartSlice, Slice, Source
 from dataflow_assets.databases import DatabaseTable, Identifier
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.polling.positions import Part
 
 C = TypeVar("C")
@@ -128,3 +128,7 @@ class PolledSource(DatabaseTable, Source):
             f"{self.title} does not exist: it was dropped, or never made. Create it, or mend "
             "`table`"
         )
+
+    def made_anew(self) -> TransientError:
+        """Why what was read so far is no part of the table that is there now."""
+        return TransientError(f"{self.title} was made anew while the flow ran")

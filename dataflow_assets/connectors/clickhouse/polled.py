@@ -57,6 +57,12 @@ class Table:
         """True where a change column orders the rows, before the order column."""
         return self.relation.change is not None
 
+    @property
+    def first(self) -> str:
+        """The name of the first column of the order."""
+        column = self.relation.change or self.relation.order
+        return column.name if column else ""
+
     def now(self) -> str:
         """The server's clock."""
         return str(rows(self.client, _NOW)[0][0])
@@ -156,17 +162,9 @@ class Table:
             )
         return ticks.at(time, change.digits, day=change.is_day)
 
-    def notes(self, position: Position) -> Iterator[str]:
-        """What a person should know about rows that are never read."""
-        column = self.relation.change or self.relation.order
-        if column is None or position.state == "load":
-            return
-        unread = self.unordered() - position.unordered
-        if unread > 0:
-            yield (
-                f"{unread} rows that came after the first load have no {column.name}: they have no "
-                "place in the order and are not read"
-            )
+    def notes(self, position: Position) -> Iterator[str]:  # noqa: ARG002 - what others need
+        """Nothing."""
+        return iter(())
 
     def _placed(
         self, columns: list[Column], where: str, values: Values, most: int

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.clickhouse.failures import Failure
 from dataflow_assets.connectors.clickhouse.polled import Values, conditions
 from dataflow_assets.connectors.clickhouse.relation import Relation, describe
 from dataflow_assets.contracts import METADATA
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.polling import Part
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     relation = describe(client, source)
     if relation.identity != part.identity:
-        raise TransientError(f"{source.title} was made anew while the flow ran")
+        raise source.made_anew()
     failpoints.reach("clickhouse.read")
     columns = [*_columns(relation), *_metadata(relation, metadata)]
     schema, values = pa.schema([field for _, field in columns]), Values()

@@ -49,16 +49,12 @@ class ClickhouseConnection(DatabaseTable):
         return dsn.servers(self.dsn())
 
     @override
-    def place(self) -> tuple[str, str]:
-        database, name = self._split()
-        return database or dsn.parse(self.dsn()).database, name
+    def usual_schema(self) -> str:
+        return dsn.parse(self.dsn()).database
 
     @override
-    def named(self) -> tuple[str | None, str]:
-        if self.table and self.connection_string_secret_ref and not self.table_secret_ref:
-            database, name = self._split()  # the connection's own database is a secret
-            return database or None, name
-        return super().named()
+    def known_schema(self) -> str | None:
+        return None if self.connection_string_secret_ref else self.usual_schema()
 
     @override
     def _split(self) -> tuple[str, str]:

@@ -12,7 +12,6 @@ from dataflow_assets.connectors.clickhouse.client import connect
 from dataflow_assets.connectors.clickhouse.failures import Failure
 from dataflow_assets.connectors.clickhouse.polled import Table
 from dataflow_assets.connectors.clickhouse.relation import describe, identity
-from dataflow_assets.errors import TransientError
 from dataflow_assets.polling import PolledSession
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class ClickhouseSourceSession(PolledSession):
         with self._translated("looking for new rows in"):
             relation = describe(self._client, self._source)
             if relation.identity not in {None, self._identity}:
-                raise TransientError(f"{self._source.title} was made anew while the flow ran")
+                raise self._source.made_anew()
             yield Table(self._client, relation, self._source.title)
 
     @contextmanager

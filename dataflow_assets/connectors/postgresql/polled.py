@@ -51,6 +51,11 @@ class Table:
         """True where a change column orders the rows, before the order column."""
         return bool(self.relation.changes)
 
+    @property
+    def first(self) -> str:
+        """The name of the first column of the order."""
+        return self.relation.tracked.name if self.relation.tracked else ""
+
     def now(self) -> str:
         """The database's clock, as of this transaction."""
         return str(self.link.execute("SELECT now()::text")[0][0])
@@ -147,7 +152,7 @@ class Table:
         return moment(time, _DIGITS)
 
     def notes(self, position: Position) -> Iterator[str]:
-        """What a person should know about rows that are not read, or read slowly."""
+        """What a person should know about rows that are read later, or slowly."""
         tracked, order = self.relation.tracked, self.relation.order
         if tracked is None or order is None:
             return
@@ -158,12 +163,6 @@ class Table:
                     f"left of the table; an index on ({order.name}) spares that"
                 )
             return
-        unread = self.unordered() - position.unordered
-        if unread > 0:
-            yield (
-                f"{unread} rows that came after the first load have no {tracked.name}: they have "
-                "no place in the order and are not read"
-            )
         if clock(tracked) and self._exists(f"{quoted(tracked)} > {clock(tracked)}"):
             yield (
                 f"{tracked.name} of some rows lies in the future of the database's clock: they are "

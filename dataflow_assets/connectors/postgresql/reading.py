@@ -21,7 +21,6 @@ from dataflow_assets.connectors.postgresql.relation import Column, Relation, des
 from dataflow_assets.connectors.postgresql.source_types import TypeOf, selected
 from dataflow_assets.connectors.postgresql.values import Values
 from dataflow_assets.contracts import METADATA
-from dataflow_assets.errors import TransientError
 from dataflow_assets.polling import Part
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     relation = describe(link, source)
     if relation.oid != part.identity:
-        raise TransientError(f"{source.title} was made anew while the flow ran")
+        raise source.made_anew()
     link.execute("BEGIN READ ONLY")
     link.execute("SELECT set_config('statement_timeout', '0', true)")
     failpoints.reach("postgresql.read")

@@ -80,7 +80,7 @@ class Relation:
     @property
     def tracked(self) -> Column | None:
         """The first column of the order of changes."""
-        return self.changes[0] if self.changes else self.order
+        return self.ranked[0] if self.ranked else None
 
     def column(self, name: str) -> Column | None:
         """The column of this name."""

@@ -30,6 +30,5 @@ class PostgresqlConnection(DatabaseTable):
         return dsn.servers(self.dsn())
 
     @override
-    def place(self) -> tuple[str, str]:
-        schema, name = self._split()
-        return schema or "public", name
+    def usual_schema(self) -> str:
+        return "public"

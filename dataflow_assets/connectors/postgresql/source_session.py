@@ -12,7 +12,6 @@ from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.link import TextLink, qualified
 from dataflow_assets.connectors.postgresql.polled import Table
 from dataflow_assets.connectors.postgresql.relation import Relation, describe, identity
-from dataflow_assets.errors import TransientError
 from dataflow_assets.polling import PolledSession
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class PostgresqlSourceSession(PolledSession):
 
     def _check(self, relation: Relation) -> None:
         if relation.oid is not None and not self._identity.endswith(f".{relation.oid}"):
-            raise TransientError(f"{self._source.title} was made anew while the flow ran")
+            raise self._source.made_anew()
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:
