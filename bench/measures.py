@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench import bounds, flows, lake, merges, polled, tables, topics
+from bench import bounds, flows, lake, merges, messages, polled, tables, topics
 from bench.meters import Meter, Spent
 from bench.places import Places
 from dataflow_assets.chain import Transformation
@@ -192,7 +192,7 @@ def _topics(ready: Ready) -> Iterator[Measure]:
 
     def after(topic: str) -> None:
         topics.check(places, topic, count)
-        topics.drop(places, topic)
+        messages.drop(places.bootstrap, topic)
 
     for name, step in (
         ("copy-topic", lambda topic: topics.copy_all(places, source, topic)),
@@ -202,7 +202,7 @@ def _topics(ready: Ready) -> Iterator[Measure]:
         yield Measure(
             name,
             partial(step, topic),
-            before=partial(topics.fresh, places, topic),
+            before=partial(messages.create, places.bootstrap, topic),
             after=partial(after, topic),
         )
 

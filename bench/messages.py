@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 PARTITIONS = 2
@@ -61,17 +61,24 @@ def _admin(bootstrap: str) -> AdminClient:
 
 def create(bootstrap: str, topic: str) -> None:
     """Makes the topic anew."""
+    drop(bootstrap, topic)
     admin = _admin(bootstrap)
-    if topic in admin.list_topics(timeout=10).topics:
-        drop(bootstrap, topic)
-        time.sleep(1.0)  # the name is free only then
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    new = NewTopic(topic, PARTITIONS, 1)
+    while failure := admin.create_topics([new])[topic].exception(30):
+        assert _code(failure) == KafkaError.TOPIC_ALREADY_EXISTS, failure
+        time.sleep(0.1)  # the old one is not gone yet
 
 
 def drop(bootstrap: str, topic: str) -> None:
-    """Deletes the topic."""
+    """Deletes the topic, if it is there."""
     admin = _admin(bootstrap)  # it must live until it has answered
-    admin.delete_topics([topic])[topic].result(30)
+    failure = admin.delete_topics([topic])[topic].exception(30)
+    assert failure is None or _code(failure) == KafkaError.UNKNOWN_TOPIC_OR_PART, failure
+
+
+def _code(failure: BaseException) -> int:
+    code: int = failure.args[0].code()
+    return code
 
 
 class Filler:

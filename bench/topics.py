@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # untyped
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from bench.bounds import side_by_side
 from bench.messages import PARTITIONS
@@ -28,31 +26,6 @@ WAIT = 0.1  # seconds for so many messages: the last ones are fewer
 WRITE = {"enable.idempotence": True, "linger.ms": 20, "partitioner": "murmur2_random"}
 
 
-def fresh(places: Places, topic: str) -> None:
-    """The topic without a record."""
-    drop(places, topic)
-    admin = _admin(places)
-    while failure := admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].exception(30):
-        assert _code(failure) == KafkaError.TOPIC_ALREADY_EXISTS, failure
-        time.sleep(0.1)  # the old one is not gone yet
-
-
-def drop(places: Places, topic: str) -> None:
-    """The topic is gone, or soon will be."""
-    admin = _admin(places)  # it ends with its last reference, and with it what it was asked
-    failure = admin.delete_topics([topic])[topic].exception(30)
-    assert failure is None or _code(failure) == KafkaError.UNKNOWN_TOPIC_OR_PART, failure
-
-
-def _admin(places: Places) -> AdminClient:
-    return AdminClient({"bootstrap.servers": places.bootstrap, "log_level": 0})
-
-
-def _code(failure: BaseException) -> int:
-    code: int = failure.args[0].code()
-    return code
-
-
 def copy_all(places: Places, source: str, target: str) -> None:
     """Consumed and produced by the plain client, each partition by a process of its own."""
     ends = [places.bootstrap, source, target]
@@ -62,17 +35,11 @@ def copy_all(places: Places, source: str, target: str) -> None:
 def copy(bootstrap: str, source: str, target: str, partition: str) -> None:
     """One partition, idempotent and acknowledged by all, without transactions."""
     producer = Producer({"bootstrap.servers": bootstrap, **WRITE})
-    consumer = Consumer({"bootstrap.servers": bootstrap, **READ})
-    consumer.assign([TopicPartition(source, int(partition), 0)])
-    ended = False
-    while not ended:
-        for message in consumer.consume(10_000, WAIT):
-            ended = _ends(message.error())
-            if not ended:
-                _produce(producer, target, message.value(), message.key())
+    for messages in _read(bootstrap, source, [int(partition)]):
+        for message in messages:
+            _produce(producer, target, message.value(), message.key())
         producer.poll(0)
     assert producer.flush(60) == 0
-    consumer.close()
 
 
 def _produce(producer: Producer, topic: str, value: bytes | None, key: bytes | None) -> None:
@@ -86,19 +53,15 @@ def _produce(producer: Producer, topic: str, value: bytes | None, key: bytes | N
 
 
 def bodies(bootstrap: str, topic: str, partition: int, most: int) -> Iterator[list[bytes]]:
-    """One partition to its end, by the plain client; lists of about so many messages."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, **READ})
-    consumer.assign([TopicPartition(topic, partition, 0)])
+    """One partition to its end; lists of about so many messages, the last one of fewer."""
     found: list[bytes] = []
-    ended = False
-    while not ended:
-        for message in consumer.consume(10_000, WAIT):
-            ended = _ends(message.error())
-            found += [] if ended else [message.value() or b""]
-        if found and (ended or len(found) >= most):
+    for messages in _read(bootstrap, topic, [partition]):
+        found += [message.value() or b"" for message in messages]
+        if len(found) >= most:
             yield found
             found = []
-    consumer.close()
+    if found:
+        yield found
 
 
 def sink(places: Places, topic: str) -> KafkaSink:
@@ -108,15 +71,23 @@ def sink(places: Places, topic: str) -> KafkaSink:
 
 def check(places: Places, topic: str, count: int) -> None:
     """As many committed records as were sent."""
-    consumer = Consumer({"bootstrap.servers": places.bootstrap, **READ})
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    seen = ended = 0
-    while ended < PARTITIONS:
-        ends = [_ends(message.error()) for message in consumer.consume(10_000, WAIT)]
-        ended += sum(ends)
-        seen += len(ends) - sum(ends)
-    consumer.close()
+    read = _read(places.bootstrap, topic, range(PARTITIONS))
+    seen = sum(len(messages) for messages in read)
     assert seen == count, f"{topic}: {seen} of {count}"
+
+
+def _read(bootstrap: str, topic: str, partitions: Iterable[int]) -> Iterator[list[Message]]:
+    """Partitions to their ends, by the plain client, a list of messages at a time."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, **READ})
+    places = [TopicPartition(topic, number, 0) for number in partitions]
+    consumer.assign(places)
+    ended = 0
+    while ended < len(places):
+        found = consumer.consume(10_000, WAIT)
+        messages = [message for message in found if not _ends(message.error())]
+        ended += len(found) - len(messages)
+        yield messages
+    consumer.close()
 
 
 def _ends(error: KafkaError | None) -> bool:
