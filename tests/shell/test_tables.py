@@ -33,6 +33,15 @@ def flow(sink: IcebergSink, name: str, connection: str | None = "lake") -> Flow:
     return Flow("default", name, source, (Branch(sink, connection),))
 
 
+def filled(seaweedfs: devservers.SeaweedFS, namespace: str) -> IcebergSink:
+    """A table of several snapshots."""
+    sink = make_sink(seaweedfs, namespace)
+    session = opened(sink)
+    for start in range(0, 30, 10):
+        pump(sink, session, start, 10)
+    return sink
+
+
 def run(flows: list[Flow], instance: dg.DagsterInstance, **config: Any) -> Any:
     (job,), (schedule,) = table_jobs(graph.build(flows))
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
@@ -50,10 +59,7 @@ def test_one_table_that_cannot_be_reached_does_not_keep_the_others(
     namespace: str,
     instance: dg.DagsterInstance,
 ) -> None:
-    sink = make_sink(seaweedfs, namespace)
-    session = opened(sink)
-    for start in range(0, 30, 10):
-        pump(sink, session, start, 10)
+    sink = filled(seaweedfs, namespace)
     before = len(catalog.load_table((namespace, "orders")).snapshots())
     changes = {"catalogURI": "http://127.0.0.1:9", "oauth2ServerURI": "http://127.0.0.1:9/t"}
     lost = make_sink(seaweedfs, namespace, **changes)
@@ -111,10 +117,7 @@ def test_what_a_flow_has_not_read_stays(
     instance: dg.DagsterInstance,
 ) -> None:
     """The reader stands behind the second snapshot."""
-    sink = make_sink(seaweedfs, namespace)
-    session = opened(sink)
-    for start in range(0, 40, 10):
-        pump(sink, session, start, 10)
+    sink = filled(seaweedfs, namespace)
 
     def kept() -> list[int]:
         found = catalog.load_table((namespace, "orders")).snapshots()

@@ -204,9 +204,9 @@ class ClickhouseSession(SinkSession):
             self._upsert = Upsert.of(self._sink, self._table)
 
     def _tell(self) -> None:
-        notes = views.forgetful(self._client, self._table) if self._table else ()
-        for note in notes:
-            log.warning("flow %s: %s", self._target.flow, note)
+        if self._table is not None and self._table.viewed:
+            for note in views.forgetful(self._client, self._table):
+                log.warning("flow %s: %s", self._target.flow, note)
 
     def _empty(self) -> None:
         """Takes the rows out, where a head says that they go; whoever opens next repeats it."""

@@ -24,7 +24,8 @@ JSON_TEXT = "JSON text"
 WINDOW = 10_000
 """INSERTs that tables made here remember."""
 _TABLE = """
-SELECT engine, engine_full, toString(uuid), partition_key, sorting_key, total_rows
+SELECT engine, engine_full, toString(uuid), partition_key, sorting_key, total_rows,
+       notEmpty(dependencies_table)
 FROM system.tables WHERE database = {d:String} AND name = {t:String}
 """
 _COLUMNS = """
@@ -88,6 +89,8 @@ class Table:
     deleted: str | None = None
     """The column by which it knows that the row of a key is gone."""
     total_rows: int | None = None
+    viewed: bool = False
+    """Whether materialized views read what is inserted."""
 
     @property
     def replicated(self) -> bool:
@@ -150,7 +153,7 @@ def find(client: Client, database: str, name: str) -> Table | None:
     found = clients.rows(client, _TABLE, given)
     if not found:
         return None
-    engine, full, uuid, partition, sorting, total = found[0]
+    engine, full, uuid, partition, sorting, total, viewed = found[0]
     columns = [
         Column(column, kind, default_kind, default, comment, bool(parts))
         for column, kind, default_kind, default, comment, parts in clients.rows(
@@ -173,6 +176,7 @@ def find(client: Client, database: str, name: str) -> Table | None:
         version,
         deleted,
         total,
+        bool(viewed),
     )
 
 
