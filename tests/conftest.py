@@ -14,13 +14,14 @@ import uuid
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import pytest
 
 import devservers
 from dataflow_assets.spark import Spark, SparkSettings
 from devservers.process import Server
+from tests.in_process import Session
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -38,6 +39,11 @@ class Topics(Protocol):
     """Creates a topic of a fresh name and returns the name."""
 
     def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--full`: what `make test-all` asks for."""
+    parser.addoption("--full", action="store_true", help="every law on Spark, with every other end")
 
 
 @pytest.fixture(scope="session")
@@ -85,6 +91,14 @@ def spark_server(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
 def spark(spark_server: devservers.SparkConnect) -> SparkSession:
     """A Connect session with our package as it is now, as runs make it."""
     return Spark(SparkSettings(spark_server.remote)).session()
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> SparkSession:
+    """Runs passes: in this process, which takes milliseconds; with --full on Spark."""
+    if request.config.getoption("--full"):
+        return request.getfixturevalue("spark")  # type: ignore[no-any-return]
+    return cast("SparkSession", Session(partial(request.getfixturevalue, "spark")))
 
 
 @pytest.fixture

@@ -24,9 +24,11 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 class Place:
     """One manifest with its hosts replaced, and the two databases it is about."""
 
-    def __init__(self, clickhouse: Any, postgresql: Any, folder: Path, spark: SparkSession) -> None:
+    def __init__(
+        self, clickhouse: Any, postgresql: Any, folder: Path, engine: SparkSession
+    ) -> None:
         self.clickhouse, self.postgresql = clickhouse, postgresql
-        self.folder, self.spark = folder, spark
+        self.folder, self.engine = folder, engine
 
     def run(self, path: str, hosts: dict[str, str]) -> None:
         text = (EXAMPLES / path).read_text(encoding="utf-8")
@@ -39,7 +41,7 @@ class Place:
 
     def drain(self, file: Path) -> None:
         (flow,) = load_strict([file]).flows
-        list(drain(flow, lambda: self.spark, Order(Run(), patience=Patience(120, 0.01, 0.05))))
+        list(drain(flow, lambda: self.engine, Order(Run(), patience=Patience(120, 0.01, 0.05))))
 
     def stored(self, sql: str) -> list[tuple[Any, ...]]:
         return list(self.postgresql.execute(sql).fetchall())
@@ -51,12 +53,12 @@ def place(
     postgresql: devservers.PostgreSQL,
     database: str,
     schema: str,
-    spark: SparkSession,
+    engine: SparkSession,
     tmp_path: Path,
 ) -> Iterator[Place]:
     connected = client.connect(clickhouse.dsn(database), "tests")
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
-        yield Place(connected, connection, tmp_path, spark)
+        yield Place(connected, connection, tmp_path, engine)
     connected.close()
 
 

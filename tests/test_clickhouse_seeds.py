@@ -33,7 +33,7 @@ def stored(
     topic: Topics,
     clickhouse: devservers.ClickHouse,
     database: str,
-    spark: SparkSession,
+    engine: SparkSession,
     tmp_path: Path,
 ) -> Drain:
     def run(name: str, bodies: list[bytes], query: str) -> list[tuple[Any, ...]]:
@@ -53,7 +53,7 @@ def stored(
             text = text.replace(written, real)
         (tmp_path / name).write_text(text, encoding="utf-8")
         (flow,) = load_strict([tmp_path / name]).flows
-        list(drain(flow, lambda: spark, Order(Run(), patience=Patience(20, 0.01, 0.05))))
+        list(drain(flow, lambda: engine, Order(Run(), patience=Patience(20, 0.01, 0.05))))
         with client.connect(clickhouse.dsn(database), "tests") as connected:
             return client.rows(connected, query)
 

@@ -57,7 +57,7 @@ class Place:
     """A folder for manifests, and what their hosts are."""
 
     folder: Path
-    spark: SparkSession
+    engine: SparkSession
     hosts: Mapping[str, str]
     database: psycopg.Connection[Any]
 
@@ -71,7 +71,7 @@ class Place:
 
     def run(self, flow: Flow, start: Start = Start()) -> int:  # noqa: B008 - frozen
         order = Order(start=start, patience=Patience(20, 0.01, 0.05))
-        reports = list(drain(flow, lambda: self.spark, order))
+        reports = list(drain(flow, lambda: self.engine, order))
         return sum(report.delta.rows for report in reports)
 
     def stored(self, sql: str) -> list[tuple[Any, ...]]:
@@ -84,7 +84,7 @@ def place(
     postgresql: devservers.PostgreSQL,
     namespace: str,
     schema: str,
-    spark: SparkSession,
+    engine: SparkSession,
     tmp_path: Path,
 ) -> Iterator[Place]:
     keys = {
@@ -110,7 +110,7 @@ def place(
         "orders_from_lake": f"{schema}.target_table",
     }
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
-        yield Place(tmp_path, spark, hosts, connection)
+        yield Place(tmp_path, engine, hosts, connection)
 
 
 def _token(server: devservers.SeaweedFS) -> str:

@@ -26,14 +26,14 @@ Flowing = Callable[[System, Config, str, Config], list[Row]]
 
 
 @pytest.fixture
-def flowing(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Flowing:
+def flowing(request: pytest.FixtureRequest, engine: SparkSession, tmp_path: Path) -> Flowing:
     """Runs a flow into a table that it makes; what stands there then."""
 
     def into(source: System, read: Config, sink_type: str, options: Config) -> list[Row]:
         sink = SYSTEMS[sink_type](request)
         stored = sink.at("sink", {**made_by(sink), **options})
         (flow,) = load_strict(manifest(tmp_path, (source.type, read), (sink_type, stored))).flows
-        run(flow, spark)
+        run(flow, engine)
         return sink.rows(stored)
 
     return into

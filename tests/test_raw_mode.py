@@ -45,7 +45,7 @@ class Pipe:
 
     kafka: devservers.Kafka
     topic: str
-    spark: SparkSession
+    engine: SparkSession
     sink: Sink
     read: Callable[[], list[dict[str, Any]]]
     refused: Callable[[], list[str]]
@@ -74,7 +74,7 @@ class Pipe:
             "raw", self.name, source, (Branch(self.sink),), transformations=self.steps, hash="h"
         )
         order = Order(run=Run(), patience=Patience(20, 0.01, 0.05))
-        for _ in drain(flow, lambda: self.spark, order):
+        for _ in drain(flow, lambda: self.engine, order):
             pass
         return self.read()
 
@@ -119,7 +119,7 @@ def tables(postgresql: devservers.PostgreSQL, schema: str) -> Tables:
 
 @pytest.fixture
 def to_postgresql(
-    kafka: devservers.Kafka, topic: Topics, tables: Tables, spark: SparkSession
+    kafka: devservers.Kafka, topic: Topics, tables: Tables, engine: SparkSession
 ) -> MakePipe:
     def make(*, table: str = "", **config: Any) -> Pipe:
         if table:
@@ -127,7 +127,7 @@ def to_postgresql(
         base: dict[str, Any] = {"connectionString": tables.dsn, "table": f"{tables.schema}.t"}
         base |= {"autoCreateTable": not table}
         sink = PostgresqlSink.model_validate(base | config)
-        return Pipe(kafka, topic(1, KEPT), spark, sink, tables.rows, tables.refused)
+        return Pipe(kafka, topic(1, KEPT), engine, sink, tables.rows, tables.refused)
 
     return make
 
@@ -139,7 +139,7 @@ def to_iceberg(
     seaweedfs: devservers.SeaweedFS,
     catalog: Catalog,
     namespace: str,
-    spark: SparkSession,
+    engine: SparkSession,
 ) -> MakePipe:
     def make(*, table: pa.Schema | None = None, **config: Any) -> Pipe:
         if table is not None:
@@ -151,7 +151,7 @@ def to_iceberg(
 
         sink = make_sink(seaweedfs, namespace, **config)
         read = lambda: table_rows(catalog, namespace)  # noqa: E731
-        return Pipe(kafka, topic(1, KEPT), spark, sink, read, refused)
+        return Pipe(kafka, topic(1, KEPT), engine, sink, read, refused)
 
     return make
 

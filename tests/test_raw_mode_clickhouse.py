@@ -44,7 +44,7 @@ def to_clickhouse(
     tables: Any,
     clickhouse: devservers.ClickHouse,
     database: str,
-    spark: SparkSession,
+    engine: SparkSession,
 ) -> MakePipe:
     def make(*, table: str = "", **config: Any) -> Pipe:
         if table:
@@ -62,7 +62,7 @@ def to_clickhouse(
             query = "select reason from t_rejected final order by offset"
             return [reason for (reason,) in client.rows(tables, query)]
 
-        return Pipe(kafka, topic(1, KEPT), spark, sink, read, refused)
+        return Pipe(kafka, topic(1, KEPT), engine, sink, read, refused)
 
     return make
 

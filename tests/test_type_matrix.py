@@ -288,7 +288,7 @@ def test_every_cell_of_the_table_of_types(
     source_type: str,
     sink_type: str,
     request: pytest.FixtureRequest,
-    spark: SparkSession,
+    engine: SparkSession,
     tmp_path: Path,
 ) -> None:
     source, sink = SYSTEMS[source_type](request), SYSTEMS[sink_type](request)
@@ -297,7 +297,7 @@ def test_every_cell_of_the_table_of_types(
     seed(source, read, cells)
     stored = sink.at("sink", made_by(sink))
     (flow,) = load_strict(manifest(tmp_path, (source_type, read), (sink_type, stored))).flows
-    assert run(flow, spark) == 1
+    assert run(flow, engine) == 1
     (row,) = sink.rows(stored)
     declared = sink.declared(stored)
     rows = {row.system: row for row in catalogue.sources()[source_type].types()}

@@ -25,7 +25,7 @@ class Case:
 
     source: SourceDriver
     sink: SinkDriver
-    spark: SparkSession
+    engine: SparkSession
     name: str
     limit: int = 1_000_000
     patience: float = 20
@@ -41,7 +41,7 @@ class Case:
     def reports(self, start: Start = CHECKPOINT, **policies: object) -> Iterator[Report]:
         """A drain that waits between its commits."""
         order = Order(run=Run(), start=start, patience=Patience(self.patience, 0.01, 0.05))
-        return drain(self.flow(**policies), lambda: self.spark, order)
+        return drain(self.flow(**policies), lambda: self.engine, order)
 
     def expect(self, rows: list[Row]) -> None:
         assert self.sink.rows() == sorted(rows)
@@ -83,18 +83,18 @@ def sink(request: pytest.FixtureRequest) -> SinkDriver:
 
 
 @pytest.fixture
-def case(source: SourceDriver, sink: SinkDriver, spark: SparkSession) -> Case:
-    return Case(source, sink, spark, f"case-{uuid.uuid4().hex[:8]}")
+def case(source: SourceDriver, sink: SinkDriver, engine: SparkSession) -> Case:
+    return Case(source, sink, engine, f"case-{uuid.uuid4().hex[:8]}")
 
 
 @pytest.fixture
-def sink_case(request: pytest.FixtureRequest, sink: SinkDriver, spark: SparkSession) -> Case:
-    return Case(MemoryOffsets(request), sink, spark, f"case-{uuid.uuid4().hex[:8]}")
+def sink_case(request: pytest.FixtureRequest, sink: SinkDriver, engine: SparkSession) -> Case:
+    return Case(MemoryOffsets(request), sink, engine, f"case-{uuid.uuid4().hex[:8]}")
 
 
 @pytest.fixture
-def parts_case(request: pytest.FixtureRequest, sink: SinkDriver, spark: SparkSession) -> Case:
-    return Case(MemoryParts(request), sink, spark, f"case-{uuid.uuid4().hex[:8]}")
+def parts_case(request: pytest.FixtureRequest, sink: SinkDriver, engine: SparkSession) -> Case:
+    return Case(MemoryParts(request), sink, engine, f"case-{uuid.uuid4().hex[:8]}")
 
 
 def numbered(low: int, high: int) -> list[Row]:

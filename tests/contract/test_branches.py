@@ -63,9 +63,9 @@ class Flaky(MemorySliceSink):
 class Branched:
     """A topic, a main table for even numbers but six, one for odd ones, one for sixes."""
 
-    def __init__(self, spark: SparkSession, source: MemoryOffsets | MemoryParts) -> None:
+    def __init__(self, engine: SparkSession, source: MemoryOffsets | MemoryParts) -> None:
         self.source = source
-        self.spark = spark
+        self.engine = engine
         self.name = f"branched-{uuid.uuid4().hex[:8]}"
         self.store = Store(self.name)
         self.store.create()
@@ -96,7 +96,7 @@ class Branched:
 
     def drain(self, patience: float = 20) -> list[Report]:
         order = Order(run=Run(), patience=Patience(patience, 0.01, 0.05))
-        return list(drain(self.flow(), lambda: self.spark, order))
+        return list(drain(self.flow(), lambda: self.engine, order))
 
     def rows(self, table: str) -> list[int]:
         found = self.store.query("select row from rows where name = ?", table)
@@ -109,15 +109,15 @@ class Branched:
 
 
 @pytest.fixture(params=[MemoryOffsets, MemoryParts], ids=["offsets", "parts"])
-def branched(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Branched]:
-    case = Branched(spark, request.param(request))
+def branched(request: pytest.FixtureRequest, engine: SparkSession) -> Iterator[Branched]:
+    case = Branched(engine, request.param(request))
     yield case
     case.store.remove()
 
 
 @pytest.fixture
-def topic(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Branched]:
-    case = Branched(spark, MemoryOffsets(request))
+def topic(request: pytest.FixtureRequest, engine: SparkSession) -> Iterator[Branched]:
+    case = Branched(engine, MemoryOffsets(request))
     yield case
     case.store.remove()
 
@@ -147,7 +147,7 @@ def test_reordering_routes_changes_nothing(branched: Branched) -> None:
         flow.transformations,
         hash="h2",
     )
-    list(drain(turned, lambda: branched.spark, Order(run=Run())))
+    list(drain(turned, lambda: branched.engine, Order(run=Run())))
     branched.expect(41)
 
 
@@ -181,7 +181,7 @@ def test_a_branch_comes_back_in_the_same_run(branched: Branched, flag: Path) -> 
     branched.source.seed(numbered(1, 40))
     flag.write_text("task")
     order = Order(run=Run(), patience=Patience(60, 0.2, 0.5))
-    for report in drain(branched.flow(), lambda: branched.spark, order):
+    for report in drain(branched.flow(), lambda: branched.engine, order):
         if report.branch.address.name == "odd" and branched.rows("odd"):
             flag.unlink(missing_ok=True)
     branched.expect(40)
@@ -268,8 +268,8 @@ def test_what_a_sink_refuses_is_replayed_with_its_metadata(topic: Branched, whic
     errors = MemorySliceSink(store=topic.name, table="bad")
     policies = Policies(rejects=Rejects("errors", errors))
     flow = replace(topic.flow(), branches=branches, policies=policies)
-    list(drain(flow, lambda: topic.spark, Order(run=Run())))
-    (again,) = replay(flow, lambda: topic.spark, Run())
+    list(drain(flow, lambda: topic.engine, Order(run=Run())))
+    (again,) = replay(flow, lambda: topic.engine, Run())
     assert (again.entries, again.rows, again.rejected) == (1, 0, 1)
     found = [json.loads(body) for (body,) in topic.store.query("select body from errors")]
     told = {one["error"]["attempt"]: one["error"]["metadata"] for one in found}
@@ -277,6 +277,6 @@ def test_what_a_sink_refuses_is_replayed_with_its_metadata(topic: Branched, whic
     assert [told[n]["offset"] for n in (1, 2)] == [4, 4]
     mended = sink.model_copy(update={"allowed": frozenset([-1])})
     flow = replace(flow, branches=(flow.branches[0], replace(flow.branches[1], sink=mended)))
-    (done,) = replay(flow, lambda: topic.spark, Run())
+    (done,) = replay(flow, lambda: topic.engine, Run())
     assert (done.entries, done.rows, done.rejected) == (1, 1, 0)
     assert topic.rows(sink.address().name) == [-1]

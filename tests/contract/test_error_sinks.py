@@ -35,10 +35,10 @@ class Rejecting:
     """A topic, a target that refuses negative ids, and an error sink."""
 
     def __init__(
-        self, request: pytest.FixtureRequest, spark: SparkSession, main: str, errors: str
+        self, request: pytest.FixtureRequest, engine: SparkSession, main: str, errors: str
     ) -> None:
         self.source = MemoryOffsets(request)
-        self.spark = spark
+        self.engine = engine
         self.name = f"errors-{uuid.uuid4().hex[:8]}"
         self.sink: SinkDriver = MAIN[main](request)
         self.errors: ErrorDriver = ERRORS[errors](request)
@@ -52,7 +52,7 @@ class Rejecting:
         source, policies = self.source.declare(), Policies(rejects=rejects)
         flow = Flow("contract", self.name, source, branches, policies, hash="h")
         order = Order(run=Run(), patience=Patience(patience, 0.01, 0.05))
-        return list(drain(flow, lambda: self.spark, order))
+        return list(drain(flow, lambda: self.engine, order))
 
     @property
     def rejects(self) -> Rejects:
@@ -77,8 +77,8 @@ PAIRS += [("clickhouse", "beside"), ("clickhouse", "merged")]
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)
-def case(request: pytest.FixtureRequest, spark: SparkSession) -> Rejecting:
-    return Rejecting(request, spark, *request.param)
+def case(request: pytest.FixtureRequest, engine: SparkSession) -> Rejecting:
+    return Rejecting(request, engine, *request.param)
 
 
 def test_an_error_sink_gets_each_rejected_record_once(case: Rejecting) -> None:
@@ -103,8 +103,8 @@ def test_an_error_sink_gets_each_rejected_record_once(case: Rejecting) -> None:
 
 
 @pytest.fixture
-def beside(request: pytest.FixtureRequest, spark: SparkSession) -> Rejecting:
-    return Rejecting(request, spark, "postgresql", "beside")
+def beside(request: pytest.FixtureRequest, engine: SparkSession) -> Rejecting:
+    return Rejecting(request, engine, "postgresql", "beside")
 
 
 def test_a_row_that_postgresql_refuses_is_a_constraint_violation(beside: Rejecting) -> None:
@@ -143,10 +143,10 @@ def test_a_failure_around_the_commit_stores_each_error_once(
     errors: str,
     point: str,
     request: pytest.FixtureRequest,
-    spark: SparkSession,
+    engine: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    case = Rejecting(request, spark, main, errors)
+    case = Rejecting(request, engine, main, errors)
     case.source.seed(numbered(1, 20), raw=BAD)
     token = uuid.uuid4().hex
     monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{point}:raise")
@@ -193,9 +193,9 @@ create trigger down before insert on {t} for each row execute function {s}.down(
 
 @pytest.mark.parametrize(("main", "errors"), [pair for pair in PAIRS if pair[1] in TRIGGERS])
 def test_an_error_sink_that_goes_down_holds_the_commit(
-    main: str, errors: str, request: pytest.FixtureRequest, spark: SparkSession
+    main: str, errors: str, request: pytest.FixtureRequest, engine: SparkSession
 ) -> None:
-    case = Rejecting(request, spark, main, errors)
+    case = Rejecting(request, engine, main, errors)
     assert isinstance(case.errors, Beside)
     case.drain(case.rejects)
     case.source.seed(numbered(1, 20), raw=BAD)
@@ -237,9 +237,9 @@ def test_with_never_the_record_is_in_the_error_sink_and_the_flow_stops(case: Rej
 
 @pytest.mark.parametrize("main", sorted(MAIN))
 def test_without_an_error_sink(
-    main: str, request: pytest.FixtureRequest, spark: SparkSession
+    main: str, request: pytest.FixtureRequest, engine: SparkSession
 ) -> None:
-    case = Rejecting(request, spark, main, "beside")
+    case = Rejecting(request, engine, main, "beside")
     case.source.seed(numbered(1, 21), raw=[b"no json"])
     with pytest.raises(Held, match=r"partition 0, offset 10, .*decode"):
         case.drain(Rejects("fail"))

@@ -160,9 +160,11 @@ def test_a_rejected_record_of_another_topic_at_the_same_offset_is_stored_too(
 
 
 def test_less_than_was_visible_at_start_is_not_the_end(
-    request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = Case(MemoryOffsets(request), SINKS["memory-slice"](request), spark, "less", patience=0.5)
+    case = Case(
+        MemoryOffsets(request), SINKS["memory-slice"](request), engine, "less", patience=0.5
+    )
     case.source.seed(numbered(1, 9))
     session = type(case.source.declare().open("f"))
     real, shown = session.ends, iter([{"0": 6, "1": 4}])

@@ -31,10 +31,10 @@ class Rejecting:
     """A topic, a table that refuses negative ids, and an error sink."""
 
     def __init__(
-        self, request: pytest.FixtureRequest, spark: SparkSession, sink: type[Sink]
+        self, request: pytest.FixtureRequest, engine: SparkSession, sink: type[Sink]
     ) -> None:
         self.source = MemoryOffsets(request)
-        self.spark = spark
+        self.engine = engine
         self.name = f"rejecting-{uuid.uuid4().hex[:8]}"
         self.store = Store(self.name)
         self.store.create()
@@ -49,11 +49,11 @@ class Rejecting:
 
     def drain(self, rejects: Rejects, seconds: float | None = None) -> list[Report]:
         order = Order(run=Run(), seconds=seconds, patience=Patience(10, 0.01, 0.05))
-        return list(drain(self.flow(rejects), lambda: self.spark, order))
+        return list(drain(self.flow(rejects), lambda: self.engine, order))
 
     def replay(self, rejects: Rejects) -> list[Replayed]:
         failpoints.arm(failpoints.from_environment())
-        return list(replay(self.flow(rejects), lambda: self.spark, Run()))
+        return list(replay(self.flow(rejects), lambda: self.engine, Run()))
 
     def rows(self) -> list[int]:
         return sorted(json.loads(row)["id"] for (row,) in self.store.query("select row from rows"))
@@ -64,8 +64,8 @@ class Rejecting:
 
 
 @pytest.fixture(params=[MemorySliceSink, MemorySpanSink], ids=lambda sink: sink.type)
-def case(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Rejecting]:
-    case = Rejecting(request, spark, request.param)
+def case(request: pytest.FixtureRequest, engine: SparkSession) -> Iterator[Rejecting]:
+    case = Rejecting(request, engine, request.param)
     yield case
     case.store.remove()
     case.elsewhere.remove()
@@ -234,15 +234,15 @@ def test_rows_of_one_entry_that_are_rejected_again_are_entries_of_their_own(
     rows = b'[{"id": -1}, {"id": 7}, {"id": -2}]'
     case.source.seed([], raw=[b'{"name": "no number", "rows": ' + rows + b"}"])
     failing = replace(flow, transformations=(cast, flatten))
-    list(drain(failing, lambda: case.spark, Order(run=Run())))
+    list(drain(failing, lambda: case.engine, Order(run=Run())))
     mended = replace(flow, transformations=(flatten,))
-    (again,) = replay(mended, lambda: case.spark, Run())
+    (again,) = replay(mended, lambda: case.engine, Run())
     assert (again.entries, again.rows, again.rejected) == (1, 1, 2)
     ends = sorted(one["error"]["id"].partition("#")[2] for one in case.stored())
     assert ends == ["", "attempt-2", "attempt-2.2"]
     assert [one["error"]["attempt"] for one in case.stored()] == [1, 2, 2]
     _mended(case, [-1, -2])
     flow = replace(case.flow(Rejects("errors", case.errors)), transformations=(flatten,))
-    (done,) = replay(flow, lambda: case.spark, Run())
+    (done,) = replay(flow, lambda: case.engine, Run())
     assert (done.entries, done.rows, done.rejected) == (2, 2, 0)
     assert case.rows() == [-2, -1, 7]

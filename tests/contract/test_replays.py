@@ -31,9 +31,9 @@ class Replaying(Rejecting):
     """The same; `unknownFields: ignore` mends what UNKNOWN is rejected for."""
 
     def __init__(
-        self, request: pytest.FixtureRequest, spark: SparkSession, main: str, kept: str
+        self, request: pytest.FixtureRequest, engine: SparkSession, main: str, kept: str
     ) -> None:
-        super().__init__(request, spark, main, "beside" if kept == TABLE else kept)
+        super().__init__(request, engine, main, "beside" if kept == TABLE else kept)
         self.kept, self.mended = kept, False
         self.options: dict[str, Any] = {}
 
@@ -50,7 +50,7 @@ class Replaying(Rejecting):
 
     def replay(self, since: datetime | None = None) -> list[tuple[int, int, int]]:
         failpoints.arm(failpoints.from_environment())
-        done = list(replay(self.flow(), lambda: self.spark, Run(), since))
+        done = list(replay(self.flow(), lambda: self.engine, Run(), since))
         return [(one.entries, one.rows, one.rejected) for one in done]
 
     def kept_ids(self) -> list[str]:
@@ -81,8 +81,8 @@ PAIRS = [(main, kept) for main, places in KEPT.items() for kept in places]
 
 
 @pytest.fixture(params=[pair for pair in PAIRS if pair[1] != "elsewhere"], ids="-".join)
-def case(request: pytest.FixtureRequest, spark: SparkSession) -> Replaying:
-    return Replaying(request, spark, *request.param)
+def case(request: pytest.FixtureRequest, engine: SparkSession) -> Replaying:
+    return Replaying(request, engine, *request.param)
 
 
 def test_a_replay_puts_entries_back_once(case: Replaying) -> None:
@@ -124,10 +124,10 @@ def test_a_replay_that_is_cut_off_again_and_again_puts_nothing_back_twice(
     main: str,
     kept: str,
     request: pytest.FixtureRequest,
-    spark: SparkSession,
+    engine: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    case = Replaying(request, spark, main, kept)
+    case = Replaying(request, engine, main, kept)
     case.source.seed(numbered(1, 3), raw=[*UNKNOWN, b"no json"])
     case.drain(case.rejects)
     case.mended = True
@@ -148,9 +148,9 @@ def test_a_replay_that_is_cut_off_again_and_again_puts_nothing_back_twice(
 
 
 def test_a_row_that_a_constraint_refused_is_replayed_once_it_is_dropped(
-    request: pytest.FixtureRequest, spark: SparkSession
+    request: pytest.FixtureRequest, engine: SparkSession
 ) -> None:
-    case = Replaying(request, spark, "postgresql", TABLE)
+    case = Replaying(request, engine, "postgresql", TABLE)
     case.source.seed([*numbered(1, 5), (-1, "naïve")])
     case.drain(case.rejects)
     case.query("alter table {s}.target drop constraint positive")
@@ -163,25 +163,25 @@ def test_a_row_that_a_constraint_refused_is_replayed_once_it_is_dropped(
 
 @pytest.mark.parametrize(("strategy", "name"), [("always", "a"), ("ifNewer", "later")])
 def test_what_is_put_back_is_older_unless_a_version_is_compared(
-    strategy: str, name: str, request: pytest.FixtureRequest, spark: SparkSession
+    strategy: str, name: str, request: pytest.FixtureRequest, engine: SparkSession
 ) -> None:
-    case = Replaying(request, spark, "postgresql", TABLE)
+    case = Replaying(request, engine, "postgresql", TABLE)
     case.query("alter table {s}.target add primary key (id)")
     case.options = {"upsert_mode": True, "conflict_key": ("id",)}
     if strategy == "ifNewer":
         case.options |= {"upsert_strategy": strategy, "upsert_version_column": "name"}
     case.source.seed([], raw=[UNKNOWN[0], b'{"id": 100, "name": "later"}'])
-    list(drain(case.flow(), lambda: spark, Order(patience=Patience(20, 0.01, 0.05))))
+    list(drain(case.flow(), lambda: engine, Order(patience=Patience(20, 0.01, 0.05))))
     case.mended = True
     assert sum(entries for entries, _, _ in case.replay()) == 1
     assert case.sink.rows() == [(100, name)]
 
 
 def test_a_row_that_was_put_back_is_not_put_back_by_a_late_repeat(
-    request: pytest.FixtureRequest, spark: SparkSession
+    request: pytest.FixtureRequest, engine: SparkSession
 ) -> None:
     """A crash before the rows' commit repeats an entry, here after two replays took it out."""
-    case = Replaying(request, spark, "postgresql", "lake")
+    case = Replaying(request, engine, "postgresql", "lake")
     case.source.seed([], raw=[UNKNOWN[0]])
     case.drain(case.rejects)
     store = case.errors.declare().error_store()
@@ -199,9 +199,9 @@ def test_a_row_that_was_put_back_is_not_put_back_by_a_late_repeat(
 
 
 def test_an_older_table_of_rejected_records_gets_its_column(
-    request: pytest.FixtureRequest, spark: SparkSession
+    request: pytest.FixtureRequest, engine: SparkSession
 ) -> None:
-    case = Replaying(request, spark, "postgresql", TABLE)
+    case = Replaying(request, engine, "postgresql", TABLE)
     case.source.seed(numbered(1, 5), raw=UNKNOWN)
     case.drain(case.rejects)
     case.query("alter table {s}.dataflow_rejected drop column replayed_at")
