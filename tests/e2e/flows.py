@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 import devservers
+from tests.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,24 +117,14 @@ class Command:
 
     spark: str
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "dataflow_assets.cli", *arguments],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "DATAFLOW_SPARK": self.spark,
-                "PYTHONFAULTHANDLER": "1",
-                **environment,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *arguments: str, **environment: str) -> Forked:
+        env = {**os.environ, "DATAFLOW_SPARK": self.spark, **environment}
+        return Forked(arguments, ROOT, env)
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*arguments, **environment)
         out, err = process.communicate(timeout=180)
+        assert process.returncode is not None
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 

@@ -1,0 +1,93 @@
+"""Processes of their own that begin in milliseconds: forked from one that has imported everything.
+
+What they run is what `python -m dataflow_assets.cli` would run, without the seconds that Python
+takes to import Spark's client, Arrow and the rest.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+_PRELOADED = [
+    "clickhouse_connect",
+    "confluent_kafka.admin",
+    "dataflow_assets.cli.commands",
+    "dataflow_assets.catalogue",
+    "pandas",
+    "psycopg",
+    "pyiceberg.catalog.rest",
+    "pyspark.sql.connect.session",
+    "pytest",
+    "rich.console",
+]
+
+
+class Forked:
+    """One process; the verbs are those of `subprocess.Popen` with pipes of text."""
+
+    def __init__(self, arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+        handle, self._out = tempfile.mkstemp(prefix="dataflow-forked-")
+        os.close(handle)
+        context = get_context("forkserver")
+        context.set_forkserver_preload(_PRELOADED)
+        given = (tuple(arguments), self._out, str(folder), dict(env))
+        self._process: ForkServerProcess = context.Process(target=_command, args=given)
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs; minus the signal that ended it."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("dataflow", timeout or 0)
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it printed, once it has ended."""
+        self.wait(timeout)
+        paths = [Path(self._out), Path(f"{self._out}.err")]
+        out, err = [path.read_text() if path.exists() else "" for path in paths]
+        for path in paths:
+            path.unlink(missing_ok=True)
+        return out, err
+
+
+def _command(arguments: Sequence[str], out: str, folder: str, env: Mapping[str, str]) -> None:
+    for path, stream in ((out, 1), (f"{out}.err", 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), stream)
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(folder)
+    faulthandler.enable()
+    from dataflow_assets.cli import main
+
+    sys.exit(main(arguments))
