@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test fuzz chaos bench demo demo-clean servers-up servers-down
+.PHONY: help setup lint types test test-all fuzz chaos bench demo demo-clean servers-up servers-down
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -36,6 +36,9 @@ fuzz: setup ## A million hostile messages through every step, on all cores; the 
 
 chaos: setup ## 200 kills at random moments over all sinks, every record accounted for; CHAOS="--kills 20 --sinks kafka --seed 7"; the result goes to tests/chaos-result.md
 	$(BIN)/python -m tests.chaos $(CHAOS)
+
+test-all: setup ## Every law on Spark, with every other end: an hour or two
+	$(BIN)/pytest --full
 
 bench: setup ## Measurements, each beside its own bound
 	$(BIN)/python -m bench

@@ -53,13 +53,12 @@ class Case:
 
 
 MEMORY = "memory-"
-PAIRS = [
-    (source, sink)
-    for source in sorted(SOURCES)
-    for sink in sorted(SINKS)
-    if source.startswith(MEMORY) or sink.startswith(MEMORY)
-]
-"""Each connector with both kinds of the other end; the matrix has the pairs of servers."""
+PAIRS = [(source, sink) for source in sorted(SOURCES) for sink in sorted(SINKS)]
+
+
+def _pairs(full: bool) -> list[tuple[str, str]]:
+    """Each connector with both kinds of the other end, or with every one."""
+    return [pair for pair in PAIRS if full or any(name.startswith(MEMORY) for name in pair)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -67,7 +66,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = " ".join(str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
     ends = [e for e in ("source", "sink") if e in metafunc.fixturenames and e not in named]
     if len(ends) == 2:
-        metafunc.parametrize(("source", "sink"), PAIRS, indirect=True)
+        pairs = _pairs(metafunc.config.getoption("--full"))
+        metafunc.parametrize(("source", "sink"), pairs, indirect=True)
     for end in ends if len(ends) == 1 else ():
         metafunc.parametrize(end, sorted(SOURCES if end == "source" else SINKS), indirect=True)
 
