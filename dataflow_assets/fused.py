@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets import errors, failpoints
+from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
     Chunk,
     OffsetSlice,
@@ -30,7 +30,8 @@ from dataflow_assets.contracts import (
     Span,
     Writer,
 )
-from dataflow_assets.errors import DataflowError, Held, PermanentError, blamed
+from dataflow_assets.errors import DataflowError, PermanentError, blamed
+from dataflow_assets.failures import Failure, raise_gravest
 from dataflow_assets.messages import Lane, Steps, reader
 from dataflow_assets.messages.typed import typed
 from dataflow_assets.metadata import as_messages, numbered, wanted
@@ -42,30 +43,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An error of ours on its way from a task to the driver."""
-
-    error_type: str
-    message: str
-    branch: str | None = None
-    held: tuple[str, int] | None = None
-    """Partition and offset at which the flow stops."""
-
-    @classmethod
-    def of(cls, error: DataflowError) -> Failure:
-        """The error without its traceback."""
-        held = (error.partition, error.offset) if isinstance(error, Held) else None
-        return cls(type(error).__name__, str(error), error.branch, held)
-
-    def error(self) -> DataflowError:
-        """The error once more."""
-        kind = getattr(errors, self.error_type)
-        error: DataflowError = kind(self.message, *(self.held or ()))
-        error.branch = self.branch
-        return error
 
 
 @dataclass(frozen=True)
@@ -216,7 +193,7 @@ def run(
     read = frame(spark, source, span, work.source, work.wanted)
     outputs = collect(read, work)
     results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
-    _raise_gravest([result.failure for result in results if result.failure])
+    raise_gravest([result.failure for result in results if result.failure])
     receipts: dict[str, list[Receipt]] = {lane.ticket.target.branch: [] for lane in work.lanes}
     for result in results:
         if result.receipt:
@@ -230,15 +207,6 @@ def run(
 def _tell(note: str) -> None:
     """Once in the driver's life, however many tasks say it."""
     log.warning(note)
-
-
-def _raise_gravest(failures: Sequence[Failure]) -> None:
-    order = ["TakenOver", "PermanentError", "TransientError"]
-    ranked = sorted(
-        failures, key=lambda f: order.index(f.error_type) if f.error_type in order else 9
-    )
-    for failure in ranked:
-        raise failure.error()
 
 
 def _abort_all(writers: Sequence[Writer]) -> None:
