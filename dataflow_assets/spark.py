@@ -315,10 +315,12 @@ def _home() -> Path:
 
 @cache
 def identity() -> str:
-    """Of interpreter, Spark and every locked version: another environment, another server."""
+    """Of interpreter, Spark, its settings and every locked version: what differs has a server."""
     from devservers import jars
+    from devservers.spark import DEFAULTS
 
-    digest = hashlib.sha256(f"{sys.executable} {sys.version} {version('pyspark')}".encode())
+    about = f"{sys.executable} {sys.version} {version('pyspark')} {sorted(DEFAULTS.items())}"
+    digest = hashlib.sha256(about.encode())
     for lock in (jars.LOCK, jars.ROOT / "constraints.txt"):
         digest.update(lock.read_bytes() if lock.exists() else b"-")
     return digest.hexdigest()[:12]
