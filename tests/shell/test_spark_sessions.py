@@ -1,7 +1,5 @@
 """Whose Spark session it is: runs of users' assets see nothing of one another, flows share one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -33,7 +31,7 @@ def test_two_runs_side_by_side_have_views_and_settings_of_their_own(
     both = threading.Barrier(2, timeout=120)
 
     @dg.asset
-    def mine(context: dg.AssetExecutionContext, spark: SparkResource) -> dg.MaterializeResult[None]:
+    def mine(context: dg.AssetExecutionContext, spark: SparkResource) -> Any:
         rows = int(context.run.tags["rows"])
         session = spark.spark_session
         session.range(rows).createOrReplaceTempView("mine")
