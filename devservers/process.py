@@ -283,10 +283,10 @@ class Server(ABC):
 
 
 def _let_go(*pids: int) -> None:
-    """Of detached processes: whoever looks at them from now on asks the system, not Python."""
+    """Of detached processes: buries those that have ended; Python asks for the others no more."""
     for pid in pids:
         if process := _detached.pop(pid, None):
-            process.returncode = 0
+            process.returncode = process.poll() or 0
 
 
 atexit.register(lambda: _let_go(*_detached))
