@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cached_property
@@ -240,7 +240,9 @@ class _Attempt:
         span, ready = _begun(span, ready)
         failpoints.reach("drain.begun")
         work = self._pass(span, ready)
-        receipts = fused.run(self._spark, self._source, span, work) if ready else {}
+        receipts: Mapping[str, Sequence[Receipt]] = {}
+        if ready:
+            span, receipts = fused.run(self._spark, self._source, span, work)
         failpoints.reach("drain.passed")
         seconds = time.monotonic() - self._committed
         for standing in ready:
@@ -270,7 +272,8 @@ class _Attempt:
         )
         percent = self._flow.policies.max_rejected_percent
         steps = Steps.of(self._flow, span.at or local_now(), [lane.shape() for lane in lanes])
-        return fused.Pass(self._flow.source, span, lanes, percent, steps)
+        most = self._flow.policies.limit.bytes
+        return fused.Pass(self._flow.source, span, lanes, percent, steps, most)
 
 
 def _begun(span: Span, ready: Sequence[Standing]) -> tuple[Span, Sequence[Standing]]:

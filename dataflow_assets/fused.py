@@ -4,6 +4,7 @@ No row travels back into the JVM. An error of ours travels back as a receipt too
 driver meets the same class again and Spark does not repeat what cannot succeed. The end of the
 input proves nothing (when the JVM side fails in mid-slice, the iterator simply ends), hence offset
 slices are closed with `complete=False`: writers commit what was seen, never what was planned.
+So a slice that turns out much larger than planned simply ends early, and the driver is told where.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dataflow_assets import errors, failpoints
+from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
     Chunk,
     OffsetSlice,
@@ -30,7 +33,8 @@ from dataflow_assets.contracts import (
     Span,
     Writer,
 )
-from dataflow_assets.errors import DataflowError, Held, PermanentError, blamed
+from dataflow_assets.errors import DataflowError, PermanentError, blamed
+from dataflow_assets.failures import Failure, raise_gravest
 from dataflow_assets.messages import Lane, Steps, reader
 from dataflow_assets.messages.typed import typed
 from dataflow_assets.metadata import as_messages, numbered, wanted
@@ -42,39 +46,32 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An error of ours on its way from a task to the driver."""
-
-    error_type: str
-    message: str
-    branch: str | None = None
-    held: tuple[str, int] | None = None
-    """Partition and offset at which the flow stops."""
-
-    @classmethod
-    def of(cls, error: DataflowError) -> Failure:
-        """The error without its traceback."""
-        held = (error.partition, error.offset) if isinstance(error, Held) else None
-        return cls(type(error).__name__, str(error), error.branch, held)
-
-    def error(self) -> DataflowError:
-        """The error once more."""
-        kind = getattr(errors, self.error_type)
-        error: DataflowError = kind(self.message, *(self.held or ()))
-        error.branch = self.branch
-        return error
+# A slice is planned by a guess at its records' sizes, and one that is a little larger than planned
+# may go on: a task that ends before its input does costs Spark a warm Python worker.
+_SLACK = 2
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a task sends back: one of the three."""
+    """What a task sends back: one of the four."""
 
     receipt: Receipt | None = None
     failure: Failure | None = None
     note: str | None = None
+    cut: tuple[str, int] | None = None
+    """Partition, and the offset before which the task has stopped: its slice was too large."""
+
+
+@dataclass
+class _Told:
+    """What a task has to say beside its receipts."""
+
+    notes: set[str] = field(default_factory=set)
+    cuts: dict[str, int] = field(default_factory=dict)
+
+    def results(self) -> Iterator[Result]:
+        yield from (Result(note=note) for note in sorted(self.notes))
+        yield from (Result(cut=cut) for cut in self.cuts.items())
 
 
 @dataclass(frozen=True)
@@ -86,6 +83,8 @@ class Pass:
     lanes: tuple[Lane, ...]
     max_rejected_percent: float
     steps: Steps | None = None
+    most_bytes: int | None = None
+    """What a slice of offsets is planned for; one that turns out much larger is not read on."""
 
     @property
     def _forwards(self) -> bool:
@@ -104,16 +103,16 @@ class Pass:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
         forget_archives()
         failpoints.arm(self.lanes[0].ticket.failpoint)
-        notes: set[str] = set()
+        told = _Told()
         try:
-            results = [Result(receipt) for receipt in self._receipts(batches, notes)]
-            results += [Result(note=note) for note in sorted(notes)]
+            results = [Result(receipt) for receipt in self._receipts(batches, told)]
+            results += told.results()
         except DataflowError as error:
             results = [Result(failure=Failure.of(error))]
         yield pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], RESULT)
 
-    def _receipts(self, batches: Iterable[pa.RecordBatch], notes: set[str]) -> Iterator[Receipt]:
-        for piece, chunks in self._slices(batches):
+    def _receipts(self, batches: Iterable[pa.RecordBatch], told: _Told) -> Iterator[Receipt]:
+        for piece, chunks in self._slices(batches, told):
             names = [lane.ticket.target.branch for lane in self.lanes]
             writers: list[Writer] = []
             try:
@@ -122,7 +121,7 @@ class Pass:
                     for name, writer, chunk in zip(names, writers, share, strict=True):
                         with blamed(name):
                             writer.write(chunk)
-                        notes.update(f"branch {name}: {note}" for note in chunk.notes)
+                        told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
                 self.source.confirm(self.lanes[0].ticket.target.source_id)
                 yield from self._closed(names, writers, complete=not isinstance(piece, OffsetSlice))
             finally:
@@ -141,7 +140,7 @@ class Pass:
                 yield writer.close(complete)
 
     def _slices(
-        self, batches: Iterable[pa.RecordBatch]
+        self, batches: Iterable[pa.RecordBatch], told: _Told
     ) -> Iterator[tuple[Slice, Iterator[list[Chunk]]]]:
         if self.source.delivers != "messages":
             for batch in batches:
@@ -152,7 +151,26 @@ class Pass:
         filled = (batch for batch in batches if batch.num_rows)
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
-            yield self.span.slices[index], self._messages(index, chain([first], filled))
+            bounded = self._bounded(index, chain([first], filled), told)
+            yield self.span.slices[index], self._messages(index, bounded)
+
+    def _bounded(
+        self, index: int, batches: Iterable[pa.RecordBatch], told: _Told
+    ) -> Iterator[pa.RecordBatch]:
+        """As much as a micro-batch may hold; the driver plans the rest again."""
+        piece = self.span.slices[index]
+        if self.most_bytes is None or self.span.whole or not isinstance(piece, OffsetSlice):
+            yield from batches
+            return
+        left = _SLACK * self.most_bytes
+        for batch in batches:
+            fitting, size = _fitting(batch, left)
+            yield fitting
+            left -= size
+            upto = fitting.column("_at")[-1].as_py() // len(self.span.slices) + 1
+            if upto < piece.upto and (left <= 0 or fitting.num_rows < batch.num_rows):
+                told.cuts[piece.partition] = upto
+                return
 
     def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
         slices = self.span.slices
@@ -201,6 +219,14 @@ class Pass:
         )
 
 
+def _fitting(batch: pa.RecordBatch, most: int) -> tuple[pa.RecordBatch, int]:
+    """The first rows, whose bodies have so many bytes at most, or one row; and their bytes."""
+    lengths = pc.fill_null(pc.binary_length(batch.column("body")), 0)
+    sizes = pc.cumulative_sum(lengths.cast(pa.int64())).to_numpy()
+    rows = max(1, int(np.searchsorted(sizes, most, "right")))
+    return batch.slice(0, rows), int(sizes[rows - 1])
+
+
 def too_many(rejected: int, consumed: int, most: float) -> bool:
     """True when more than `most` percent were rejected of enough records to judge by."""
     return consumed >= _JUDGED_FROM and rejected * 100 > most * consumed
@@ -208,37 +234,28 @@ def too_many(rejected: int, consumed: int, most: float) -> bool:
 
 def run(
     spark: SparkSession, source: SourceSession, span: Span, work: Pass
-) -> dict[str, list[Receipt]]:
-    """Runs the pass over the span; receipts by branch, once every task has succeeded.
+) -> tuple[Span, dict[str, list[Receipt]]]:
+    """Runs the pass over the span: what was read of it, and the receipts by branch.
 
     Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
     """
     read = frame(spark, source, span, work.source, work.wanted)
     outputs = collect(read, work)
     results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
-    _raise_gravest([result.failure for result in results if result.failure])
+    raise_gravest([result.failure for result in results if result.failure])
     receipts: dict[str, list[Receipt]] = {lane.ticket.target.branch: [] for lane in work.lanes}
     for result in results:
         if result.receipt:
             receipts[result.receipt.branch].append(result.receipt)
         if result.note:
             _tell(result.note)
-    return receipts
+    return span.cut(dict(result.cut for result in results if result.cut)), receipts
 
 
 @lru_cache(maxsize=1_000)
 def _tell(note: str) -> None:
     """Once in the driver's life, however many tasks say it."""
     log.warning(note)
-
-
-def _raise_gravest(failures: Sequence[Failure]) -> None:
-    order = ["TakenOver", "PermanentError", "TransientError"]
-    ranked = sorted(
-        failures, key=lambda f: order.index(f.error_type) if f.error_type in order else 9
-    )
-    for failure in ranked:
-        raise failure.error()
 
 
 def _abort_all(writers: Sequence[Writer]) -> None:

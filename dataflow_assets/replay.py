@@ -214,7 +214,7 @@ def _through(
             lane = Lane(branch.sink, sink.ticket(), branch.routes)
             steps = Steps.of(flow, local_now(), [lane.shape()])
             work = fused.Pass(source, span, (lane,), 100.0, steps)
-            receipts = fused.run(spark(), session, span, work)
+            _, receipts = fused.run(spark(), session, span, work)
             failpoints.reach("replay.passed")
             sink.stage(span, receipts[target.branch], spark)
             sink.finish(span, receipts[target.branch], session)

@@ -3,7 +3,8 @@
 `connect` (the default) shares one warm Spark Connect server between all runs on this machine: it is
 started under a file lock when none runs, it is another one for another interpreter or another set
 of locked jars or versions, and it ends by itself when nobody used it for half an hour. Our package
-travels with each session, so that edited code never meets warm workers with the old one.
+travels with each session, so that edited code never meets warm workers with the old one. Flows
+share a session, which is warm; whoever may change one (temporary views, settings) has his own.
 
 Connection settings and secrets never go into Spark's configuration: only closures carry them.
 """
@@ -20,10 +21,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import uuid
 import warnings
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -32,8 +35,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from dataflow_assets import causes
+from dataflow_assets import causes, workers
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.lease import NAME, USED, Lease, end_unused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,11 +53,13 @@ CONNECT_SECONDS = 5.0
 # Spark Connect's client tries for ten minutes; the loop has a patience of its own.
 RPC_RETRIES = 4
 GENERATIONS = 50
-# Ends the warm server once its lease is old. The last command asks for process identity, so a
-# number that was given to another process meanwhile hurts nobody.
+# Asks from time to time whether the warm server is still used, once its lease is old. Who ends it
+# looks at process identity, so a number that was given to another process meanwhile hurts nobody.
 WATCH = (
-    '(while kill -0 "$0" 2>/dev/null && [ -n "$(find "$1" -mmin -{minutes})" ]; do sleep {look}; '
-    'done; exec "$2" -m devservers down "$3") >/dev/null 2>&1 &'
+    '(while kill -0 "$0" 2>/dev/null; do sleep {look}; '
+    '[ -n "$(find "$1" -mmin -{minutes})" ] && continue; '
+    '"$2" -m dataflow_assets.lease "$3" {seconds}; [ $? -eq {used} ] || break; '
+    "done) >/dev/null 2>&1 &"
 )
 # What PySpark leaves behind in the environment of whoever used Spark Connect, for itself and for
 # every child: a session of our own would become a client of a server.
@@ -93,11 +99,13 @@ class SparkSettings:
 class Spark:
     """One session at a time, made when it is first asked for and again when it was lost."""
 
-    def __init__(self, settings: SparkSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: SparkSettings, *, own: bool = False) -> None:
+        """`own`: a session that nobody else sees, which ends with `close`; else the shared one."""
+        self.settings, self._own = settings, own
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
-        self._remote = ""
+        self._lease: Lease | None = None
+        self._remote, self._since = "", 0.0
 
     def session(self) -> SparkSession:
         """A live session. Raises TransientError when there is none to be had right now."""
@@ -108,9 +116,13 @@ class Spark:
             return self._session
 
     def close(self) -> None:
-        """Lets go of the session; on a server it stays warm for the next run. Safe twice."""
+        """Lets go of the session; a shared one stays warm for the next run. Safe twice."""
         with self._lock:
+            if self._session is not None and self._own and self.settings.mode != "master":
+                self._release(self._session)
             self._drop()
+            if self._lease is not None:
+                self._lease.close()
 
     def _make(self) -> SparkSession:
         from pyspark.errors import PySparkException
@@ -119,11 +131,32 @@ class Spark:
         try:
             if mode == "master":
                 return _classic(self.settings)
-            self._remote = self.settings.where if mode == "remote" else warm_server()
-            return _attach(self._remote, self.settings.conf)
+            self._remote = self.settings.where if mode == "remote" else self._warm()
+            self._since = time.time()
+            return _attach(self._remote, self.settings.conf, own=self._own)
         except (PySparkException, OSError, RuntimeError) as error:
             reason = causes.sentence(error)
             raise TransientError(f"no Spark session at {self.settings.where}: {reason}") from error
+
+    def _release(self, session: Any) -> None:
+        """Ends a session of our own on its server, if that is still there."""
+        atexit.unregister(session.client.close)
+        if not _listens(self._remote):
+            session.client.close()
+            return
+        left = None
+        if self.settings.mode == "connect":
+            with suppress(Exception):  # whatever its client raises, nothing is left to be ended
+                left = workers.parent(session, _home() / identity(), self._since)
+        session.stop()
+        workers.end(left)
+
+    def _warm(self) -> str:
+        """The warm server's address; it does not end before `close`."""
+        if self._lease is not None:
+            self._lease.close()
+        self._lease = Lease(_home() / identity())
+        return warm_server()
 
     def _alive(self, session: SparkSession) -> bool:
         """Asks the server; a refused connection is known at once, without the client's retries."""
@@ -148,12 +181,11 @@ def ship_by_value(module: ModuleType) -> None:
     _by_value[module.__name__] = module
 
 
-def _attach(remote: str, conf: Mapping[str, str]) -> SparkSession:
-    """The server's session for our code as it is and these settings.
+def _attach(remote: str, conf: Mapping[str, str], *, own: bool) -> SparkSession:
+    """The server's session for our code as it is and these settings, or one of our own.
 
-    Runs share it: the server keeps Python workers by session and never ends them, so that one for
-    each run would cost every run a cold start and the server 60 MB. A closed id cannot be used
-    again, hence the generations.
+    Flows share it: the server keeps Python workers by session, so that one for each run would cost
+    every run a cold start of them. A closed id cannot be used again, hence the generations.
     """
     from pyspark import cloudpickle
     from pyspark.errors import PySparkException
@@ -162,6 +194,8 @@ def _attach(remote: str, conf: Mapping[str, str]) -> SparkSession:
         raise ConnectionError(f"nothing listens at {remote}")
     for module in _by_value.values():
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    if own:
+        return _join(f"{remote}/;session_id={uuid.uuid4()}", conf)
     for generation in range(GENERATIONS):
         try:
             return _join(f"{remote}/;session_id={_session_id(conf, generation)}", conf)
@@ -264,16 +298,13 @@ def warm_server() -> str:
     import devservers
 
     folder = _home() / identity()
-    folder.mkdir(parents=True, exist_ok=True)
-    lease = folder / "lease"
-    lease.touch()
-    with (folder / "starting").open("w") as lock:
+    with Lease(folder), (folder / "starting").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        running = devservers.read(folder).spark or _started(folder, lease)
+        running = devservers.read(folder).spark or _started(folder)
     return running.remote
 
 
-def _started(folder: Path, lease: Path) -> SparkConnect:
+def _started(folder: Path) -> SparkConnect:
     import devservers
 
     _end_predecessors(folder)
@@ -281,7 +312,7 @@ def _started(folder: Path, lease: Path) -> SparkConnect:
     started = devservers.up(folder, spark=True, progress=log.info, **switches).spark
     if started is None or started.pid is None:
         raise ConnectionError("the Spark Connect server ended at once")
-    _watch(started.pid, lease, folder)
+    _watch(started.pid, folder)
     return started
 
 
@@ -293,16 +324,19 @@ def stop_warm_server() -> None:
 
 
 def _end_predecessors(folder: Path) -> None:
-    """The servers that an older state of this environment left behind."""
+    """The servers that an older state of this environment left behind, unless one is in use."""
     import devservers
 
     for other in sorted(folder.parent.iterdir()):
         if other != folder and devservers.read(other).spark:
-            devservers.down(other, progress=log.info)
+            end_unused(other, 0)
 
 
-def _watch(pid: int, lease: Path, folder: Path) -> None:
-    script = WATCH.format(minutes=IDLE_MINUTES, look=LOOK_SECONDS)
+def _watch(pid: int, folder: Path) -> None:
+    script = WATCH.format(
+        minutes=IDLE_MINUTES, look=LOOK_SECONDS, seconds=60 * IDLE_MINUTES, used=USED
+    )
+    lease = folder / NAME
     command = ["sh", "-c", script, str(pid), str(lease), sys.executable, str(folder)]
     subprocess.run(command, cwd=PACKAGE.parent, start_new_session=True, check=True)
 
@@ -315,10 +349,12 @@ def _home() -> Path:
 
 @cache
 def identity() -> str:
-    """Of interpreter, Spark and every locked version: another environment, another server."""
+    """Of interpreter, Spark, its settings and every locked version: what differs has a server."""
     from devservers import jars
+    from devservers.spark import DEFAULTS
 
-    digest = hashlib.sha256(f"{sys.executable} {sys.version} {version('pyspark')}".encode())
+    about = f"{sys.executable} {sys.version} {version('pyspark')} {sorted(DEFAULTS.items())}"
+    digest = hashlib.sha256(about.encode())
     for lock in (jars.LOCK, jars.ROOT / "constraints.txt"):
         digest.update(lock.read_bytes() if lock.exists() else b"-")
     return digest.hexdigest()[:12]

@@ -204,7 +204,7 @@ class _Demo:
         return folder
 
     def _make_topic(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap, "log_level": 0})
         if TOPIC not in admin.list_topics(timeout=10).topics:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
 

@@ -12,6 +12,7 @@ Guarantees:
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -37,7 +38,7 @@ PORT_TAKEN = re.compile("in use|bind|listens on", re.IGNORECASE)
 GUARD = "read _; kill -TERM -$0; sleep 5; kill -KILL -$0"
 
 # Python complains about a child that is forgotten while it runs; a detached one is meant to be.
-_detached: dict[int, psutil.Popen] = {}
+_detached: dict[int, subprocess.Popen[bytes]] = {}
 
 
 class ServerError(Exception):
@@ -155,7 +156,7 @@ class Server(ABC):
         """Take over a server started elsewhere; False when it is gone, whoever has its number."""
         pid = identity["pid"]
         try:
-            process = _detached.get(pid) or psutil.Process(pid)
+            process = psutil.Process(pid)
             if system.started(pid) != identity["started"] or not system.alive(process):
                 return False
         except (psutil.NoSuchProcess, OSError):
@@ -200,7 +201,8 @@ class Server(ABC):
     def _launch(self) -> None:
         with self.log.open("ab") as log, (self.folder / ".lock").open("w") as lock:
             self._claim(lock)
-            process = psutil.Popen(
+            start = subprocess.Popen if self.detached else psutil.Popen
+            process = start(
                 [*self.command()],
                 cwd=self.folder,
                 env={**_inherited(), **self.environment()},
@@ -211,10 +213,11 @@ class Server(ABC):
                 # no Ctrl-C of the terminal, and one number for all it forks
                 start_new_session=True,
             )
-        self._process = process
-        if self.detached:
+        if isinstance(process, subprocess.Popen):
             _detached[process.pid] = process
+            self._process = psutil.Process(process.pid)
         else:
+            self._process = process
             guard = ["sh", "-c", GUARD, str(process.pid)]
             self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
 
@@ -269,7 +272,7 @@ class Server(ABC):
             if left := system.wait(left, self.stop_timeout):
                 numbers = ", ".join(str(process.pid) for process in left)
                 raise ServerError(f"{self.name}: processes {numbers} do not end, not even killed")
-        _detached.pop(self._process.pid, None)
+        _let_go(self._process.pid)
         self._process = None
 
     def _end_guard(self) -> None:
@@ -277,6 +280,16 @@ class Server(ABC):
             self._guard.kill()
             self._guard.communicate()
             self._guard = None
+
+
+def _let_go(*pids: int) -> None:
+    """Of detached processes: buries those that have ended; Python asks for the others no more."""
+    for pid in pids:
+        if process := _detached.pop(pid, None):
+            process.returncode = process.poll() or 0
+
+
+atexit.register(lambda: _let_go(*_detached))
 
 
 def run(command: Sequence[str], what: str) -> None:

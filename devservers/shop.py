@@ -122,7 +122,8 @@ class Sender:
     """Sends a shop's messages to a topic from a thread, until `stop`."""
 
     def __init__(self, bootstrap: str, topic: str, memory: Path, orders_per_second: float) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "acks": "all"})
+        settings = {"linger.ms": 20, "acks": "all", "log_level": 0}  # silent while it is away
+        self._producer = Producer({"bootstrap.servers": bootstrap, **settings})
         self._topic = topic
         self._memory = memory
         self._rate = orders_per_second

@@ -31,8 +31,9 @@ DEFAULTS = {
     # A loopback socket to the Python worker costs 40 ms twice per task (Nagle against delayed
     # acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",
-    # Spark weighs every row to keep to it, an eighth of its work; slices are capped at 64 MiB.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    # Spark weighs every row to keep to it, an eighth of its work. What the task can stop at is a
+    # batch, and 10,000 large records would be more than this process may have.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 * 1024 * 1024),
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.session.timeZone": "UTC",

@@ -72,7 +72,7 @@ def _put_back(
     run, interrupts, done = Run(id=context.run.run_id[:12]), Interrupts(), Replayed()
     with logged(context), failing(flow, context), interrupts.deferred():
         try:
-            spark = context.resources.spark.session
+            spark = context.resources.spark.flow_session
             for part in replay(_awake(flow), spark, run, _since(since)):
                 done += part
                 if interrupts.asked:

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 class SparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """One Spark session per run, made when it is first used.
+    """Spark for a run: a session of its own for assets, made when it is first used.
 
+    Temporary views and settings of one run are not seen by another; the session ends with the run.
     Offers what dagster-pyspark's resource does (`spark_session`), without importing PySpark before
     that.
     """
@@ -30,12 +31,19 @@ class SparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         default_factory=dict, description="Spark settings; never those of a connection."
     )
     _spark: Spark | None = PrivateAttr(default=None)
+    _shared: Spark | None = PrivateAttr(default=None)
 
     def session(self) -> "SparkSession":
-        """A live session; raises TransientError when there is none to be had right now."""
+        """The run's own live session; raises TransientError when there is none to be had now."""
         if self._spark is None:
-            self._spark = Spark(SparkSettings(self.where, self.conf))
+            self._spark = Spark(SparkSettings(self.where, self.conf), own=True)
         return self._spark.session()
+
+    def flow_session(self) -> "SparkSession":
+        """The session that all flows share, with warm workers: flows leave nothing behind in it."""
+        if self._shared is None:
+            self._shared = Spark(SparkSettings(self.where, self.conf))
+        return self._shared.session()
 
     @property
     def spark_session(self) -> "SparkSession":
@@ -43,6 +51,7 @@ class SparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return self.session()
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002
-        """Ends the session; the warm server stays for the next run."""
-        if self._spark is not None:
-            self._spark.close()
+        """Ends the run's own session; the warm server stays for the next run."""
+        for spark in (self._spark, self._shared):
+            if spark is not None:
+                spark.close()

@@ -204,7 +204,7 @@ def _shared_or_own(own: S) -> Iterator[S]:
 def _admin(kafka: devservers.Kafka) -> AdminClient:
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({"bootstrap.servers": kafka.bootstrap})
+    return AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
 
 
 def _fresh(prefix: str) -> str:

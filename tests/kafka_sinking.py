@@ -125,7 +125,7 @@ def branches(kafka: devservers.Kafka, topic: Topics) -> Iterator[Make]:
     yield make
     for session in (session for one in made for session in one.sessions):
         session.close()
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     ours = [name for one in made for name in (side_topic(one.target), f"{one.topic}.rejected")]
     for deleted in admin.delete_topics(ours).values() if ours else ():
         deleted.exception(30)

@@ -148,7 +148,7 @@ class Kafka(System):
     def change(self, config: Config, changes: Sequence[Change]) -> None:
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.server.bootstrap})
+        producer = Producer({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
         for change in changes:
             body = None if change.op == "delete" else json.dumps(change.row).encode()
             id_ = change.row["id"]
@@ -159,7 +159,7 @@ class Kafka(System):
         """Messages as they are, of one partition."""
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.server.bootstrap})
+        producer = Producer({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
         for body in bodies:
             producer.produce(config["topic"], body, b"k", partition=0)
         assert producer.flush(30) == 0

@@ -35,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[devservers.Prox
 def topic(broker: devservers.ProxiedKafka, request: pytest.FixtureRequest) -> str:
     broker.proxy.restore()
     name = f"t{abs(hash(request.node.name))}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(name, 1)])[name].result(20)
     return name
 

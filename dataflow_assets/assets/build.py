@@ -141,7 +141,7 @@ def _body(
         context.log.info(reason)
         yield from _unchecked(nodes, reason)
         return
-    draining = Draining(nodes, context.resources.spark.session, context, config)
+    draining = Draining(nodes, context.resources.spark.flow_session, context, config)
     if draining.begin() or _wanted(nodes, context, draining):
         for node in nodes:
             yield dg.Output(draining, output_name=_out_name(node))

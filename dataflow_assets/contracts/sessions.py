@@ -149,7 +149,8 @@ class SinkSession(ABC):
 
         Start positions of partitions not known yet; the parts of a bounded read. Hands back the
         recorded unfinished span instead where there is one; parts of it that are committed are
-        empty and not read again. Asserts the epoch.
+        empty and not read again, offsets of it that must be read to their end are `whole`. Asserts
+        the epoch.
         """
 
     @abstractmethod
@@ -167,6 +168,8 @@ class SinkSession(ABC):
     @abstractmethod
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         """After the whole pass succeeded: publishes what waits, steps over gaps, folds parts.
+
+        `span` ends where tasks have stopped reading, which may be before its planned end.
 
         Asserts the epoch; doing it twice changes nothing.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 Position = int | str
@@ -84,12 +84,24 @@ class Span:
     """A limit ended it: more is waiting already."""
     at: datetime | None = None
     """The time that steps call now, where a sink has recorded the span; None: when it is read."""
+    whole: bool = False
+    """A sink has recorded these offsets: they are read to their end, however many bytes that is."""
 
     @classmethod
     def of_parts(cls, upto: str, parts: Iterable[str], *, full: bool = False) -> Span:
         """A span of parts with these borders; done, each has come to `upto`."""
         slices = (PartSlice(f"{PART}{n}", None, upto, part) for n, part in enumerate(parts))
         return cls(tuple(slices), full)
+
+    def cut(self, upto: Mapping[str, int]) -> Span:
+        """The same where tasks have stopped early: these partitions end before these offsets."""
+        slices = (
+            replace(s, upto=upto[s.partition])
+            if isinstance(s, OffsetSlice) and s.partition in upto
+            else s
+            for s in self.slices
+        )
+        return replace(self, slices=tuple(slices)) if upto else self
 
     @property
     def empty(self) -> bool:

@@ -155,7 +155,8 @@ class DataFlowSpec(Spec):
     max_records_per_batch: Annotated[int, Addition()] = Field(default=1_000_000, ge=1)
     """The most records of one partition in one micro-batch."""
     max_bytes_per_batch: Annotated[int, Addition()] = Field(default=64 * 1024 * 1024, ge=1)
-    """The most bytes of one partition in one micro-batch."""
+    """The bytes of one partition in one micro-batch, estimated from its next records. A micro-batch
+    with larger records than expected is cut off at twice this number."""
     replicas: Annotated[
         int, Hint("0 pauses the flow; above that, Spark's free slots decide, not this number")
     ] = Field(default=1, ge=0, le=2**31 - 1)

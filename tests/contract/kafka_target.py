@@ -45,7 +45,7 @@ class KafkaTarget(SinkDriver, Remote):
         self.server: devservers.Kafka = request.getfixturevalue("kafka")
         self.topic: str = request.getfixturevalue("topic")(3)
         self.bootstrap = self.server.bootstrap
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         self.security: dict[str, Any] = {}
 
     def declare(self) -> Sink:
@@ -55,7 +55,7 @@ class KafkaTarget(SinkDriver, Remote):
     def through(self) -> tuple[Proxy, ...]:
         server: devservers.ProxiedKafka = self.request.getfixturevalue("proxied_kafka")
         self.server, self.bootstrap = server, server.proxied
-        self.admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
         self.admin.create_topics([NewTopic(self.topic, 3)])[self.topic].result(20)
         return (server.proxy,)
 

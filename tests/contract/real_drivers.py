@@ -38,11 +38,11 @@ class Kafka(OffsetSourceDriver, Remote):
         self.topic: str = request.getfixturevalue("topic")(2)
         self.group = f"g-{uuid.uuid4().hex[:8]}"
         self.bootstrap = self.server.bootstrap
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         self.security: dict[str, Any] = {}
 
     def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
-        producer = Producer({"bootstrap.servers": self.server.bootstrap})
+        producer = Producer({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
         for index, body in enumerate([*map(encode, rows), *raw]):
             producer.produce(self.topic, body, partition=index % 2)
         assert producer.flush(30) == 0
@@ -61,7 +61,7 @@ class Kafka(OffsetSourceDriver, Remote):
     def through(self) -> tuple[Proxy, ...]:
         server: devservers.ProxiedKafka = self.request.getfixturevalue("proxied_kafka")
         self.server, self.bootstrap = server, server.proxied
-        self.admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
         self.admin.create_topics([NewTopic(self.topic, 2)])[self.topic].result(20)
         return (server.proxy,)
 

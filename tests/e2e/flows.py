@@ -104,7 +104,7 @@ def record(number: int) -> bytes:
 def produce(
     kafka: devservers.Kafka, topic: str, bodies: Iterable[bytes], partitions: int = 2
 ) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, "linger.ms": 20})
     for index, body in enumerate(bodies):
         producer.produce(topic, body, partition=index % partitions)
         producer.poll(0)

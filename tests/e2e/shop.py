@@ -122,7 +122,9 @@ class Shop:
 
     def produce(self, bootstrap: str, topic: str, count: int) -> None:
         """Sends this many events and more: changes and repeats of them."""
-        producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True}
+        )
         for key, body, partition in self._messages(count):
             event = Event(key, body, partition, self._offsets[partition])
             self._offsets[partition] += 1

@@ -41,7 +41,7 @@ def fragile(
 ) -> RealFlow:
     """A flow on servers of its own, which the test may kill."""
     name = f"t-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
     dsn = own_postgresql.dsn()
     with psycopg.connect(dsn, autocommit=True) as connection:

@@ -43,7 +43,7 @@ def main(where: str, store: str) -> None:
         run_config={"ops": {"orders": {"config": {"seconds": None}}}}
     )
     assert result.success
-    print(*package_of_workers(spark.session()), sep="\n")  # noqa: T201 - read by the test
+    print(*package_of_workers(spark.flow_session()), sep="\n")  # noqa: T201 - read by the test
 
 
 if __name__ == "__main__":

@@ -42,6 +42,8 @@ class SharedSpark:
         assert self.spark is not None
         return self.spark
 
+    flow_session = session
+
 
 def location(flows: Sequence[Flow], spark: SparkSession | None = None) -> dg.Definitions:
     """The flows as a code location whose runs share one Spark session."""

@@ -26,7 +26,7 @@ def unfinished(state: State, span: Span) -> Span | None:
     if not pending:
         return None
     at = min(border.at for border in pending)
-    return Span(tuple(_again(state, piece, at) for piece in span.slices), at=at)
+    return Span(tuple(_again(state, piece, at) for piece in span.slices), at=at, whole=True)
 
 
 def _again(state: State, piece: Slice, at: datetime) -> Slice:

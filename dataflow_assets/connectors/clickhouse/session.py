@@ -37,6 +37,7 @@ from dataflow_assets.contracts import (
     Checkpoint,
     OffsetSlice,
     PartSlice,
+    Position,
     Positions,
     Receipt,
     Run,
@@ -242,9 +243,10 @@ class ClickhouseSession(SinkSession):
     def _finish_offsets(self, span: Span, receipts: Sequence[Receipt]) -> None:
         """Receipts carry what the writers have committed: without gaps nothing is asked."""
         found = {r.partition: Committed.parse(r.staged[0]) for r in receipts if r.staged}
+        ends = span.upto
         for name, committed in found.items():
             if committed.seen is not None:
-                self._shorten(name, committed.seen)
+                self._shorten(name, committed.seen, ends[name])
         slices = [s for s in span.slices if isinstance(s, OffsetSlice) and not s.empty]
         moved = {name: committed.partition for name, committed in found.items()}
         for piece in slices:
@@ -254,8 +256,13 @@ class ClickhouseSession(SinkSession):
         partitions = {**self._state.partitions, **moved}
         self._state = replace(self._state, partitions=partitions, pending=pending)
 
-    def _shorten(self, partition: str, seen: int) -> None:
+    def _shorten(self, partition: str, seen: int, end: Position) -> None:
         """All there is was read, and a chunk that was recorded goes on behind it."""
+        if seen == end:  # no: the task has stopped there, and the chunk was recorded meanwhile
+            raise TransientError(
+                f"flow {self._target.flow}: another run has recorded a chunk of partition "
+                f"{partition} that goes on behind offset {seen}"
+            )
         self._branch.whole(self._branch.read(partition), partition, seen)
         raise TransientError(
             f"flow {self._target.flow}: records of partition {partition} from {seen} on are gone "

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from confluent_kafka import (
@@ -92,8 +93,12 @@ class Broker:
         self._complaints = Complaints()
         servers = {"bootstrap.servers": bootstrap, "error_cb": self._complaints.hear}
         self._settings = CLIENT | servers
-        self._admin = AdminClient(self._settings)
         self._groups: dict[str, Group] = {}
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        """It has no `close`: it ends with the last reference, so nothing else may keep one."""
+        return AdminClient(self._settings)
 
     def topic(self, patience: float = PATIENCE) -> Topic:
         """The topic as it is now."""
@@ -117,7 +122,7 @@ class Broker:
     def about(self, topic: str) -> Self:
         """The same connection, to be asked about another topic."""
         other = copy(self)
-        vars(other).update(name=topic, _groups={})
+        vars(other).update(name=topic, _groups={}, _admin=self._admin)
         return other
 
     def offsets(self, topic: Topic, *wanted: Place, committed: bool = True) -> list[list[int]]:
@@ -161,6 +166,7 @@ class Broker:
         for group in self._groups.values():
             group.close()
         self._groups.clear()
+        vars(self).pop("_admin", None)
 
     def _group(self, group: str) -> Group:
         if group not in self._groups:

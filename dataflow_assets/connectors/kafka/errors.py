@@ -9,7 +9,7 @@ ever, and is not compacted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 
 from confluent_kafka import KafkaException, Message, Producer
@@ -73,14 +73,15 @@ class KafkaErrors(ErrorStore):
 
     @override
     def prepare(self) -> None:
-        with self._told("preparing"):
-            prepare_topic(self._shelf(), self._replicas)
+        with self._told("preparing"), closing(self._shelf()) as shelf:
+            prepare_topic(shelf, self._replicas)
 
     @override
     def store(self, records: Sequence[ErrorRecord]) -> None:
         failpoints.reach("kafka.errors")
         with self._told("storing rejected records in"):
-            rules = self._shelf().rules()
+            with closing(self._shelf()) as shelf:
+                rules = shelf.rules()
             self._send([outgoing(self.topic, one, rules) for one in records])
         failpoints.reach("kafka.errors-stored")
 
@@ -103,8 +104,8 @@ class KafkaErrors(ErrorStore):
 
     def _messages(self) -> Iterator[Message]:
         """All of them, partition by partition; none where there is no topic yet."""
-        shelf = self._shelf()
-        topic = shelf.find()
+        with closing(self._shelf()) as shelf:
+            topic = shelf.find()
         if topic is None:
             return
         peek = Peek(self.bootstrap, self.topic)
@@ -133,6 +134,8 @@ class KafkaErrors(ErrorStore):
             left = producer.flush(STORE_SECONDS)
         except KafkaException as error:
             refused.append(error.args[0].str())
+        finally:
+            del producer  # or an error on its way would keep the connection
         if refused or left:
             reason = refused[0] if refused else f"{left} records are still on their way"
             raise TransientError(f"kafka {self.bootstrap}: writing to {self.topic}: {reason}")

@@ -108,13 +108,17 @@ class Transaction:
             "error_cb": self._complaints.hear,
             "on_delivery": self._refusals.hear,
         }
-        producer = Producer(CLIENT | SETTINGS | dict(settings) | own, logger=_silent)
-        self._live: Producer | None = producer
-        self._again("opening a transaction", producer.init_transactions, INIT_SECONDS)
+        self._live: Producer | None
+        self._live = Producer(CLIENT | SETTINGS | dict(settings) | own, logger=_silent)
+        try:
+            self._again("opening a transaction", self._init, INIT_SECONDS)
+        except BaseException:
+            self.close()
+            raise
 
     def begin(self) -> None:
         """Begins the transaction."""
-        self._guarded("beginning a transaction", self._producer.begin_transaction)
+        self._guarded("beginning a transaction", self._begin)
 
     def send(self, record: Outgoing, partition: int = -1) -> None:
         """One record; it may still be on its way when this returns."""
@@ -143,7 +147,7 @@ class Transaction:
 
     def commit(self) -> None:
         """Commits. After a TransientError it is not known whether it did: the token tells."""
-        self._again("committing to", self._producer.commit_transaction, COMMIT_SECONDS)
+        self._again("committing to", self._commit, COMMIT_SECONDS)
 
     def abort(self) -> None:
         """Gives up; a transaction that cannot be ended now is ended by the broker."""
@@ -152,8 +156,22 @@ class Transaction:
             self._producer.abort_transaction(ABORT_SECONDS)
 
     def close(self) -> None:
-        """Frees the connection; safe twice."""
-        self._live = None  # its own `close` raises SystemError once it was fenced
+        """Frees the connection; safe twice.
+
+        Its own `close` would abort and flush, for up to a minute, and raises SystemError once it
+        was fenced. Without it the client ends with the last reference: no other may be kept, also
+        not by the frames of an error on its way.
+        """
+        self._live = None
+
+    def _init(self, seconds: float) -> None:
+        self._producer.init_transactions(seconds)
+
+    def _begin(self) -> None:
+        self._producer.begin_transaction()
+
+    def _commit(self, seconds: float) -> None:
+        self._producer.commit_transaction(seconds)
 
     @property
     def _producer(self) -> Producer:

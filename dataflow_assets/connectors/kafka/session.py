@@ -42,7 +42,11 @@ class KafkaSession(SourceSession):
     def __init__(self, source: KafkaSource, flow: str) -> None:
         self._source, self._flow = source, flow
         self._broker = Broker(source.bootstrap(), source.topic)
-        self._topic = self._broker.topic()
+        try:
+            self._topic = self._broker.topic()
+        except BaseException:
+            self._broker.close()
+            raise
         self._described = time.monotonic()
         self._lows: dict[str, int] = {}
         self._released: Offsets = {}

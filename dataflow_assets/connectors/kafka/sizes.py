@@ -1,4 +1,8 @@
-"""How many records fit into so many bytes: learnt from a look at the next ones."""
+"""How many records fit into so many bytes: guessed from a look at the next ones.
+
+A guess: where much larger records follow, the task stops at its bytes, and the rest is planned
+again from there.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ class Sizes:
     def __init__(self, look: Look) -> None:
         self._look = look
         self._average: dict[int, float] = {}
+        self._planned: dict[int, tuple[int, int]] = {}
         self._taken = float("-inf")
 
     def most(self, ahead: Mapping[int, tuple[int, int]], limit: Limit) -> dict[int, int]:
@@ -28,9 +33,16 @@ class Sizes:
         safe = limit.bytes // LARGEST
         long = {p: start for p, (start, end) in ahead.items() if end - start > safe}
         stale = time.monotonic() - self._taken > BELIEVED_SECONDS
-        if long and (stale or not long.keys() <= self._average.keys()):
+        if long and (stale or not long.keys() <= self._average.keys() or self._misjudged(long)):
             self._learn(long)
-        return {p: self._fitting(p, limit) if p in long else limit.records for p in ahead}
+        most = {p: self._fitting(p, limit) if p in long else limit.records for p in ahead}
+        self._planned = {p: (start, start + most[p]) for p, (start, _) in ahead.items()}
+        return most
+
+    def _misjudged(self, positions: Mapping[int, int]) -> bool:
+        """A slice was not read to its end: its records were larger than the ones looked at."""
+        known = ((self._planned.get(p), position) for p, position in positions.items())
+        return any(span is not None and span[0] < at < span[1] for span, at in known)
 
     def _fitting(self, partition: int, limit: Limit) -> int:
         average = self._average.get(partition, 0.0)

@@ -1,0 +1,84 @@
+"""A micro-batch is bounded in bytes where it is read: what the first records promise is a guess."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+import devservers
+from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka.peek import Seen
+from dataflow_assets.connectors.kafka.sizes import Sizes
+from dataflow_assets.connectors.memory import MemorySliceSink, Store
+from dataflow_assets.contracts import Limit, Run
+from dataflow_assets.drain import drain
+from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.order import Order
+from tests.conftest import Topics
+
+MIB = 1024 * 1024
+SMALL, LARGE = 600, 20
+LARGE_BYTES = 200_000
+
+
+@pytest.fixture
+def messages(kafka: devservers.Kafka, topic: Topics) -> str:
+    """Small records, more than are looked at before a plan, and then large ones."""
+    name = topic()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number in range(SMALL + LARGE):
+        text = "x" * (50 if number < SMALL else LARGE_BYTES)
+        producer.produce(name, json.dumps({"id": number, "name": text}).encode())
+    assert producer.flush(30) == 0
+    return name
+
+
+def test_large_records_behind_small_ones_do_not_make_a_large_micro_batch(
+    kafka: devservers.Kafka, messages: str, store: Store, spark: SparkSession
+) -> None:
+    source = KafkaSource.model_validate(
+        {"brokers": [kafka.bootstrap], "topic": messages, "consumerGroup": messages}
+    )
+    name = store.path.stem.removeprefix("dataflow-memory-")
+    sink = MemorySliceSink(store=name, table="t")
+    policies = Policies(limit=Limit(bytes=MIB))
+    flow = Flow("default", messages, source, (Branch(sink),), policies, hash="h1")
+    reports = [r for r in drain(flow, lambda: spark, Order(run=Run())) if not r.last]
+    sizes = [report.delta.bytes for report in reports]
+    assert sum(report.delta.rows for report in reports) == SMALL + LARGE
+    assert max(sizes) <= 2 * MIB
+    assert sum(size > MIB for size in sizes) <= 1  # from there on the plan knows better
+    stored = store.query('select count(distinct "offset"), count(*) from rows')
+    assert stored == [(SMALL + LARGE, SMALL + LARGE)]
+
+
+class Looks:
+    """A log whose records grow from an offset on, and how often it was looked at."""
+
+    def __init__(self, grows: int) -> None:
+        self.grows, self.count = grows, 0
+
+    def __call__(self, positions: Mapping[int, int], _: float) -> dict[int, list[Seen]]:
+        self.count += 1
+        return {p: [Seen(0, 1000 if at >= self.grows else 10)] for p, at in positions.items()}
+
+
+def test_a_slice_that_was_not_read_to_its_end_is_a_reason_to_look_again() -> None:
+    grown = Looks(grows=100)
+    sizes, limit = Sizes(grown), Limit(bytes=10_000)
+    assert sizes.most({0: (0, 5000)}, limit) == {0: 1000}
+    assert sizes.most({0: (120, 5000)}, limit) == {0: 10}  # the task has stopped at 120
+    assert grown.count == 2
+
+
+def test_a_slice_that_was_read_to_its_end_or_not_at_all_is_none() -> None:
+    grown = Looks(grows=100)
+    sizes, limit = Sizes(grown), Limit(bytes=10_000)
+    sizes.most({0: (0, 5000)}, limit)
+    sizes.most({0: (0, 5000)}, limit)
+    sizes.most({0: (1000, 5000)}, limit)
+    assert grown.count == 1
