@@ -10,9 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dataflow_assets.connectors.postgresql.incremental import Conditions, change_of, clock
+from dataflow_assets.connectors.postgresql.incremental import (
+    NAIVE,
+    SERVER_TIME,
+    Conditions,
+    change_of,
+    clock,
+    compared,
+)
 from dataflow_assets.connectors.postgresql.link import Row, TextLink
 from dataflow_assets.connectors.postgresql.newest import RESULT, newest
+from dataflow_assets.connectors.postgresql.precision import precision
 from dataflow_assets.connectors.postgresql.relation import (
     TIMES,
     Column,
@@ -30,11 +38,15 @@ _LEAST = {"timestamp": timedelta(microseconds=1), "date": timedelta(days=1)}
 
 @dataclass(frozen=True)
 class Table:
-    """A relation that is asked, inside the caller's transaction. `title`: for people."""
+    """A relation that is asked, inside the caller's transaction. `title`: for people.
+
+    `overlap`: seconds of which rows are read again.
+    """
 
     link: TextLink
     relation: Relation
     title: str
+    overlap: int = 0
 
     @property
     def identity(self) -> str | None:
@@ -57,12 +69,14 @@ class Table:
         return self.relation.tracked.name if self.relation.tracked else ""
 
     def now(self) -> str:
-        """The database's clock, as of this transaction."""
-        return str(self.link.execute("SELECT now()::text")[0][0])
+        """The database's clock, as of this transaction: without a zone where changes have none."""
+        tracked = self.relation.tracked
+        naive = tracked is not None and tracked.type.base in NAIVE
+        return str(self.link.execute(f"SELECT {SERVER_TIME if naive else 'now()'}::text")[0][0])
 
     def newest(self) -> Pair:
-        """The last pair there is now, none beyond the database's clock."""
-        return newest(self.link, self.relation)
+        """The last pair there is now, none of a tick of the database's clock that still runs."""
+        return newest(self.link, self.relation, self.overlap)
 
     def has_rows(self) -> bool:
         """Whether there is any row at all."""
@@ -86,8 +100,8 @@ class Table:
             if left is None or right is None:
                 less, same = f"{left is None and right is not None}", f"{left == right}"
             else:
-                both = [values.of(value, column.type.declared) for value in (left, right)]
-                less, same = " < ".join(both), " = ".join(both)
+                one_, two = compared(self.relation, values, column, left, right)
+                less, same = f"{one_} < {two}", f"{one_} = {two}"
             sql = f"({less}) OR ({same}) AND ({sql})" if sql else f"{less}"
         return bool(ask(self.link, f"SELECT {sql}", values)[0][0])
 
@@ -156,6 +170,7 @@ class Table:
         tracked, order = self.relation.tracked, self.relation.order
         if tracked is None or order is None:
             return
+        yield from precision(self.link, self.relation, self.overlap)
         if position.state == "load":
             if not is_indexed(self.link, self.relation):
                 yield (
