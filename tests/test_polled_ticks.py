@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import devservers
+from dataflow_assets.connectors.clickhouse import client
 from dataflow_assets.polling import ticks
 from tests.polled import Polled
+from tests.test_clickhouse_source import ids, reader
 
 AGO = "(now() - interval '1 hour')"
 
@@ -22,6 +26,14 @@ AGO = "(now() - interval '1 hour')"
 def polled(postgresql: devservers.PostgreSQL, schema: str) -> Polled:
     """An appended target: what is read twice stands twice."""
     return Polled(postgresql.dsn(), schema)
+
+
+@pytest.fixture
+def server(clickhouse: devservers.ClickHouse, database: str) -> Iterator[Any]:
+    connected: Any = client.connect(clickhouse.dsn(database), "tests")
+    connected.dsn = clickhouse.dsn(database)
+    yield connected
+    connected.close()
 
 
 def make(polled: Polled, kind: str, written: str) -> None:
@@ -206,5 +218,48 @@ def test_a_change_column_that_holds_no_times_is_told(
     polled.run("INSERT INTO source VALUES (1, 1), (2, 2)")
     with caplog.at_level(logging.WARNING):
         polled.drain()
-    words = "version (integer) is not unique and holds no times"
+    words = "version (integer) holds no times, and one value may stand in several rows"
     assert (words in caplog.text) == told
+
+
+class TestClickHouse:
+    """The same of a table of ClickHouse, where rows are added and not changed."""
+
+    @pytest.mark.parametrize(
+        ("kind", "written"),
+        [
+            ("DateTime64(6)", "toDateTime64(now(), 6)"),
+            ("DateTime64(9)", "toDateTime64(now64(2), 9)"),
+            ("DateTime64(6)", "now64(6)"),
+        ],
+        ids=["seconds", "hundredths", "microseconds"],
+    )
+    def test_rows_of_one_tick_all_arrive(self, server: Any, kind: str, written: str) -> None:
+        columns = f"id Int64, created_at {kind} DEFAULT {written}"
+        server.command(f"CREATE TABLE t ({columns}) ENGINE = MergeTree ORDER BY id")
+        flow, found = reader(server), list[int]()
+        for number in range(20, 0, -1):
+            server.command(f"INSERT INTO t (id) VALUES ({number})")
+            found += ids(flow.read())
+        time.sleep(1.1)
+        found += ids(flow.read())
+        assert sorted(found) == list(range(1, 21))
+
+    def test_a_day_is_read_when_it_is_over(
+        self, server: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server.command("CREATE TABLE t (id Int64, day Date) ENGINE = MergeTree ORDER BY id")
+        server.command("INSERT INTO t VALUES (1, today() - 1), (2, today())")
+        flow = reader(server, changeTrackingColumn="day")
+        with caplog.at_level(logging.WARNING):
+            assert ids(flow.read()) == [1]
+        assert "day holds whole days: the rows of a day are read when the day is" in caplog.text
+
+    def test_a_change_column_that_holds_no_times_is_told(
+        self, server: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server.command("CREATE TABLE t (id Int64, n Int64) ENGINE = MergeTree ORDER BY id")
+        server.command("INSERT INTO t VALUES (1, 1)")
+        with caplog.at_level(logging.WARNING):
+            assert ids(reader(server, changeTrackingColumn="n").read()) == [1]
+        assert "n (Int64) holds no times" in caplog.text

@@ -8,7 +8,7 @@ over. Which tick a column has is seen from its latest values; points in time are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 RECENT = 1_000  # values that are looked at, the latest ones
@@ -59,6 +59,21 @@ def moment_of(nanoseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=nanoseconds // 1_000)
 
 
-def spoken(width: int) -> str:
-    """A tick for people."""
-    return {DAY: "day", MINUTE: "minute", SECOND: "second"}.get(width, "moment")
+def waiting(column: str, width: int, otherwise: str) -> Iterator[str]:
+    """For people: that rows wait for so long that somebody may miss them; how they need not."""
+    if width < MINUTE:
+        return
+    what = "day" if width >= DAY else "minute"
+    yield (
+        f"{column} holds whole {what}s: the rows of a {what} are read when the {what} is over. To "
+        f"read them at once, {otherwise}"
+    )
+
+
+def ties(column: str, kind: str, order: str) -> str:
+    """For people: why rows may be missed where no clock tells that a value is complete."""
+    return (
+        f"{column} ({kind}) holds no times, and one value may stand in several rows: a row that "
+        f"gets the highest value after that value was read is missed where its {order} is lower "
+        "than that of the last row. Use a column of times, or one that never holds a value twice"
+    )

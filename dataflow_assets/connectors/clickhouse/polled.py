@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dataflow_assets.connectors.clickhouse import ticks
+from dataflow_assets.connectors.clickhouse import reach, ticks
 from dataflow_assets.connectors.clickhouse.client import quote, rows
 from dataflow_assets.connectors.clickhouse.relation import Column, Relation
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.polling import NOTHING, Pair, Position, Rows
+from dataflow_assets.polling import ticks as ticking
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -68,11 +69,11 @@ class Table:
         return str(rows(self.client, _NOW)[0][0])
 
     def newest(self) -> Pair:
-        """The last pair there is now, none beyond the server's clock."""
+        """The last pair there is now, none of a tick of the server's clock that still runs."""
         change, order = self.relation.change, self._order
         if change is None:
-            return None, self._last(order, order.now, Values())
-        latest = self._last(change, change.now, Values())
+            return None, self._last(order, *self._until_now(order))
+        latest = self._last(change, *self._until_now(change))
         if latest is None:
             return NOTHING
         values = Values()
@@ -163,8 +164,19 @@ class Table:
         return ticks.at(time, change.digits, day=change.is_day)
 
     def notes(self, position: Position) -> Iterator[str]:  # noqa: ARG002 - what others need
-        """Nothing."""
-        return iter(())
+        """What a person should know about rows that wait, or may be missed."""
+        change, order = self.relation.change, self.relation.order
+        if change is None or order is None:
+            return
+        if change.digits is None:
+            yield ticking.ties(change.name, change.type, order.name)
+        width = reach.tick(self.client, self.relation, change)
+        yield from ticking.waiting(change.name, width, "use a DateTime or a DateTime64 column")
+
+    def _until_now(self, column: Column) -> tuple[str, Values]:
+        values = Values()
+        upto = reach.upto(self.client, self.relation, column)
+        return (f"{quote(column.name)} < {values.of(column, upto)}" if upto else ""), values
 
     def _placed(
         self, columns: list[Column], where: str, values: Values, most: int

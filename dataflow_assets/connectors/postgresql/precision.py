@@ -38,25 +38,20 @@ def precision(link: TextLink, relation: Relation, overlap: int) -> Iterator[str]
 
 def _long_ticks(link: TextLink, relation: Relation, overlap: int) -> Iterator[str]:
     held, tracked = reach(link, relation, overlap).held, relation.tracked
-    if held < ticks.MINUTE or tracked is None:
+    if tracked is None:
         return
-    what = ticks.spoken(held)
-    yield (
-        f"{tracked.name} holds whole {what}s: the rows of a {what} are read when the {what} is "
-        f"over. To read them at once, use a column of more precise times, or set overlapSeconds "
-        f"to {held // ticks.SECOND} or more, with a sink that upserts"
+    otherwise = (
+        f"use a column of more precise times, or set overlapSeconds to {held // ticks.SECOND} or "
+        "more, with a sink that upserts"
     )
+    yield from ticks.waiting(tracked.name, held, otherwise)
 
 
 def _ties(link: TextLink, relation: Relation, column: Column) -> Iterator[str]:
     order = relation.order
     if order is None or (relation.oid and link.execute(_UNIQUE, relation.oid, column.name)[0][0]):
         return
-    yield (
-        f"{column.name} ({column.type.declared}) is not unique and holds no times: a row that gets "
-        f"the highest value after that value was read is missed where its {order.name} is lower "
-        "than that of the last row. Use a column that never holds one value twice, or one of times"
-    )
+    yield ticks.ties(column.name, column.type.declared, order.name)
 
 
 def _autumn(link: TextLink, column: Column) -> Iterator[str]:
