@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dataflow_assets.connectors.clickhouse import reach, ticks
 from dataflow_assets.connectors.clickhouse.client import quote, rows
 from dataflow_assets.connectors.clickhouse.relation import Column, Relation
+from dataflow_assets.connectors.clickhouse.spelling import Type
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.polling import NOTHING, Pair, Position, Rows
 from dataflow_assets.polling import ticks as ticking
@@ -115,6 +116,15 @@ class Table:
         where = conditions(self.relation, values, rows)
         return int(self._ask("SELECT count() {from}", where, values)[0][0])
 
+    def size(self, rows: Rows) -> tuple[int, int]:
+        """How many rows there are, and how many bytes their values have."""
+        values = Values()
+        where = conditions(self.relation, values, rows)
+        widths = ", ".join(map(_width, self.relation.columns))
+        query = f"SELECT count(), sum(byteSize({widths})) {{from}}"
+        ((count, size),) = self._ask(query, where, values)
+        return count, size
+
     def age(self, rows: Rows) -> float | None:
         """Seconds since the oldest of the rows was changed; None where nothing tells."""
         change = self.relation.change or self._order
@@ -204,6 +214,12 @@ class Table:
     def _order(self) -> Column:
         assert self.relation.order is not None  # noqa: S101 - else nothing orders the rows
         return self.relation.order
+
+
+def _width(column: Column) -> str:
+    """What is measured of a column: of values whose type differs by row their text."""
+    name, kind = quote(column.name), Type.of(column.type).bare.name
+    return f"toString({name})" if kind in {"JSON", "Dynamic", "Variant"} else name
 
 
 def conditions(relation: Relation, values: Values, rows: Rows) -> str:

@@ -139,5 +139,5 @@ def compared(
     one, two = (values.of(value, column.type.declared) for value in (left, right))
     if column.type.base in _WITHOUT_COLLATION:
         return one, two
-    own = f"(SELECT {quoted(column)} FROM {relation.base} LIMIT 0)"
+    own = f"(SELECT {quoted(column)} FROM {relation.base} LIMIT 0)"  # noqa: S608 - quoted
     return one, f"COALESCE({own}, {two})"

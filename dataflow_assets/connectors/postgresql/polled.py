@@ -29,6 +29,7 @@ from dataflow_assets.connectors.postgresql.relation import (
     quoted,
 )
 from dataflow_assets.connectors.postgresql.values import Values, ask
+from dataflow_assets.connectors.postgresql.widths import width
 from dataflow_assets.polling import Pair, Position, Rows, moment
 
 COUNTED = 10_000  # rows up to which they are counted; beyond that they are estimated
@@ -118,6 +119,17 @@ class Table:
         values = Values()
         found = self._counted(Conditions(self.relation, values).of(rows), values)
         return found if found <= COUNTED else max(found, self.estimate(rows))
+
+    def size(self, rows: Rows) -> tuple[int, int]:
+        """How many rows there are, and how many bytes their values have."""
+        values = Values()
+        where = Conditions(self.relation, values).of(rows)
+        query = (
+            f"SELECT count(*), coalesce(sum({width(self.relation)}), 0)::bigint "  # noqa: S608
+            f"FROM {self.relation.base} WHERE {where}"
+        )
+        ((count, size),) = ask(self.link, query, values)
+        return count, size
 
     def age(self, rows: Rows) -> float | None:
         """Seconds since the oldest of the rows was changed; None where nothing tells."""
