@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints, fused
 from dataflow_assets.contracts import (
+    Cut,
     Positions,
     Receipt,
     Span,
@@ -237,7 +238,8 @@ class _Attempt:
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
         ready: Sequence[Standing]
         ready = [one for one in turn.standings if self._creating.has_table(one, span)]
-        span, ready = _begun(span, ready)
+        limit = self._flow.policies.limit
+        span, ready = _begun(span, ready, lambda part: self._source.smaller(part, limit))
         failpoints.reach("drain.begun")
         work = self._pass(span, ready)
         receipts: Mapping[str, Sequence[Receipt]] = {}
@@ -276,12 +278,16 @@ class _Attempt:
         return fused.Pass(self._flow.source, span, lanes, percent, steps, most)
 
 
-def _begun(span: Span, ready: Sequence[Standing]) -> tuple[Span, Sequence[Standing]]:
-    """What is read now, and by whom: a branch with an unfinished span of its own goes alone."""
+def _begun(span: Span, ready: Sequence[Standing], cut: Cut) -> tuple[Span, Sequence[Standing]]:
+    """What is read now, and by whom: a branch with an unfinished span of its own goes alone.
+
+    The parts of such a span may be larger than the limits are by now: what failed for its size is
+    read in smaller parts.
+    """
     for standing in ready:
         with blamed(standing.branch.id):
             begun = standing.session.begin(span)
-        if begun.slices != span.slices:
-            return begun, [standing]
+            if begun.slices != span.slices:
+                return standing.session.divide(begun, cut), [standing]
         span = begun
     return span, ready

@@ -13,7 +13,17 @@ import psycopg
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
-from dataflow_assets.contracts import Limit, PartSlice, Position, Rejects, Run, SinkSession, Span
+from dataflow_assets.contracts import (
+    Limit,
+    PartSlice,
+    Position,
+    Rejects,
+    Run,
+    SinkSession,
+    SourceSession,
+    Span,
+    lasting,
+)
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.fused import Pass, Result
 from dataflow_assets.messages import Lane
@@ -33,6 +43,7 @@ class Polled:
     options: dict[str, Any] = field(default_factory=dict)
     sink_options: dict[str, Any] = field(default_factory=dict)
     records: int = RECORDS
+    bytes: int = Limit().bytes
 
     def run(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
@@ -70,21 +81,28 @@ class Polled:
             settle(flow, branch, source, session, Start())
             until = source.ends()
             while True:
-                positions = session.checkpoint.positions
-                span = source.plan(positions, Limit(self.records), until)
+                positions = lasting(session.checkpoint.positions)
+                span = source.plan(positions, self.limit, until)
                 if span.empty:
                     assert not source.behind("table", positions["table"], until["table"])
                     return
-                span = self._begun(session, span)
+                span = self._begun(session, span, source)
                 self._pass(flow, session, span, source)
                 yield span
 
-    def _begun(self, session: SinkSession, span: Span) -> Span:
+    @property
+    def limit(self) -> Limit:
+        return Limit(self.records, self.bytes)
+
+    def _begun(self, session: SinkSession, span: Span, source: SourceSession) -> Span:
         if session.schema() is None:
             found = Sampler(self.source, span, None, self.sink, (None,)).glance()
             assert found is not None
             session.create(found.schema)
-        return session.begin(span)
+        begun = session.begin(span)
+        if begun.slices == span.slices:
+            return begun
+        return session.divide(begun, lambda part: source.smaller(part, self.limit))
 
     def _pass(self, flow: Flow, session: SinkSession, span: Span, source: Any) -> None:
         lane = Lane(self.sink, session.ticket(), (None,))

@@ -67,6 +67,7 @@ from dataflow_assets.contracts.sessions import (
 )
 from dataflow_assets.contracts.slices import (
     PART,
+    Cut,
     Limit,
     OffsetSlice,
     PartSlice,
@@ -74,6 +75,7 @@ from dataflow_assets.contracts.slices import (
     Positions,
     Slice,
     Span,
+    divided,
     folded,
     lasting,
 )
@@ -111,6 +113,7 @@ __all__ = [
     "Checkpoint",
     "Chunk",
     "Connector",
+    "Cut",
     "Entries",
     "Entry",
     "ErrorRecord",
@@ -141,6 +144,7 @@ __all__ = [
     "TypeRow",
     "Writer",
     "attempt_of",
+    "divided",
     "folded",
     "kind_of",
     "lasting",

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dataflow_assets.contracts.checkpoint import Checkpoint, Lag
-from dataflow_assets.contracts.slices import Limit, Position, Positions, Span
+from dataflow_assets.contracts.slices import (
+    Cut,
+    Limit,
+    PartSlice,
+    Position,
+    Positions,
+    Span,
+)
 from dataflow_assets.contracts.tasks import Receipt, Ticket
 from dataflow_assets.errors import PermanentError
 
@@ -84,6 +91,13 @@ class SourceSession(ABC):
             return position < end
         return position != end and not (position is None and end == 0)
 
+    def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:  # noqa: ARG002 - what overrides need
+        """The borders of parts that have the rows of this one together, each within the limit.
+
+        Its own border alone where it is, or where the source cannot cut it.
+        """
+        return (piece.part,)
+
     def adopt(self, document: Mapping[str, Any]) -> Positions:  # noqa: ARG002 - what overrides need
         """Positions from a checkpoint of the DataFlow Operator, the object of this source's type.
 
@@ -151,6 +165,14 @@ class SinkSession(ABC):
         recorded unfinished span instead where there is one; parts of it that are committed are
         empty and not read again, offsets of it that must be read to their end are `whole`. Asserts
         the epoch.
+        """
+
+    @abstractmethod
+    def divide(self, span: Span, cut: Cut) -> Span:
+        """Records smaller parts for those of an unfinished span that `begin` has handed back.
+
+        Only for parts of which nothing can be committed any more under their own name. Returns
+        what to read now. Asserts the epoch.
         """
 
     @abstractmethod

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import count
 
 Position = int | str
 Positions = Mapping[str, Position]
@@ -73,6 +74,26 @@ class PartSlice:
 
 
 Slice = OffsetSlice | PartSlice
+Cut = Callable[[PartSlice], Sequence[str]]
+"""From a part to what smaller parts with the same rows are called for the source."""
+
+
+def divided(parts: Iterable[PartSlice], cut: Cut) -> tuple[PartSlice, ...]:
+    """The parts, those that are not committed cut into smaller ones.
+
+    These have numbers that no other part of the span has: what an ordinal of the old part named is
+    another row of theirs.
+    """
+    known = tuple(parts)
+    following = 1 + max((int(part.partition.removeprefix(PART)) for part in known), default=-1)
+    numbers, found = count(following), list[PartSlice]()
+    for part in known:
+        borders = (part.part,) if part.empty else tuple(cut(part))
+        if borders == (part.part,):
+            found.append(part)
+        else:
+            found += [replace(part, partition=f"{PART}{next(numbers)}", part=b) for b in borders]
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,9 @@ class Polled(Protocol):
     def count(self, rows: Rows) -> int:
         """How many rows there are; of very many, about."""
 
+    def size(self, rows: Rows) -> tuple[int, int]:
+        """How many rows there are, and how many bytes their values have."""
+
     def age(self, rows: Rows) -> float | None:
         """Seconds since the oldest of the rows was changed; None where nothing tells."""
 

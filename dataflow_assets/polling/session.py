@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -63,14 +64,27 @@ class PolledSession(SourceSession):
         if bound is not None and bound == position:
             return Span(())
         with self.asking() as polled:
-            most = min(limit.records, self._source.read_batch_size or limit.records)
-            step = Planner(polled, self._source.overlap).step(position, bound, most)
+            step = self._planner(polled, limit).step(position, bound)
             self._tell(polled, position)
             own = polled.identity
         if step is None:
             return Span(())
         parts = (Part(own, rows).dump() for rows in step.parts)
         return Span.of_parts(step.upto.dump(), parts, full=step.full)
+
+    @override
+    def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        part = Part.parse(piece.part)
+        if part.rows is None:
+            return (piece.part,)
+        with self.asking() as polled:
+            found = self._planner(polled, limit).smaller(part.rows)
+        return tuple(Part(part.identity, rows).dump() for rows in found)
+
+    def _planner(self, polled: Polled, limit: Limit) -> Planner:
+        source = self._source
+        most = min(limit.records, source.read_batch_size or limit.records)
+        return Planner(polled, source.overlap, replace(limit, records=most))
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:

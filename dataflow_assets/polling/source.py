@@ -30,7 +30,8 @@ class PolledSource(DatabaseTable, Source):
     poll_interval: int = Field(default=5, ge=0)
     """The least seconds between two looks for new rows; a run reads at once."""
     read_batch_size: int = Field(default=0, ge=0)
-    """The most rows of a part of a micro-batch; 0 for no other bound than `maxRecordsPerBatch`."""
+    """The most rows of a part of a micro-batch; 0 for no other bound than `maxRecordsPerBatch` and
+    `maxBytesPerBatch`. A lower value also divides parts that were begun and not committed."""
     change_tracking_column: Identifier
     order_by_column: Identifier = "id"
 

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dataflow_assets.connectors.clickhouse import ticks
+from dataflow_assets.connectors.clickhouse import reach, ticks
 from dataflow_assets.connectors.clickhouse.client import quote, rows
 from dataflow_assets.connectors.clickhouse.relation import Column, Relation
+from dataflow_assets.connectors.clickhouse.spelling import Type
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.polling import NOTHING, Pair, Position, Rows
+from dataflow_assets.polling import ticks as ticking
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -68,11 +70,11 @@ class Table:
         return str(rows(self.client, _NOW)[0][0])
 
     def newest(self) -> Pair:
-        """The last pair there is now, none beyond the server's clock."""
+        """The last pair there is now, none of a tick of the server's clock that still runs."""
         change, order = self.relation.change, self._order
         if change is None:
-            return None, self._last(order, order.now, Values())
-        latest = self._last(change, change.now, Values())
+            return None, self._last(order, *self._until_now(order))
+        latest = self._last(change, *self._until_now(change))
         if latest is None:
             return NOTHING
         values = Values()
@@ -113,6 +115,15 @@ class Table:
         values = Values()
         where = conditions(self.relation, values, rows)
         return int(self._ask("SELECT count() {from}", where, values)[0][0])
+
+    def size(self, rows: Rows) -> tuple[int, int]:
+        """How many rows there are, and how many bytes their values have."""
+        values = Values()
+        where = conditions(self.relation, values, rows)
+        widths = ", ".join(map(_width, self.relation.columns))
+        query = f"SELECT count(), sum(byteSize({widths})) {{from}}"
+        ((count, size),) = self._ask(query, where, values)
+        return count, size
 
     def age(self, rows: Rows) -> float | None:
         """Seconds since the oldest of the rows was changed; None where nothing tells."""
@@ -163,8 +174,19 @@ class Table:
         return ticks.at(time, change.digits, day=change.is_day)
 
     def notes(self, position: Position) -> Iterator[str]:  # noqa: ARG002 - what others need
-        """Nothing."""
-        return iter(())
+        """What a person should know about rows that wait, or may be missed."""
+        change, order = self.relation.change, self.relation.order
+        if change is None or order is None:
+            return
+        if change.digits is None:
+            yield ticking.ties(change.name, change.type, order.name)
+        width = reach.tick(self.client, self.relation, change)
+        yield from ticking.waiting(change.name, width, "use a DateTime or a DateTime64 column")
+
+    def _until_now(self, column: Column) -> tuple[str, Values]:
+        values = Values()
+        upto = reach.upto(self.client, self.relation, column)
+        return (f"{quote(column.name)} < {values.of(column, upto)}" if upto else ""), values
 
     def _placed(
         self, columns: list[Column], where: str, values: Values, most: int
@@ -192,6 +214,12 @@ class Table:
     def _order(self) -> Column:
         assert self.relation.order is not None  # noqa: S101 - else nothing orders the rows
         return self.relation.order
+
+
+def _width(column: Column) -> str:
+    """What is measured of a column: of values whose type differs by row their text."""
+    name, kind = quote(column.name), Type.of(column.type).bare.name
+    return f"toString({name})" if kind in {"JSON", "Dynamic", "Variant"} else name
 
 
 def conditions(relation: Relation, values: Values, rows: Rows) -> str:

@@ -62,18 +62,6 @@ class Column:
         """The SQL of a value of this column as it stands in a position."""
         return f"toString(CAST({expression}, {literal(f'Nullable({self.kept})')}))"
 
-    @property
-    def now(self) -> str:
-        """The condition that its values are over: a tick of the clock that still runs may grow.
-
-        A day is too long to be waited for.
-        """
-        if self.digits is None:
-            return ""
-        if self.is_day:
-            return f"{quote(self.name)} <= today()"
-        return f"{quote(self.name)} < {f'now64({self.digits})' if self.digits else 'now()'}"
-
 
 @dataclass(frozen=True)
 class Relation:

@@ -35,6 +35,7 @@ from dataflow_assets.connectors.clickhouse.upsert import Upsert
 from dataflow_assets.connectors.clickhouse.writer import Committed
 from dataflow_assets.contracts import (
     Checkpoint,
+    Cut,
     OffsetSlice,
     PartSlice,
     Position,
@@ -47,6 +48,7 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
     Totals,
+    divided,
     local_now,
     utc_now,
 )
@@ -135,6 +137,19 @@ class ClickhouseSession(SinkSession):
             self._record(span)
         failpoints.reach("clickhouse.begin")
         return replace(span, at=self._at)  # where nothing was new, the tasks assert the epoch
+
+    @override
+    def divide(self, span: Span, cut: Cut) -> Span:
+        # A part that is recorded as a chunk may stand: it is inserted again under its own token.
+        intent, pending = self._state.head.intent, self._state.pending
+        if intent is None:
+            return span
+        known = [s for s in span.slices if isinstance(s, PartSlice)]
+        parts = divided(known, lambda p: (p.part,) if p.partition in pending else cut(p))
+        if parts != span.slices:
+            with self._translated("beginning on"):
+                self._head(replace(self._state.snapshot(), intent=replace(intent, parts=parts)))
+        return replace(span, slices=parts)
 
     @override
     def ticket(self) -> Ticket:

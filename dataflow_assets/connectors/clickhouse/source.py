@@ -23,7 +23,7 @@ class ClickhouseSource(ClickhouseConnection, PolledSource):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
     A row is read again each time its change value has grown. The tick of the change column that
-    still runs (a second of a DateTime) is read when it is over.
+    still runs (a second of a DateTime, the day of a Date) is read when it is over.
     """
 
     type: ClassVar = "clickhouse"

@@ -23,6 +23,11 @@ def before(text: str, digits: int, *, day: bool = False) -> str:
     return _text((-(-_nanoseconds(text) // tick) - 1) * tick, digits, day=day)
 
 
+def moment_text(nanoseconds: int, digits: int) -> str:
+    """Nanoseconds since 1970 as a value of a column."""
+    return _text(nanoseconds, digits, day=False)
+
+
 def _tick(digits: int, *, day: bool) -> int:
     return _DAY if day else 10 ** (9 - digits)
 

@@ -22,7 +22,9 @@ from dataflow_assets.connectors.iceberg.writer import WriteTicket
 from dataflow_assets.contracts import (
     KEY,
     Checkpoint,
+    Cut,
     OffsetSlice,
+    PartSlice,
     Positions,
     Receipt,
     Run,
@@ -32,6 +34,7 @@ from dataflow_assets.contracts import (
     Span,
     Target,
     Ticket,
+    divided,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import from_environment, reach
@@ -122,6 +125,15 @@ class IcebergSession(SinkSession):
             )
         reach("iceberg.begin")
         return span
+
+    def divide(self, span: Span, cut: Cut) -> Span:
+        """What a task has staged of the old parts, nobody publishes: files are of a part's name."""
+        parts = divided((s for s in span.slices if isinstance(s, PartSlice)), cut)
+        if not self._keeper.ledger.intent or parts == span.slices:
+            return span
+        change = replace(self._keeper.change(), move_head=False)
+        self._keeper.commit(lambda found: replace(found, intent=parts), change)
+        return Span(parts)
 
     def _check_planned(self, span: Span) -> None:
         for piece in span.slices:

@@ -21,17 +21,20 @@ from dataflow_assets.connectors.kafka.topics import BROKERS_OWN
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,
+    Cut,
     PartSlice,
     Position,
     Positions,
     Receipt,
     Run,
     SinkSession,
+    Slice,
     SourceSession,
     Span,
     Target,
     Ticket,
     Totals,
+    divided,
     utc_now,
 )
 from dataflow_assets.errors import PermanentError
@@ -104,6 +107,27 @@ class KafkaSinkSession(SinkSession):
             self._write(head)
         failpoints.reach("kafka.begin")
         return span  # where nothing was new, the tasks assert the epoch
+
+    @override
+    def divide(self, span: Span, cut: Cut) -> Span:
+        if self._stored.span is None or self._divided(cut) == span.slices:
+            return span
+        self._fence()  # nobody reads the old parts' tokens any more before a commit
+        parts = self._divided(cut)
+        self._write_parts(parts)
+        return Span(parts)
+
+    def _divided(self, cut: Cut) -> tuple[Slice, ...]:
+        recorded = self._stored.span
+        pieces = recorded.slices if recorded else ()
+        return divided((s for s in pieces if isinstance(s, PartSlice)), cut)
+
+    def _write_parts(self, parts: tuple[Slice, ...]) -> None:
+        """They belong to the same intent: what is committed of it stays so."""
+        span = Span(parts)
+        head = self._stored.head.with_slots(span)
+        self._ledger.grow(head)
+        self._write(msgspec.structs.replace(head, intent=store.intent_of(span)))
 
     @override
     def ticket(self) -> Ticket:

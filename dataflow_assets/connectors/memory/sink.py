@@ -21,6 +21,7 @@ from dataflow_assets.contracts import (
     Address,
     Checkpoint,
     Chunk,
+    Cut,
     Entry,
     ErrorRecord,
     ErrorStore,
@@ -42,6 +43,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Totals,
     Writer,
+    divided,
     utc_now,
 )
 from dataflow_assets.errors import PermanentError, TakenOver
@@ -223,6 +225,15 @@ class _Session(SinkSession):
             self._checkpoint = replace(stored, positions=positions, target=identity)
             _save(connection, self._target, self._checkpoint, parts)
         return span
+
+    def divide(self, span: Span, cut: Cut) -> Span:
+        with self._store.transaction() as connection:
+            stored, intent = _owned(connection, self._target, self._checkpoint.epoch)
+            if not intent:
+                return span
+            parts = divided((_resumed(part, stored.positions) for part in intent), cut)
+            _save(connection, self._target, stored, parts)
+        return Span(parts)
 
     def ticket(self) -> Ticket:
         failpoint = failpoints.from_environment()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -213,6 +213,11 @@ class _PartSession(_StoreSession):
         step = max(1, -(-(high - low) // self.source.parts))
         borders = [(n, min(n + step, high)) for n in range(low, high, step)]
         return Span.of_parts(str(high), map(json.dumps, borders))
+
+    def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        low, high = json.loads(piece.part)
+        step = limit.records
+        return [json.dumps([n, min(n + step, high)]) for n in range(low, high, step)]
 
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
         raise NotImplementedError("this source delivers columns")

@@ -12,9 +12,13 @@ from dataflow_assets.connectors.postgresql.relation import Column, Relation, quo
 from dataflow_assets.connectors.postgresql.values import Values
 from dataflow_assets.polling import NOTHING, Pair, Rows
 
-_TYPED = {"timestamptz": "now()", "date": "now()::date"}
 # A time without zone is that of the server's own zone, whichever zone the session has.
-_NAIVE = "(now() AT TIME ZONE (SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'))"
+NAIVE = frozenset({"timestamp", "date"})
+SERVER_TIME = "(now() AT TIME ZONE (SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'))"
+_WITHOUT_COLLATION = frozenset(
+    {"int2", "int4", "int8", "numeric", "float4", "float8", "uuid", *NAIVE, "timestamptz"}
+)
+_CLOCKS = {"timestamptz": "now()", "timestamp": SERVER_TIME, "date": f"{SERVER_TIME}::date"}
 
 
 class Conditions:
@@ -122,4 +126,18 @@ def change_of(relation: Relation) -> str:
 
 def clock(column: Column) -> str:
     """The database's own now, as a value of the column; empty where it is no time."""
-    return _NAIVE if column.type.base == "timestamp" else _TYPED.get(column.type.base, "")
+    return _CLOCKS.get(column.type.base, "")
+
+
+def compared(
+    relation: Relation, values: Values, column: Column, left: str, right: str
+) -> tuple[str, str]:
+    """Two values of a column as its rows are compared: by the column's own collation.
+
+    Nothing else tells which one that is: of a query no catalogue knows.
+    """
+    one, two = (values.of(value, column.type.declared) for value in (left, right))
+    if column.type.base in _WITHOUT_COLLATION:
+        return one, two
+    own = f"(SELECT {quoted(column)} FROM {relation.base} LIMIT 0)"  # noqa: S608 - quoted
+    return one, f"COALESCE({own}, {two})"

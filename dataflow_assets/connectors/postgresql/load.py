@@ -75,6 +75,7 @@ class Loader(ABC):
 
 ENOUGH_ROWS = 50_000  # of one COPY: each has a savepoint, and costs half a dozen round trips
 ENOUGH_BYTES = 16 * 1024 * 1024
+FOLDED_BYTES = 64 * 1024 * 1024  # of rows that are folded at once: what an upsert keeps in memory
 
 
 class Append(Loader):
@@ -125,7 +126,11 @@ class Append(Loader):
 
 
 class Upsert(Loader):
-    """Rows are folded to one per key, then go through a temporary table, in key order."""
+    """Rows are folded to one per key, then go through a temporary table, in key order.
+
+    A large slice is folded in several pieces, one after another in the same transaction: each finds
+    what those before it have left in the table.
+    """
 
     def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
         super().__init__(sink, link, schema)
@@ -140,12 +145,15 @@ class Upsert(Loader):
         kept = self._usable(rows)
         if kept.num_rows:
             self._rows.append(kept)
+        if sum(batch.nbytes for batch in self._rows) >= FOLDED_BYTES:
+            self.flush()
 
     @override
     def flush(self) -> list[Rejection]:
         if self._rows:
             rows, self._rows = _joined(self._rows), []
             self._apply(rows)
+        self._sent = []
         return self._found
 
     def _apply(self, rows: pa.RecordBatch) -> None:

@@ -1,22 +1,28 @@
-"""The end of a polled relation: the last pair of change and order that the clock has reached."""
+"""The end of a polled relation: the last pair of change and order that may be read now."""
 
 from __future__ import annotations
 
-from dataflow_assets.connectors.postgresql.incremental import clock
+from dataflow_assets.connectors.postgresql.incremental import compared
 from dataflow_assets.connectors.postgresql.link import Link
 from dataflow_assets.connectors.postgresql.relation import Column, Relation, quoted
+from dataflow_assets.connectors.postgresql.ticks import Reach, reach
 from dataflow_assets.connectors.postgresql.values import Values, ask
 from dataflow_assets.polling import NOTHING, Pair
 
 RESULT = "__dataflow_result"  # without a name ORDER BY would mean it and not the column
 
 
-def newest(link: Link, relation: Relation) -> Pair:
-    """The last pair (change, order) there is now, none beyond the database's clock."""
+def newest(link: Link, relation: Relation, overlap: int = 0) -> Pair:
+    """The last pair (change, order) there is now, none of a tick that is not over.
+
+    `overlap`: seconds of which rows are read again; a tick that is not longer need not be over.
+    """
+    until = reach(link, relation, overlap)
     if not relation.changes:
         assert relation.order is not None  # noqa: S101 - else nothing orders the rows
-        return None, _last(link, relation, _until_now(relation.order))
-    changes = [change for change in _newest_changes(link, relation) if change is not None]
+        values = Values()
+        return None, _last(link, relation, until.condition(relation.order, values), values)
+    changes = [change for change in _newest_changes(link, relation, until) if change is not None]
     if not changes:
         return NOTHING
     change = changes[0] if len(changes) == 1 else _greatest(link, relation, changes)
@@ -29,42 +35,38 @@ def newest(link: Link, relation: Relation) -> Pair:
     return change, _last(link, relation, where, values)
 
 
-def _newest_changes(link: Link, relation: Relation) -> list[str | None]:
+def _newest_changes(link: Link, relation: Relation, until: Reach) -> list[str | None]:
     """The last value of each change column; of the second one where the first is null."""
     first, *others = relation.changes
-    found = [_max(link, relation, first, "")]
+    found = [_max(link, relation, until, first, "")]
     missing = f" AND {quoted(first)} IS NULL"
-    return found + [_max(link, relation, other, missing) for other in others]
+    return found + [_max(link, relation, until, other, missing) for other in others]
 
 
-def _max(link: Link, relation: Relation, column: Column, more: str) -> str | None:
-    name = quoted(column)
+def _max(link: Link, relation: Relation, until: Reach, column: Column, more: str) -> str | None:
+    name, values = quoted(column), Values()
+    where = f"{until.condition(column, values)}{more}"
     query = (
-        f"SELECT {name}::text AS {RESULT} FROM {relation.base} WHERE {_until_now(column)}{more} "  # noqa: S608
+        f"SELECT {name}::text AS {RESULT} FROM {relation.base} WHERE {where} "  # noqa: S608
         f"ORDER BY {name} DESC LIMIT 1"
     )
-    found = link.execute(query)
+    found = ask(link, query, values)
     return found[0][0] if found else None
 
 
 def _greatest(link: Link, relation: Relation, changes: list[str]) -> str:
-    values, kind = Values(), relation.changes[0].type.declared
-    both = ", ".join(values.of(change, kind) for change in changes)
+    values = Values()
+    both = ", ".join(compared(relation, values, relation.changes[0], *changes))
     found: str = ask(link, f"SELECT greatest({both})::text", values)[0][0]
     return found
 
 
-def _last(link: Link, relation: Relation, where: str, values: Values | None = None) -> str | None:
+def _last(link: Link, relation: Relation, where: str, values: Values) -> str | None:
     """The highest order value of the rows; None where they have none."""
     order = quoted(relation.order) if relation.order else ""
     query = (
         f"SELECT {order}::text AS {RESULT} FROM {relation.base} "  # noqa: S608
         f"WHERE ({where}) AND {order} IS NOT NULL ORDER BY {order} DESC LIMIT 1"
     )
-    found = ask(link, query, values or Values())
+    found = ask(link, query, values)
     return found[0][0] if found else None
-
-
-def _until_now(column: Column) -> str:
-    now = clock(column)
-    return f"{quoted(column)} <= {now}" if now else f"{quoted(column)} IS NOT NULL"

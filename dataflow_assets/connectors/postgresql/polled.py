@@ -10,9 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dataflow_assets.connectors.postgresql.incremental import Conditions, change_of, clock
+from dataflow_assets.connectors.postgresql.incremental import (
+    NAIVE,
+    SERVER_TIME,
+    Conditions,
+    change_of,
+    clock,
+    compared,
+)
 from dataflow_assets.connectors.postgresql.link import Row, TextLink
 from dataflow_assets.connectors.postgresql.newest import RESULT, newest
+from dataflow_assets.connectors.postgresql.precision import precision
 from dataflow_assets.connectors.postgresql.relation import (
     TIMES,
     Column,
@@ -21,6 +29,7 @@ from dataflow_assets.connectors.postgresql.relation import (
     quoted,
 )
 from dataflow_assets.connectors.postgresql.values import Values, ask
+from dataflow_assets.connectors.postgresql.widths import width
 from dataflow_assets.polling import Pair, Position, Rows, moment
 
 COUNTED = 10_000  # rows up to which they are counted; beyond that they are estimated
@@ -30,11 +39,15 @@ _LEAST = {"timestamp": timedelta(microseconds=1), "date": timedelta(days=1)}
 
 @dataclass(frozen=True)
 class Table:
-    """A relation that is asked, inside the caller's transaction. `title`: for people."""
+    """A relation that is asked, inside the caller's transaction. `title`: for people.
+
+    `overlap`: seconds of which rows are read again.
+    """
 
     link: TextLink
     relation: Relation
     title: str
+    overlap: int = 0
 
     @property
     def identity(self) -> str | None:
@@ -57,12 +70,14 @@ class Table:
         return self.relation.tracked.name if self.relation.tracked else ""
 
     def now(self) -> str:
-        """The database's clock, as of this transaction."""
-        return str(self.link.execute("SELECT now()::text")[0][0])
+        """The database's clock, as of this transaction: without a zone where changes have none."""
+        tracked = self.relation.tracked
+        naive = tracked is not None and tracked.type.base in NAIVE
+        return str(self.link.execute(f"SELECT {SERVER_TIME if naive else 'now()'}::text")[0][0])
 
     def newest(self) -> Pair:
-        """The last pair there is now, none beyond the database's clock."""
-        return newest(self.link, self.relation)
+        """The last pair there is now, none of a tick of the database's clock that still runs."""
+        return newest(self.link, self.relation, self.overlap)
 
     def has_rows(self) -> bool:
         """Whether there is any row at all."""
@@ -86,8 +101,8 @@ class Table:
             if left is None or right is None:
                 less, same = f"{left is None and right is not None}", f"{left == right}"
             else:
-                both = [values.of(value, column.type.declared) for value in (left, right)]
-                less, same = " < ".join(both), " = ".join(both)
+                one_, two = compared(self.relation, values, column, left, right)
+                less, same = f"{one_} < {two}", f"{one_} = {two}"
             sql = f"({less}) OR ({same}) AND ({sql})" if sql else f"{less}"
         return bool(ask(self.link, f"SELECT {sql}", values)[0][0])
 
@@ -104,6 +119,17 @@ class Table:
         values = Values()
         found = self._counted(Conditions(self.relation, values).of(rows), values)
         return found if found <= COUNTED else max(found, self.estimate(rows))
+
+    def size(self, rows: Rows) -> tuple[int, int]:
+        """How many rows there are, and how many bytes their values have."""
+        values = Values()
+        where = Conditions(self.relation, values).of(rows)
+        query = (
+            f"SELECT count(*), coalesce(sum({width(self.relation)}), 0)::bigint "  # noqa: S608
+            f"FROM {self.relation.base} WHERE {where}"
+        )
+        ((count, size),) = ask(self.link, query, values)
+        return count, size
 
     def age(self, rows: Rows) -> float | None:
         """Seconds since the oldest of the rows was changed; None where nothing tells."""
@@ -156,6 +182,7 @@ class Table:
         tracked, order = self.relation.tracked, self.relation.order
         if tracked is None or order is None:
             return
+        yield from precision(self.link, self.relation, self.overlap)
         if position.state == "load":
             if not is_indexed(self.link, self.relation):
                 yield (

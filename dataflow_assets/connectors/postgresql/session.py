@@ -20,6 +20,7 @@ from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.link import TextLink, qualified
 from dataflow_assets.contracts import (
     Checkpoint,
+    Cut,
     OffsetSlice,
     PartSlice,
     Position,
@@ -31,6 +32,7 @@ from dataflow_assets.contracts import (
     Span,
     Target,
     Ticket,
+    divided,
 )
 
 if TYPE_CHECKING:
@@ -113,6 +115,18 @@ class PostgresqlSession(SinkSession):
             self._record(starts, intent)
         failpoints.reach("postgresql.begin")
         return span  # where nothing was new, the tasks assert the epoch
+
+    @override
+    def divide(self, span: Span, cut: Cut) -> Span:
+        # Our epoch stands in every partition: a part is committed by now, or never.
+        if self._stored.intent is None:
+            return span
+        parts = divided((s for s in span.slices if isinstance(s, PartSlice)), cut)
+        if parts == span.slices:
+            return span
+        new = {part.partition: None for part in parts if part not in span.slices}
+        self._record(new, store.dump_intent(Span(parts)))
+        return Span(parts, at=span.at)
 
     @override
     def ticket(self) -> Ticket:

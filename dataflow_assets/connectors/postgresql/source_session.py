@@ -73,7 +73,7 @@ class PostgresqlSourceSession(PolledSession):
             self._check(relation)
             self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                yield Table(self._link, relation, self._source.title)
+                yield Table(self._link, relation, self._source.title, self._source.overlap)
                 self._link.execute("COMMIT")
             except BaseException:
                 with suppress(Failure):
