@@ -171,10 +171,18 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
                 f"upsertMode needs a key: table {self.table} has no primary key and the manifest "
                 "no conflictKey"
             )
-        if not any(set(names) == set(key) for names in table.unique):
+        indexes = [index for index in table.unique if set(index.names) == set(key)]
+        if not indexes:
             raise PermanentError(
                 f"upsertMode: table {self.table} has no unique index on exactly "
                 f"({', '.join(key)}); run: {self._index(key)}"
+            )
+        if not all(index.alike for index in indexes):
+            raise PermanentError(
+                f"upsertMode: a unique index of table {self.table} on ({', '.join(key)}) compares "
+                "by another collation or operator class than the columns themselves, so that "
+                "inserts and deletes could find different rows; drop that index, or give the "
+                "columns its collation"
             )
         return key
 
