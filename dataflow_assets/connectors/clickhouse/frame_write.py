@@ -72,7 +72,7 @@ class _Stager:
         with closing(connect(self.stage.connection, APPLICATION)) as client, failing():
             for table in _gathered(batches):
                 marked = table.append_column(ATTEMPT, pa.array([attempt] * table.num_rows))
-                client.insert_arrow(self.stage.table, marked, database=self.stage.database)
+                client.insert_arrow(self.stage.name, marked)
                 count += table.num_rows
         yield pa.record_batch([[attempt], [count]], _RESULT)
 

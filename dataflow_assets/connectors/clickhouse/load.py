@@ -80,6 +80,5 @@ class Load:
     def _insert(self, table: str, rows: pa.Table, settings: dict[str, object]) -> None:
         given = {"max_execution_time": SECONDS, "input_format_null_as_default": 1, **settings}
         with failing():
-            self._client.insert_arrow(
-                table, rows, database=self._database, settings=known(self._client, given)
-            )
+            place = quote(self._database, table)
+            self._client.insert_arrow(place, rows, settings=known(self._client, given))

@@ -30,7 +30,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
-from dataflow_assets.databases import Identifier
+from dataflow_assets.databases import ColumnName
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.raw import RawSink
 from dataflow_assets.shapes import DATA
@@ -65,12 +65,12 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
     """Make a missing table from the first records."""
     upsert_mode: bool = False
     """INSERT ... ON CONFLICT ... DO UPDATE; the last row of a key wins."""
-    conflict_key: tuple[Identifier, ...] = ()
+    conflict_key: tuple[ColumnName, ...] = ()
     """One column or a list of them; without it the table's primary key."""
     upsert_strategy: Literal["always", "ifNewer"] = "always"
-    upsert_version_column: Identifier | None = None
+    upsert_version_column: ColumnName | None = None
     """Required with `ifNewer`: only a higher version replaces a stored row."""
-    soft_delete_column: Identifier | None = None
+    soft_delete_column: ColumnName | None = None
     """Deletes set this column to now() and keep the row."""
     delete_mode: Annotated[Literal["soft", "hard"] | None, Addition()] = None
     """`hard` removes the row of a deleted key."""
