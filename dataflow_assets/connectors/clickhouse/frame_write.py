@@ -21,6 +21,7 @@ from dataflow_assets.connectors.clickhouse.failures import Failure, failing
 from dataflow_assets.connectors.clickhouse.frame_place import APPLICATION, Place, told
 from dataflow_assets.connectors.clickhouse.table import Table, find
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.frames import mapped
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -53,7 +54,7 @@ def write(frame: DataFrame, place: Place, mode: Mode, key: Sequence[str] = ()) -
         table = work.target()
         try:
             work.create_stage()
-            done = frame.mapInArrow(_Stager(work.stage), _DDL).toArrow()
+            done = mapped(frame, _Stager(work.stage), _DDL).toArrow()
             work.build(table, done.column("attempt").to_pylist())
             work.publish(table)
         finally:
