@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import connect, listed, literal, quote, rows
+from dataflow_assets.connectors.clickhouse.client import connect, insert, listed, literal, quote, rows
 from dataflow_assets.connectors.clickhouse.failures import Failure, failing
 from dataflow_assets.connectors.clickhouse.frame_place import APPLICATION, Place, told
 from dataflow_assets.connectors.clickhouse.table import Table, find
@@ -73,7 +73,7 @@ class _Stager:
         with closing(connect(self.stage.connection, APPLICATION)) as client, failing():
             for table in _gathered(batches):
                 marked = table.append_column(ATTEMPT, pa.array([attempt] * table.num_rows))
-                client.insert_arrow(self.stage.name, marked)
+                insert(client, self.stage.name, marked)
                 count += table.num_rows
         yield pa.record_batch([[attempt], [count]], _RESULT)
 

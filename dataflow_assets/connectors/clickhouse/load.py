@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.client import insert, quote
 from dataflow_assets.connectors.clickhouse.facts import Facts
 from dataflow_assets.connectors.clickhouse.failures import Failure, Kind, failing
 from dataflow_assets.connectors.clickhouse.ledger_table import inserting, known
@@ -81,4 +81,4 @@ class Load:
         given = {"max_execution_time": SECONDS, "input_format_null_as_default": 1, **settings}
         with failing():
             place = quote(self._database, table)
-            self._client.insert_arrow(place, rows, settings=known(self._client, given))
+            insert(self._client, place, rows, known(self._client, given))
