@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import SecretStr, StringConstraints, model_validator
 from typing_extensions import override
@@ -13,11 +13,16 @@ from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Fills, SecretRef
 
-Identifier = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+COLUMN_NAME = r"^[^\x00]+$"
+ColumnName = Annotated[str, StringConstraints(pattern=COLUMN_NAME)]
+"""The name of a column as the database has it: names are quoted in every statement."""
 
 
 class DatabaseTable(Connector):
     """A database and a table in it, both known without network."""
+
+    quotes: ClassVar = '"'
+    """What may enclose a name in `table`."""
 
     connection_string: SecretStr | None = None
     """How the database is reached."""
@@ -26,7 +31,7 @@ class DatabaseTable(Connector):
     ] = None
     """Secret with the connection string."""
     table: str | None = None
-    """The table's name."""
+    """The table's name. A name with a dot in it stands in quotes."""
     table_secret_ref: Annotated[SecretRef | None, Fills("table", required=True)] = None
     """Secret with the table's name."""
 
@@ -76,7 +81,7 @@ class DatabaseTable(Connector):
         return schema or self.known_schema(), name
 
     def place(self) -> tuple[str, str]:
-        """Schema and name of the table; the last dot splits. Secrets must be resolved."""
+        """Schema and name of the table. Secrets must be resolved."""
         schema, name = self._split()
         return schema or self.usual_schema(), name
 
@@ -97,11 +102,38 @@ class DatabaseTable(Connector):
         """`host:port/database` of each host; a port may be left out where it is the usual one."""
 
     def _split(self) -> tuple[str, str]:
-        """What stands before the table's last dot, and what behind it."""
+        """Schema, empty where there is none, and name."""
         if not self.table:
             raise PermanentError("tableSecretRef was not resolved")
-        schema, _, name = self.table.rpartition(".")
+        return split(self.table, self.quotes)
+
+
+def split(table: str, quotes: str = '"') -> tuple[str, str]:
+    """The schema, empty where there is none, and the table of `schema.table`.
+
+    The last dot splits. A name in quotes is taken as it is, dots too; a quote in it stands twice.
+    """
+    quoted = "|".join(f"{mark}(?:[^{mark}]|{mark}{mark})+{mark}" for mark in quotes)
+    found = re.fullmatch(rf"(?:({quoted}|[^.{quotes}]+)\.)?({quoted}|[^.{quotes}]+)", table)
+    if found is None:  # no quotes as they stand in SQL: they are part of the name
+        schema, _, name = table.rpartition(".")
         return schema, name
+    schema, name = (_unquoted(part or "", quotes) for part in found.groups())
+    return schema, name
+
+
+def joined(schema: str | None, name: str) -> str:
+    """What `split` takes apart again; in quotes only where it must be."""
+    plain = f"{schema}.{name}" if schema else name
+    if split(plain) == (schema or "", name):
+        return plain
+    parts = (part.replace('"', '""') for part in (schema, name) if part)
+    return ".".join(f'"{part}"' for part in parts)
+
+
+def _unquoted(name: str, quotes: str) -> str:
+    mark = name[:1]
+    return name[1:-1].replace(mark * 2, mark) if mark and mark in quotes else name
 
 
 def slugify(text: str) -> str:

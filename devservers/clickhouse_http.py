@@ -35,10 +35,11 @@ from devservers.clickhouse_engine import PIECE, Engine, EngineError, Query
 
 AUTHENTICATION_FAILED = 516
 HEAD = 1 << 18  # within it an INSERT's own text ends
-IDENTIFIER = r"(?:`[^`]*`|\"[^\"]*\"|\w+)"
+QUOTED = r"(?:`(?:[^`\\]|\\.|``)*`|\"(?:[^\"\\]|\\.|\"\")*\")"
+IDENTIFIER = rf"(?:{QUOTED}|\w+)"
 INSERT = re.compile(
     rf"\s*INSERT\s+INTO\s+(?P<into>(?:TABLE\s+)?{IDENTIFIER}(?:\.{IDENTIFIER})?\s*"
-    rf"(?:\((?:`[^`]*`|\"[^\"]*\"|[^)`\"])*\))?)\s*(?P<settings>SETTINGS\s.*?)?\s*"
+    rf"(?:\((?:{QUOTED}|[^)`\"])*\))?)\s*(?P<settings>SETTINGS\s.*?)?\s*"
     r"\bFORMAT\s+(?P<format>\w+)[ \t]*(?:\r?\n)?".encode(),
     re.IGNORECASE | re.DOTALL,
 )

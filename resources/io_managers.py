@@ -20,6 +20,7 @@ from dataflow_assets.assets import Draining, io_manager_key
 from dataflow_assets.assets.graph import Graph
 from dataflow_assets.assets.metadata import COLUMN_SCHEMA, ROW_COUNT, column_schema, place
 from dataflow_assets.contracts import Address, Sink
+from dataflow_assets.databases import split
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, mangle
 from dataflow_assets.masking import mask
@@ -335,7 +336,7 @@ def _names(context: Context, parts: Sequence[str]) -> tuple[str | None, str]:
     metadata = (upstream.definition_metadata if upstream else None) or {}
     exact = metadata.get("dagster/table_name")
     text = str(getattr(exact, "value", exact)) if exact else ".".join(parts[2:])
-    namespace, _, table = text.rpartition(".")
+    namespace, table = split(text)
     return namespace or None, table
 
 

@@ -206,10 +206,10 @@ BAD_CONFIGS = [
     ),
     (
         KAFKA,
-        "upsertMode: true\n      conflictKey: a b",
+        "upsertMode: true\n      conflictKey: [id, '']",
         (
-            f"15:20: {C}.conflictKey: wants an identifier: letters, digits and _, "
-            "not beginning with a digit"
+            f"15:25: {C}.conflictKey[1]: must be the name of a column: not empty, and without the "
+            "character NUL"
         ),
     ),
     (

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from dataflow_assets.dialects.documents import parse
-from dataflow_assets.dialects.wording import IDENTIFIER, validate
+from dataflow_assets.dialects.wording import COLUMN_NAME, validate
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Refused, Spec
 
@@ -26,7 +26,7 @@ class Model(Spec):
     share: float = 0.5
     flag: bool = False
     mode: Literal["earliest", "latest"] = "earliest"
-    keys: tuple[Annotated[str, Field(pattern=IDENTIFIER)], ...] = ()
+    keys: tuple[Annotated[str, Field(pattern=COLUMN_NAME)], ...] = ()
     several: str | tuple[str, ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
     inner: Inner = Inner()
@@ -88,12 +88,12 @@ BAD = [
         "2:7: mode: is not one of the allowed values: earliest, latest; did you mean earliest?",
     ),
     (
-        "name: n\nkeys: [a, 'b c']",
-        "2:11: keys[1]: wants an identifier: letters, digits and _, not beginning with a digit",
+        "name: n\nkeys: [a, '']",
+        "2:11: keys[1]: must be the name of a column: not empty, and without the character NUL",
     ),
     (
-        f"name: n\nkeys: {SECRET}",
-        "2:7: keys: wants an identifier: letters, digits and _, not beginning with a digit",
+        f'name: n\nkeys: "{SECRET}\\0"',
+        "2:7: keys: must be the name of a column: not empty, and without the character NUL",
     ),
     ("name: n\nseveral: 5", "2:10: several: wants text or a list, got a number: put it in quotes"),
     (

@@ -12,6 +12,7 @@ import pyarrow as pa
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, Lag
+from dataflow_assets.databases import joined
 from dataflow_assets.flow import Flow
 from dataflow_assets.origins import origins
 from dataflow_assets.replay import keeps
@@ -42,8 +43,8 @@ def uri(address: Address) -> str:
 
 
 def qualified(address: Address) -> str:
-    """The name inside its connection."""
-    return f"{address.namespace}.{address.name}" if address.namespace else address.name
+    """The name inside its connection; in quotes where a dot is a part of it."""
+    return joined(address.namespace, address.name) if address.namespace else address.name
 
 
 def place(address: Address) -> dict[str, Any]:

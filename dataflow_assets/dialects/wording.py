@@ -23,7 +23,7 @@ from dataflow_assets.spec import Spec
 AnySpec = TypeVar("AnySpec", bound=Spec)
 
 _WORD = re.compile(r"[a-z]+|[A-Z]+|[a-z]+([A-Z][a-z]*)+")
-IDENTIFIER = "^[a-zA-Z_][a-zA-Z0-9_]*$"
+COLUMN_NAME = r"^[^\x00]+$"
 _WANTS = {
     "string_type": "text",
     "string_sub_type": "text",
@@ -205,6 +205,6 @@ def _choice(expected: str, value: Any) -> str:
 
 
 def _pattern(pattern: str) -> str:
-    if pattern == IDENTIFIER:
-        return "wants an identifier: letters, digits and _, not beginning with a digit"
+    if pattern == COLUMN_NAME:
+        return "must be the name of a column: not empty, and without the character NUL"
     return f"has a form that is not allowed; it must match {pattern}"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec import UNSET
 from msgspec.structs import astuple
 
-from dataflow_assets.contracts import INSERT, OFFSET, OP
+from dataflow_assets.contracts import INSERT, KIND, OFFSET, OP
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_columns import array, first_line, named
 from dataflow_assets.formats.json_types import struct_type
@@ -53,7 +53,7 @@ class KeyDecoder:
             raise RejectedRecord("decode", f"key of a null message: {reason(error)}") from None
 
     def _values(self, key: bytes) -> dict[str, Any]:
-        cells = astuple(self._decode(_key_object(key, self._columns)))
+        cells = astuple(self._decode(_key_object(key, self._fields[0])))
         for field, cell in zip(self._fields, cells, strict=True):
             if cell is UNSET:
                 raise RejectedRecord("decode", f"column {field.name} is missing")
@@ -76,14 +76,28 @@ def reason(error: Exception) -> str:
     return error.reason if isinstance(error, RejectedRecord) else first_line(error)
 
 
-def _key_object(key: bytes, columns: tuple[str, ...]) -> bytes:
+def _key_object(key: bytes, field: pa.Field) -> bytes:
     """A message key as a JSON object: an object as it is; a lone value becomes the one column."""
-    stripped = key.strip()
-    if stripped.startswith(b"{"):
+    stripped, as_text = key.strip(), _is_text(field)
+    value = _json(stripped)
+    if isinstance(value, dict) or (stripped.startswith(b"{") and not as_text):
         return stripped
-    name = json.dumps(columns[0]).encode()
-    try:
-        msgspec.json.decode(stripped)
-    except DECODE_ERRORS:
+    if value is UNSET or (as_text and not isinstance(value, str)):
         stripped = json.dumps(key.decode("utf-8", "strict")).encode()
-    return b"{" + name + b":" + stripped + b"}"
+    return b"{" + json.dumps(field.name).encode() + b":" + stripped + b"}"
+
+
+def _json(text: bytes) -> Any:
+    """The value; UNSET where the text is no JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except DECODE_ERRORS:
+        return UNSET
+
+
+def _is_text(field: pa.Field) -> bool:
+    """Whether the column takes text: `123` and `null` are text like any other then."""
+    kind = (field.metadata or {}).get(KIND)
+    return kind not in (b"json", b"numeric") and (
+        pa.types.is_string(field.type) or pa.types.is_binary(field.type)
+    )

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import PartSlice, Slice, Source
-from dataflow_assets.databases import DatabaseTable, Identifier
+from dataflow_assets.databases import ColumnName, DatabaseTable
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.polling.positions import Part
 
@@ -32,8 +32,8 @@ class PolledSource(DatabaseTable, Source):
     read_batch_size: int = Field(default=0, ge=0)
     """The most rows of a part of a micro-batch; 0 for no other bound than `maxRecordsPerBatch` and
     `maxBytesPerBatch`. A lower value also divides parts that were begun and not committed."""
-    change_tracking_column: Identifier
-    order_by_column: Identifier = "id"
+    change_tracking_column: ColumnName
+    order_by_column: ColumnName = "id"
 
     @model_validator(mode="after")
     def _selects(self) -> Self:

@@ -113,6 +113,21 @@ def _batches(answer: Any) -> Iterator[pa.RecordBatch]:
             pass
 
 
+def insert(
+    client: Client, place: str, rows: pa.Table, settings: Mapping[str, Any] | None = None
+) -> None:
+    """Rows under one INSERT into a quoted table.
+
+    The client's own `insert_arrow` takes a name with quotes around it for another name.
+    """
+    from clickhouse_connect.driver.query import arrow_buffer
+
+    used = client.write_compression
+    names, block = arrow_buffer(rows, used if used in {"zstd", "lz4"} else None)
+    quoted = [quote(name) for name in names]
+    client.raw_insert(place, quoted, block, dict(settings or {}), "Arrow")
+
+
 def quote(*names: str) -> str:
     """Identifiers as SQL takes them, joined by dots."""
     return ".".join(f"`{_escaped(name, '`')}`" for name in names)

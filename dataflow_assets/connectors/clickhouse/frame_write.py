@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import connect, listed, literal, quote, rows
+from dataflow_assets.connectors.clickhouse.client import connect, insert, listed, literal, quote, rows
 from dataflow_assets.connectors.clickhouse.failures import Failure, failing
 from dataflow_assets.connectors.clickhouse.frame_place import APPLICATION, Place, told
 from dataflow_assets.connectors.clickhouse.table import Table, find
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.frames import mapped
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -53,7 +54,7 @@ def write(frame: DataFrame, place: Place, mode: Mode, key: Sequence[str] = ()) -
         table = work.target()
         try:
             work.create_stage()
-            done = frame.mapInArrow(_Stager(work.stage), _DDL).toArrow()
+            done = mapped(frame, _Stager(work.stage), _DDL).toArrow()
             work.build(table, done.column("attempt").to_pylist())
             work.publish(table)
         finally:
@@ -72,7 +73,7 @@ class _Stager:
         with closing(connect(self.stage.connection, APPLICATION)) as client, failing():
             for table in _gathered(batches):
                 marked = table.append_column(ATTEMPT, pa.array([attempt] * table.num_rows))
-                client.insert_arrow(self.stage.table, marked, database=self.stage.database)
+                insert(client, self.stage.name, marked)
                 count += table.num_rows
         yield pa.record_batch([[attempt], [count]], _RESULT)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.client import insert, quote
 from dataflow_assets.connectors.clickhouse.facts import Facts
 from dataflow_assets.connectors.clickhouse.failures import Failure, Kind, failing
 from dataflow_assets.connectors.clickhouse.ledger_table import inserting, known
@@ -80,6 +80,5 @@ class Load:
     def _insert(self, table: str, rows: pa.Table, settings: dict[str, object]) -> None:
         given = {"max_execution_time": SECONDS, "input_format_null_as_default": 1, **settings}
         with failing():
-            self._client.insert_arrow(
-                table, rows, database=self._database, settings=known(self._client, given)
-            )
+            place = quote(self._database, table)
+            insert(self._client, place, rows, known(self._client, given))

@@ -17,13 +17,15 @@ class ClickhouseConnection(DatabaseTable):
     """A database and a table in it."""
 
     type: ClassVar = "clickhouse"
+    quotes: ClassVar = '"`'
 
     connection_string: SecretStr | None = None
     """`http://user:password@host:8123/database`, `https://...`, or `clickhouse://...` of a native
     port: 9000 and 9440 are taken for the HTTP ports 8123 and 8443. Parameters are `secure`,
     `skip_verify`, `compress`, `dial_timeout` and `read_timeout`; others set the server."""
     table: str | None = None
-    """`name` or `database.name`; the database is the connection string's unless given."""
+    """`name` or `database.name`; the database is the connection string's unless given. A name with
+    a dot in it stands in double quotes or backticks."""
 
     @field_validator("connection_string")
     @classmethod
@@ -55,8 +57,3 @@ class ClickhouseConnection(DatabaseTable):
     @override
     def known_schema(self) -> str | None:
         return None if self.connection_string_secret_ref else self.usual_schema()
-
-    @override
-    def _split(self) -> tuple[str, str]:
-        database, name = super()._split()
-        return database.replace("`", ""), name.replace("`", "")

@@ -22,7 +22,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
-from dataflow_assets.databases import Identifier
+from dataflow_assets.databases import ColumnName
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.raw import RawSink
 from dataflow_assets.shapes import DATA
@@ -55,18 +55,18 @@ class ClickhouseSink(ClickhouseConnection, RawSink):
     upsert_mode: bool = False
     """A later row replaces the one with its key: the table is a ReplacingMergeTree, and queries
     with `FINAL` see one row for each key."""
-    conflict_key: tuple[Identifier, ...] = ()
+    conflict_key: tuple[ColumnName, ...] = ()
     """One column or a list of them, the table's ORDER BY; without it what the table has."""
     table_engine: Literal["MergeTree", "ReplacingMergeTree"] | None = None
     """Engine of a table that autoCreateTable makes; `ReplacingMergeTree` with upsertMode."""
-    replacing_version_column: Identifier | None = None
+    replacing_version_column: ColumnName | None = None
     """Column of the records by which a ReplacingMergeTree tells the newest row of a key."""
     delete_mode: Annotated[Literal["soft", "hard"] | None, Addition()] = None
     """`hard`: queries with FINAL see the row of a deleted key no more. `soft`: they see it, and its
     column `_deleted` is 1."""
     columns: Annotated[Mapping[str, str], Addition()] = Field(default_factory=dict)
     """Column types for a table that autoCreateTable makes."""
-    order_by: Annotated[tuple[Identifier, ...], Addition()] = ()
+    order_by: Annotated[tuple[ColumnName, ...], Addition()] = ()
     """ORDER BY of a table that autoCreateTable makes, where conflictKey does not say."""
     partition_by: Annotated[str | None, Addition()] = None
     """PARTITION BY of a table that autoCreateTable makes, e.g. `toYYYYMM(created)`."""

@@ -13,7 +13,7 @@ from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.failures import Failure
 from dataflow_assets.connectors.clickhouse.settings import ClickhouseConnection
 from dataflow_assets.contracts import SourceSession, TypeRow
-from dataflow_assets.databases import Identifier
+from dataflow_assets.databases import ColumnName
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.polling import Part, PolledSource
 from dataflow_assets.spec import Addition
@@ -39,10 +39,10 @@ class ClickhouseSource(ClickhouseConnection, PolledSource):
         "id": "the row's value of `orderByColumn`",
     }
 
-    order_by_column: Identifier = "id"
+    order_by_column: ColumnName = "id"
     """Tells rows of one change value apart, and is their metadata `id`; best a prefix of the
     table's sorting key."""
-    change_tracking_column: Identifier = "created_at"
+    change_tracking_column: ColumnName = "created_at"
     """The column whose value grows with each change. A table without it is read by
     `orderByColumn` alone: new rows, no changes."""
     final: Annotated[bool, Addition()] = False

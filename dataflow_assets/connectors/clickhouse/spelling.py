@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
 _WRAPPERS = ("Nullable", "LowCardinality")
 _ELEMENT = re.compile(r"^(`(?:[^`\\]|\\.)*`|\w+)\s+(.+)$", re.DOTALL)
 
@@ -22,7 +23,7 @@ class Type:
     def of(cls, text: str) -> Type:
         """From its spelling."""
         name, _, rest = text.strip().partition("(")
-        return cls(name.strip(), tuple(_split(rest.rstrip().removesuffix(")"))) if rest else ())
+        return cls(name.strip(), tuple(listed(rest.rstrip().removesuffix(")"))) if rest else ())
 
     @property
     def nullable(self) -> bool:
@@ -49,7 +50,7 @@ class Type:
         """Of a tuple: names, counted from 1 where there are none, and types."""
         for number, argument in enumerate(self.arguments, 1):
             named = _ELEMENT.match(argument.strip())
-            name = named[1].strip("`") if named else str(number)
+            name = unquoted(named[1]) if named else str(number)
             yield name, Type.of(named[2] if named else argument)
 
     def inside(self) -> Iterator[Type]:
@@ -62,7 +63,14 @@ class Type:
             yield from chain.from_iterable(each.inside() for _, each in bare.elements())
 
 
-def _split(text: str) -> Iterator[str]:
+def unquoted(name: str) -> str:
+    """A name as the catalogue spells it, without its backticks."""
+    if not name.startswith("`"):
+        return name
+    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), name[1:-1])
+
+
+def listed(text: str, comma: str = ",") -> Iterator[str]:
     """What stands between commas that are in no parentheses and no quotes."""
     depth, start, quoted, escaped = 0, 0, "", False
     for at, sign in enumerate(text):
@@ -73,7 +81,7 @@ def _split(text: str) -> Iterator[str]:
             quoted = sign
         elif sign in "()":
             depth += 1 if sign == "(" else -1
-        elif sign == "," and depth == 0:
+        elif sign == comma and depth == 0:
             yield text[start:at].strip()
             start = at + 1
     yield text[start:].strip()

@@ -13,6 +13,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.spelling import Type, listed, unquoted
 from dataflow_assets.contracts import HAS_DEFAULT, KEY, KIND
 from dataflow_assets.errors import PermanentError
 
@@ -34,7 +35,7 @@ FROM system.columns WHERE database = {d:String} AND table = {t:String} ORDER BY 
 """
 _PLAIN = "non_replicated_deduplication_window"
 _DEFAULTS = "SELECT name, value FROM system.{kind}merge_tree_settings WHERE name LIKE '%dedup%'"
-_REPLACING = re.compile(r"ReplacingMergeTree\((?P<arguments>[^)]*)\)")
+_REPLACING = re.compile(r"\w*ReplacingMergeTree\(")
 _CHANGING = re.compile(
     r"\b(now|now64|today|yesterday|rand\w*|generate\w+|hostName|currentUser)\b", re.IGNORECASE
 )
@@ -196,13 +197,13 @@ def _names(sorting: str) -> tuple[str, ...]:
     """The columns of a sorting key; an expression is none, whatever it is cut into."""
     whole = sorting.strip()
     bare = whole[1:-1] if whole.startswith("(") and whole.endswith(")") else whole
-    return tuple(part.strip().strip("`") for part in bare.split(",") if part.strip())
+    return tuple(unquoted(part) for part in listed(bare) if part)
 
 
 def _replacing(full: str) -> tuple[str | None, str | None]:
     """What a ReplacingMergeTree names; a replicated one has a path and a name before."""
-    found = _REPLACING.search(full)
-    given = [part.strip().strip("`") for part in found["arguments"].split(",")] if found else []
-    named = [part for part in given if part and not part.startswith("'")]
+    engine = next(iter(listed(full, " ")), "")  # behind it stand the other clauses
+    given = Type.of(engine).arguments if _REPLACING.match(engine) else ()
+    named = [unquoted(part) for part in given if part and not part.startswith("'")]
     version, deleted, *_ = [*named, None, None]
     return version, deleted

@@ -27,6 +27,7 @@ from dataflow_assets.connectors.iceberg.sink import IcebergSink
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.connectors.iceberg.writers import file_writer
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.frames import mapped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,7 +85,7 @@ def _named(columns: pa.Schema) -> list[pa.Field]:
 def _stage(frame: DataFrame, table: Table) -> tuple[list[DataFile], int]:
     """Writes files that no snapshot names yet."""
     writer = _Writer(place(table), tuple(frame.columns))
-    done = frame.mapInArrow(writer, _DDL).toArrow()
+    done = mapped(frame, writer, _DDL).toArrow()
     texts = [text for files in done.column("files").to_pylist() for text in files or ()]
     return [data_file(text, table) for text in texts], sum(done.column("rows").to_pylist())
 

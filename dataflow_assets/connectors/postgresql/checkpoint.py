@@ -47,6 +47,10 @@ _TABLES = {
     replayed_at timestamptz)""",
 }
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
+_MISSING = """
+SELECT to_regclass(place) IS NULL
+FROM json_array_elements_text($1::json) WITH ORDINALITY AS asked (place, n) ORDER BY n
+"""
 _LATEST = """
 SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1::text)
 AND attname IN ('step', 'step_type', 'replayed_at') HAVING count(*) = 3
@@ -92,9 +96,9 @@ def prepare(link: Link, schema: str) -> None:
 
 def missing(link: Link, schema: str) -> list[str]:
     """Which of our tables are not there."""
-    names = ", ".join(f"to_regclass('{quote(schema)}.{name}') IS NULL" for name in _TABLES)
-    (row,) = link.execute(f"SELECT {names}")
-    return [name for name, absent in zip(_TABLES, row, strict=True) if absent]
+    places = json.dumps(list(statements(schema).values()))
+    found = link.execute(_MISSING, places)
+    return [name for name, (absent,) in zip(_TABLES, found, strict=True) if absent]
 
 
 def _is_current(link: Link, schema: str) -> bool:

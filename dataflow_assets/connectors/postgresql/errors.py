@@ -121,6 +121,7 @@ class PostgresqlErrors(ErrorStore):
             found = tables.find(link, *self._sink.place())
         if found is None:
             raise PermanentError(f"the error sink's {self._sink.no_table()}")
+        found.check()
         return error_layout.layout(self._sink, found)
 
     @contextmanager

@@ -13,6 +13,7 @@ LONGEST = 500
 # Appendix A of PostgreSQL's manual: classes first, then single codes that differ from their class.
 # 54: a value too long for an index. P0: a trigger that raised.
 _REFUSED_CLASSES = ("22", "23", "44", "54", "P0")
+_REFUSED_CODES = frozenset({"42622"})  # too long for a column of type name
 _TRANSIENT_CLASSES = ("08", "40", "53", "55", "57", "58", "XX")
 _TRANSIENT_CODES = frozenset({"25P01", "25P02", "25P03", "25P04", "25006", "3B001"})
 _AGAIN_CODES = frozenset({"40001", "40P01"})
@@ -64,7 +65,7 @@ class Failure(Exception):
             return Kind.AGAIN
         if code == "21000":
             return Kind.SPLIT
-        if code.startswith(_REFUSED_CLASSES):
+        if code.startswith(_REFUSED_CLASSES) or code in _REFUSED_CODES:
             return Kind.REFUSED
         return Kind.TRANSIENT if code.startswith(_TRANSIENT_CLASSES) else Kind.PERMANENT
 

@@ -22,11 +22,6 @@ from dataflow_assets.connectors.postgresql.trial import ORDER
 from dataflow_assets.folding import Bools, Ints, carriers, deletes, last, matrix, outliving
 
 
-def groups(rows: pa.RecordBatch, rules: Rules) -> Ints:
-    """The number of each row's key, from 0 without gaps."""
-    return keys.numbers(rows, rules.key, rules.schema)
-
-
 def steps(rows: pa.RecordBatch, group: Ints, rules: Rules) -> Iterator[Step]:
     """What to run, in this order."""
     whole = Batch.of(rows, group, rules)

@@ -19,6 +19,7 @@ from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.frame_place import APPLICATION, Place, is_bytes, told
 from dataflow_assets.connectors.postgresql.link import TextLink, quote
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.frames import mapped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,7 +46,7 @@ def write(frame: DataFrame, place: Place, mode: Mode, key: Sequence[str] = ()) -
         types = _types(link, place, columns)
         _create_stage(link, stage, types)
         try:
-            done = frame.mapInArrow(_Stager(stage), _DDL).toArrow()
+            done = mapped(frame, _Stager(stage), _DDL).toArrow()
             move = _Move(place, stage, types, mode, key)
             move.run(link, done.column("attempt").to_pylist())
         finally:

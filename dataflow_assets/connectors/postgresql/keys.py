@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.postgresql.table import TYPE
-from dataflow_assets.contracts import KIND
+from dataflow_assets.connectors.postgresql.equality import comparable
 
 Ints = npt.NDArray[np.int64]
 
 
-def numbers(rows: pa.RecordBatch, key: tuple[str, ...], schema: pa.Schema) -> Ints:
-    """The number of each row's key, from 0 without gaps."""
+def numbers(rows: pa.RecordBatch, key: tuple[str, ...], schema: pa.Schema) -> Ints | None:
+    """The number of each row's key, from 0 without gaps; None where only the server can tell."""
     if _ascend(rows, key):
         return np.arange(rows.num_rows, dtype=np.int64)
-    codes = np.zeros(rows.num_rows, np.int64)
-    for position, name in enumerate(key):
-        encoded = _comparable(rows.column(name), schema.field(name)).dictionary_encode()
-        found = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = found if position == 0 else _dense(codes * len(encoded.dictionary) + found)
-    return codes
+    columns = [comparable(rows.column(name), schema.field(name)) for name in key]
+    known = [column for column in columns if column is not None]
+    return _numbered(known) if len(known) == len(key) else None
+
+
+def spellings(rows: pa.RecordBatch, key: tuple[str, ...]) -> Ints:
+    """The number of each row's key as it is written, from 0 without gaps."""
+    return _numbered([rows.column(name) for name in key])
+
+
+def firsts(codes: Ints) -> Ints:
+    """For each number its first row."""
+    found: Ints = np.unique(codes, return_index=True)[1].astype(np.int64)
+    return found
+
+
+def dense(codes: Ints) -> Ints:
+    """The same groups, numbered from 0 without gaps."""
+    encoded = pa.array(codes).dictionary_encode()
+    indices: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return indices
 
 
 def sorted_by(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
@@ -38,13 +50,18 @@ def sorted_by(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
 
 
 def ranked(values: pa.Array, field: pa.Field) -> pa.Array | None:
-    """Numbers that sort as PostgreSQL sorts the versions; None where only it can tell."""
-    if (field.metadata or {}).get(KIND) == b"numeric":
-        encoded = values.dictionary_encode()
-        decimals = [_decimal(text) for text in encoded.dictionary.to_pylist()]
-        rank = {number: place for place, number in enumerate(sorted(set(decimals)))}
-        return pa.array([rank[number] for number in decimals], pa.int64()).take(encoded.indices)
-    return None if pa.types.is_string(field.type) else values
+    """What sorts as PostgreSQL sorts the stored versions; None where only it can tell."""
+    found = comparable(values, field)
+    return None if found is None or pa.types.is_string(found.type) else found
+
+
+def _numbered(columns: list[pa.Array]) -> Ints:
+    codes = np.zeros(len(columns[0]), np.int64)
+    for position, column in enumerate(columns):
+        encoded = column.dictionary_encode()
+        found = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = found if position == 0 else dense(codes * len(encoded.dictionary) + found)
+    return codes
 
 
 def _ascend(rows: pa.RecordBatch, key: tuple[str, ...]) -> bool:
@@ -54,32 +71,3 @@ def _ascend(rows: pa.RecordBatch, key: tuple[str, ...]) -> bool:
         return False
     values = column.to_numpy()
     return bool((values[1:] > values[:-1]).all())
-
-
-def _dense(codes: Ints) -> Ints:
-    encoded = pa.array(codes).dictionary_encode()
-    indices: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return indices
-
-
-def _comparable(values: pa.Array, field: pa.Field) -> pa.Array:
-    """Equal only where PostgreSQL finds them equal: 1.0 and 1, and a uuid in most spellings.
-
-    Two that only PostgreSQL knows to be equal meet in its statement, which splits the rows.
-    """
-    metadata = field.metadata or {}
-    if metadata.get(KIND) == b"numeric":
-        seen: dict[Decimal, int] = {}
-        places = [seen.setdefault(_decimal(text), len(seen)) for text in values.to_pylist()]
-        return pa.array(places, pa.int64())
-    if metadata.get(TYPE) == b"uuid":
-        return pc.replace_substring(pc.utf8_lower(values), "-", "")
-    return values
-
-
-def _decimal(text: str) -> Decimal:
-    """Exact; exponents that no numeric column holds are all the same, and refused by it."""
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        return Decimal("-Infinity" if text.startswith("-") else "Infinity")

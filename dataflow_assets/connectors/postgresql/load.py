@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql import fold, table, wire
+from dataflow_assets.connectors.postgresql import fold, keys, table, wire
 from dataflow_assets.connectors.postgresql.absent import by_columns
+from dataflow_assets.connectors.postgresql.asking import ask
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.keys import Ints
 from dataflow_assets.connectors.postgresql.link import Link
 from dataflow_assets.connectors.postgresql.rules import GROUP, Rules
+from dataflow_assets.connectors.postgresql.spelling import as_inserted
 from dataflow_assets.connectors.postgresql.trial import Trial
 from dataflow_assets.connectors.postgresql.upsert import Staging
 from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection, Sent
@@ -157,13 +159,28 @@ class Upsert(Loader):
         return self._found
 
     def _apply(self, rows: pa.RecordBatch) -> None:
-        groups = fold.groups(rows, self._rules)
+        rows, groups = self._grouped(rows)
+        if not rows.num_rows:
+            return
         refused: dict[int, Failure] = {}
-        for step in fold.steps(rows, groups, self._rules):
+        for step in fold.steps(as_inserted(rows, groups, self._rules), groups, self._rules):
             for row, failure in self._trial.run(step.rows, self._staging.loads(step)):
                 refused[row.column(GROUP)[0].as_py()] = failure
         if refused:
             self._settle(rows, groups, refused)
+
+    def _grouped(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints]:
+        """The rows with the numbers of their keys, without those whose key is refused."""
+        known = keys.numbers(rows, self._key, self._schema)
+        if known is not None:
+            return rows, known
+        codes = keys.spellings(rows, self._key)
+        refused, first = ask(rows, codes, self._staging, self._trial)
+        wrong = np.isin(codes, list(refused))
+        for index in np.flatnonzero(wrong).tolist():
+            failure = refused[int(codes[index])]
+            self._reject(rows.slice(index, 1), failure.reason, failure.error_type)
+        return rows.filter(pa.array(~wrong)), keys.dense(first[codes[~wrong]])
 
     def _settle(self, rows: pa.RecordBatch, groups: Ints, refused: dict[int, Failure]) -> None:
         """A refused row may stand for several of its key: each of them gets its own verdict."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
 
 GROUP = "_dataflow_group"  # column: the number of the row's key
+POSITION = "_dataflow_position"  # column: the number of a key's spelling
 DELETED = "_dataflow_deleted"  # optional column: whether the row's key is to be marked as deleted
 
 

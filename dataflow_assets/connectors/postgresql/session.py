@@ -85,7 +85,7 @@ class PostgresqlSession(SinkSession):
     def create(self, sample: pa.Schema) -> None:
         with self._translated("creating"), self._transaction():
             making.create(self._link, self._sink, sample)
-            self._table = tables.find(self._link, self._schema, self._name)
+            self._table = self._found()
             self._columns = None
             self._branch.hold(self.identity)
         self._reload()
@@ -166,7 +166,13 @@ class PostgresqlSession(SinkSession):
                 self._reload()
             name = store.application(self._target, self._branch.epoch)
             self._link.execute("SELECT set_config('application_name', $1, false)", name)
-            self._table = tables.find(self._link, self._schema, self._name)
+            self._table = self._found()
+
+    def _found(self) -> tables.Table | None:
+        found = tables.find(self._link, self._schema, self._name)
+        if found is not None:
+            found.check()
+        return found
 
     def _record(self, starts: Mapping[str, Position | None], intent: str | None) -> None:
         with self._translated("beginning on"), self._transaction():

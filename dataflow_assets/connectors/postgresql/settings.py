@@ -19,7 +19,8 @@ class PostgresqlConnection(DatabaseTable):
     connection_string: SecretStr | None = None
     """`postgresql://` URL or libpq key=value text."""
     table: str | None = None
-    """`name` or `schema.name`; the schema is `public` unless given."""
+    """`name` or `schema.name`; the schema is `public` unless given. A name with a dot in it stands
+    in double quotes: `shop."orders.new"`."""
 
     @override
     def server(self) -> str:

@@ -30,7 +30,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
-from dataflow_assets.databases import Identifier
+from dataflow_assets.databases import ColumnName
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.raw import RawSink
 from dataflow_assets.shapes import DATA
@@ -65,12 +65,12 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
     """Make a missing table from the first records."""
     upsert_mode: bool = False
     """INSERT ... ON CONFLICT ... DO UPDATE; the last row of a key wins."""
-    conflict_key: tuple[Identifier, ...] = ()
+    conflict_key: tuple[ColumnName, ...] = ()
     """One column or a list of them; without it the table's primary key."""
     upsert_strategy: Literal["always", "ifNewer"] = "always"
-    upsert_version_column: Identifier | None = None
+    upsert_version_column: ColumnName | None = None
     """Required with `ifNewer`: only a higher version replaces a stored row."""
-    soft_delete_column: Identifier | None = None
+    soft_delete_column: ColumnName | None = None
     """Deletes set this column to now() and keep the row."""
     delete_mode: Annotated[Literal["soft", "hard"] | None, Addition()] = None
     """`hard` removes the row of a deleted key."""
@@ -171,10 +171,18 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
                 f"upsertMode needs a key: table {self.table} has no primary key and the manifest "
                 "no conflictKey"
             )
-        if not any(set(names) == set(key) for names in table.unique):
+        indexes = [index for index in table.unique if set(index.names) == set(key)]
+        if not indexes:
             raise PermanentError(
                 f"upsertMode: table {self.table} has no unique index on exactly "
                 f"({', '.join(key)}); run: {self._index(key)}"
+            )
+        if not all(index.alike for index in indexes):
+            raise PermanentError(
+                f"upsertMode: a unique index of table {self.table} on ({', '.join(key)}) compares "
+                "by another collation or operator class than the columns themselves, so that "
+                "inserts and deletes could find different rows; drop that index, or give the "
+                "columns its collation"
             )
         return key
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.postgresql.failures import Failure
 from dataflow_assets.connectors.postgresql.settings import PostgresqlConnection
 from dataflow_assets.contracts import SourceSession, TypeRow
-from dataflow_assets.databases import Identifier
+from dataflow_assets.databases import ColumnName
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.polling import Part, PolledSource
 from dataflow_assets.spec import Addition
@@ -39,10 +39,10 @@ class PostgresqlSource(PostgresqlConnection, PolledSource):
         "operation": "`update` where `updated_at` is later than `created_at`, else `insert`",
     }
 
-    change_tracking_column: Identifier = "updated_at"
+    change_tracking_column: ColumnName = "updated_at"
     """The column whose value grows with each change. A table without it is read by
     `orderByColumn` alone: new rows, no changes. Where `updated_at` is null, `created_at` counts."""
-    order_by_column: Identifier = "id"
+    order_by_column: ColumnName = "id"
     """Tells rows of one change value apart, and is their metadata `id`; best its primary key."""
     auto_create_table: bool = False
     """Make the table where it is missing, with `id`, `created_at` and `updated_at`."""

@@ -18,17 +18,23 @@ the text one: rows and checkpoint share one session.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.link import Driver, Link
 from dataflow_assets.contracts import HAS_DEFAULT, INFINITE, KEY, KIND, MAX_LENGTH, NO_NUL
+from dataflow_assets.errors import PermanentError
 
 TYPE = b"dataflow.postgresql.type"
 DRIVER = b"dataflow.postgresql.driver"
 OID = b"dataflow.postgresql.oid"
 DEFERRED = b"dataflow.postgresql.deferred"
+COMPARED = b"dataflow.postgresql.compared"
+"""Of a column: the type whose values can be compared without the server; missing otherwise."""
+EQUALS = b"dataflow.postgresql.equals"
+"""Of a key's column: the operator by which its unique index finds values equal."""
 
 _ARROW: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
@@ -51,6 +57,14 @@ _FIND = """
 SELECT c.oid::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'f', 'v')
 """
+_FOREIGN = """
+WITH RECURSIVE tree AS (
+    SELECT $1::oid AS oid
+  UNION
+    SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.oid
+)
+SELECT min(c.oid::regclass::text) FROM tree JOIN pg_class c USING (oid) WHERE c.relkind = 'f'
+"""
 # The chain of a domain ends at its base type; the outermost length limit counts.
 _COLUMNS = """
 WITH RECURSIVE chain AS (
@@ -64,19 +78,35 @@ WITH RECURSIVE chain AS (
 )
 SELECT a.attname, t.typname, t.typtype::text, format_type(chain.type, chain.mod),
        chain.mod, chain.required, a.atthasdef OR a.attidentity <> '',
-       EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid)
+       EXISTS (SELECT FROM pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid),
+       COALESCE((SELECT c.collisdeterministic FROM pg_collation c WHERE c.oid = a.attcollation),
+                true)
 FROM chain
 JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
 JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attnum = chain.attnum
 WHERE a.attgenerated = '' AND a.attidentity <> 'a'
 ORDER BY a.attnum
 """
-# Only such an index can decide ON CONFLICT: unique, immediate, whole, of plain columns.
+# Only such an index can decide ON CONFLICT: unique, immediate, whole, of plain columns. Each column
+# comes with the operator of its equality, and whether that is the one which the column itself has.
 _UNIQUE = """
 SELECT i.indisprimary, (
-    SELECT json_agg(a.attname ORDER BY k.ord)
-    FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, ord)
+    SELECT json_agg(json_build_array(
+        a.attname, format('OPERATOR(%I.%s)', n.nspname, o.oprname),
+        EXISTS (SELECT FROM pg_opclass d JOIN pg_amop e ON e.amopfamily = d.opcfamily
+                WHERE d.opcdefault AND d.opcmethod = c.opcmethod AND d.opcintype = c.opcintype
+                AND e.amopopr = m.amopopr AND e.amopstrategy = 3)
+        AND (k.coll = a.attcollation OR NOT EXISTS (
+            SELECT FROM pg_collation l
+            WHERE l.oid IN (k.coll, a.attcollation) AND NOT l.collisdeterministic))
+    ) ORDER BY k.ord)
+    FROM unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[])
+        WITH ORDINALITY AS k (attnum, coll, class, ord)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+    JOIN pg_opclass c ON c.oid = k.class
+    JOIN pg_amop m ON m.amopfamily = c.opcfamily AND m.amopstrategy = 3
+        AND m.amoplefttype = c.opcintype AND m.amoprighttype = c.opcintype
+    JOIN pg_operator o ON o.oid = m.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
     WHERE k.ord <= i.indnkeyatts)::text
 FROM pg_index i
 WHERE i.indrelid = $1::oid AND i.indisunique AND i.indimmediate AND i.indisvalid
@@ -98,6 +128,8 @@ class Column:
     required: bool
     default: bool
     array: bool = False
+    deterministic: bool = True
+    """False: its collation finds texts equal that differ."""
 
     @property
     def field(self) -> pa.Field:
@@ -109,6 +141,8 @@ class Column:
             metadata[MAX_LENGTH] = str(self.modifier - 4).encode()
         if self.base not in _ARROW and self.base not in _TEXT:
             metadata[KIND] = b"json" if self.array else _KINDS.get(self.base, b"text")
+        if self.deterministic:
+            metadata[COMPARED] = b"enum" if self.enum else self.base.encode()
         arrow = _ARROW.get(self.base, pa.string())
         return pa.field(self.name, arrow, nullable=not self.required, metadata=metadata)
 
@@ -119,15 +153,32 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Unique:
+    """An index that can tell which rows have the same key."""
+
+    equals: Mapping[str, str]
+    """By column the operator of its equality."""
+    alike: bool = True
+    """False: it compares by another collation or operator than its columns do."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its columns."""
+        return tuple(self.equals)
+
+
+@dataclass(frozen=True)
 class Table:
     """The target as of now. `oid` tells a recreated table from the old one."""
 
     oid: str
     columns: tuple[Column, ...]
-    unique: tuple[tuple[str, ...], ...]
+    unique: tuple[Unique, ...]
     primary: tuple[str, ...]
     deferred: bool
     """A constraint is checked at COMMIT unless told otherwise: too late to find the row."""
+    foreign: str | None = None
+    """A foreign table: this one, or one of its partitions."""
 
     @property
     def driver(self) -> Driver:
@@ -144,7 +195,25 @@ class Table:
             KEY: json.dumps(key).encode(),
             DEFERRED: b"1" if self.deferred else b"0",
         }
-        return pa.schema([column.field for column in self.columns], metadata)
+        equals = self._equals(key)
+        fields = [
+            column.field.with_metadata({**column.field.metadata, **equals.get(column.name, {})})
+            for column in self.columns
+        ]
+        return pa.schema(fields, metadata)
+
+    def check(self) -> None:
+        """Raises PermanentError where rows and checkpoint would not be one commit."""
+        if self.foreign:
+            raise PermanentError(
+                f"{self.foreign} is a foreign table: its rows are committed on another server, "
+                "before the checkpoint and not with it, so that a crash could store them twice; "
+                "name that server in connectionString, and the table as it is called there"
+            )
+
+    def _equals(self, key: tuple[str, ...]) -> dict[str, dict[bytes, bytes]]:
+        found = next((one.equals for one in self.unique if set(one.names) == set(key)), {})
+        return {name: {EQUALS: operator.encode()} for name, operator in found.items()}
 
 
 def find(link: Link, schema: str, name: str) -> Table | None:
@@ -158,11 +227,19 @@ def _describe(link: Link, oid: str) -> Table:
         Column(name, base, kind == "e", *others)
         for name, base, kind, *others in link.execute(_COLUMNS, oid)
     )
-    indexes = [(primary, tuple(json.loads(names))) for primary, names in link.execute(_UNIQUE, oid)]
-    primaries = [names for primary, names in indexes if primary]
-    unique = tuple(names for _, names in indexes)
+    indexes = [(primary, _unique(found)) for primary, found in link.execute(_UNIQUE, oid)]
+    primaries = [index.names for primary, index in indexes if primary]
+    unique = tuple(index for _, index in indexes)
     ((deferred,),) = link.execute(_DEFERRED, oid)
-    return Table(oid, columns, unique, primaries[0] if primaries else (), deferred)
+    ((foreign,),) = link.execute(_FOREIGN, oid)
+    return Table(oid, columns, unique, primaries[0] if primaries else (), deferred, foreign)
+
+
+def _unique(text: str) -> Unique:
+    """An index as `_UNIQUE` describes it."""
+    columns = json.loads(text)
+    equals = {name: operator for name, operator, _ in columns}
+    return Unique(equals, all(alike for _, _, alike in columns))
 
 
 def driver_of(schema: pa.Schema) -> Driver:

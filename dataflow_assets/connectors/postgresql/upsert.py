@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql import wire
-from dataflow_assets.connectors.postgresql.link import Link, qualified, quote
-from dataflow_assets.connectors.postgresql.rules import DELETED, Rules, Step
+from dataflow_assets.connectors.postgresql.link import Link, Row, qualified, quote
+from dataflow_assets.connectors.postgresql.rules import DELETED, POSITION, Rules, Step
 from dataflow_assets.connectors.postgresql.straight import Straight
-from dataflow_assets.connectors.postgresql.table import oid_of
+from dataflow_assets.connectors.postgresql.table import EQUALS, oid_of
 from dataflow_assets.contracts import HAS_DEFAULT
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _MANY = 1_000  # rows from which emptying a table is cheaper than deleting them
 # catalogue under a flow that commits four times a second.
 _MAKE = """
 CREATE TEMPORARY TABLE IF NOT EXISTS {name} ON COMMIT DELETE ROWS AS
-SELECT {columns}, false AS {deleted} FROM {target} WITH NO DATA
+SELECT {columns}, false AS {deleted}, 0::bigint AS {position} FROM {target} WITH NO DATA
 """
 _INSERT = """
 INSERT INTO {target} AS t ({names}) SELECT {values} FROM {staged} AS s
@@ -33,6 +33,12 @@ ON CONFLICT ({key}) DO {action}
 """
 _UPDATE = "UPDATE {target} AS t SET {sets} FROM {staged} AS s WHERE {same} AND {newer}"
 _DELETE = "DELETE FROM {target} AS t USING {staged} AS s WHERE {same}"
+_ALIKE = """
+SELECT position, first FROM (
+    SELECT {position} AS position, min({position}) OVER (PARTITION BY {key}) AS first
+    FROM {staged}) AS found
+WHERE first < position
+"""
 _FORGET_KNOWN = "DELETE FROM {staged} AS s USING {target} AS t WHERE {same}"
 
 
@@ -50,10 +56,12 @@ class Staging:
             "target": qualified(*self._place),
             "staged": qualified(None, self._name),
             "key": _list(self._rules.key),
-            "same": " AND ".join(f"t.{quote(n)} = s.{quote(n)}" for n in self._rules.key),
+            "same": " AND ".join(_equal(schema.field(name)) for name in self._rules.key),
+            "deleted": quote(DELETED),
+            "position": quote(POSITION),
         }
-        columns, name, deleted = _list(schema.names), quote(self._name), quote(DELETED)
-        link.execute(_MAKE.format(**self._words, name=name, columns=columns, deleted=deleted))
+        columns, name = _list(schema.names), quote(self._name)
+        link.execute(_MAKE.format(**self._words, name=name, columns=columns))
         self._straight = Straight(link, self._name, self._words)
 
     def loads(self, step: Step) -> Callable[[pa.RecordBatch], None]:
@@ -74,6 +82,15 @@ class Staging:
                 self._link.execute(statement)
 
         return load
+
+    def stage_keys(self, rows: pa.RecordBatch) -> None:
+        """Puts keys into the temporary table, with their positions."""
+        fields = [self._schema.field(name) for name in self._rules.key]
+        self._stage([*fields, pa.field(POSITION, pa.int64())], rows)
+
+    def alike(self) -> list[Row]:
+        """Of the keys there: the position of each that equals an earlier one, and the first's."""
+        return self._link.execute(_ALIKE.format(**self._words))
 
     def _insertable(self, step: Step) -> bool:
         """True where a row of a new key is inserted as it is."""
@@ -148,6 +165,12 @@ def _name(schema: pa.Schema) -> str:
     """One temporary table per target and set of columns: a session serves several flows."""
     text = f"{oid_of(schema)} {schema.to_string(show_field_metadata=True)}"
     return "dataflow_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _equal(field: pa.Field) -> str:
+    """Whether two rows have the same key, as the key's index finds it."""
+    operator = (field.metadata or {}).get(EQUALS, b"=").decode()
+    return f"t.{quote(field.name)} {operator} s.{quote(field.name)}"
 
 
 def _list(names: Sequence[str] | dict[str, str]) -> str:

@@ -1,0 +1,47 @@
+"""The key of a null message as the row that it deletes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from dataflow_assets.contracts import KIND
+from dataflow_assets.formats.json import JsonDecoder
+from dataflow_assets.formats.json_tombstones import Tombstones
+
+TEXT = pa.field("id", pa.string())
+NUMBER = pa.field("id", pa.int64())
+DIGITS = pa.field("id", pa.string(), metadata={KIND: b"numeric"})
+BYTES = pa.field("id", pa.binary())
+
+
+def deleted(field: pa.Field, *keys: bytes) -> list[object]:
+    decoder = JsonDecoder(pa.schema([field]), tombstones=Tombstones("delete", ("id",)))
+    nulls = pa.nulls(len(keys), pa.binary())
+    offsets = pa.array(range(len(keys)), pa.int64())
+    decoded = decoder.decode(nulls, offsets, pa.array(keys, pa.binary()))
+    assert [one.reason for one in decoded.rejected] == []
+    found: list[object] = decoded.rows.column("id").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["123", "007", "null", "true", "1.50", "[1]", "A12", " 12 ", "-0", "{", "{a}", "1e400", '"'],
+)
+def test_a_text_column_takes_the_key_as_it_is(key: str) -> None:
+    assert deleted(TEXT, key.encode()) == [key]
+
+
+def test_json_objects_and_strings_are_read_as_such() -> None:
+    keys = (b'{"id": "a"}', b'"a"', b' {"id": "007"} ', b'"123"', b'"null"')
+    assert deleted(TEXT, *keys) == ["a", "a", "007", "123", "null"]
+
+
+def test_a_number_s_key_is_a_number() -> None:
+    assert deleted(NUMBER, b"123", b'{"id": 5}', b" 7 ") == [123, 5, 7]
+    assert deleted(DIGITS, b"1.50", b'"2"') == ["1.50", "2"]
+
+
+def test_bytes_that_look_like_a_number_are_base64_all_the_same() -> None:
+    assert deleted(BYTES, b"1234", b'"YQ=="', b"YQ==") == [b"\xd7m\xf8", b"a", b"a"]
