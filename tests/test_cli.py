@@ -197,8 +197,13 @@ def test_run_adopts_a_table_that_was_rebuilt(
 
 @pytest.mark.parametrize(
     "wrong",
-    [["--from", "yesterday"], ["--for", "0"], ["--for", "soon"], ["--table", "truncate"]]
-    + [["--from", "earliest", "--table", "adopt"]],
+    [
+        ["--from", "yesterday"],
+        ["--for", "0"],
+        ["--for", "soon"],
+        ["--table", "truncate"],
+        ["--from", "earliest", "--table", "adopt"],
+    ],
 )
 def test_run_refuses_a_wrong_command_line(flows: Path, wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
