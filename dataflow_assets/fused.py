@@ -182,7 +182,7 @@ class Pass:
             chunks = read(batch)
             consumed += batch.num_rows
             rejected += sum(len(chunk.rejected) for chunk in chunks)
-            self._judge(consumed, rejected, chunks)
+            self._judge(slices[index], consumed, rejected, chunks)
             yield chunks
 
     def _columns(self, piece: Slice) -> Iterator[list[Chunk]]:
@@ -195,18 +195,19 @@ class Pass:
                 index, as_messages(map(self.source.message_form, batches), index, slices)
             )
         else:
-            yield from self._typed(batches)
+            yield from self._typed(piece, batches)
 
-    def _typed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
+    def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
         seen = rejected = 0
         for batch in batches:
             chunks = typed(batch, self.lanes, seen)
             seen += batch.num_rows
             rejected += sum(len(chunk.rejected) for chunk in chunks)
-            self._judge(seen, rejected, chunks)
+            self._judge(piece, seen, rejected, chunks)
             yield chunks
 
-    def _judge(self, consumed: int, rejected: int, chunks: Sequence[Chunk]) -> None:
+    def _judge(self, piece: Slice, consumed: int, rejected: int, chunks: Sequence[Chunk]) -> None:
+        """Before the slice is committed; other tasks may have committed theirs."""
         if not too_many(rejected, consumed, self.max_rejected_percent):
             return
         target = self.lanes[0].ticket.target
@@ -215,7 +216,8 @@ class Pass:
         raise PermanentError(
             f"flow {target.flow}: {rejected} of {consumed} records of {target.source} were "
             f"rejected, more than maxRejectedPercent {self.max_rejected_percent:g}{example}. "
-            f"Nothing of this micro-batch is stored; mend the table or the producer, or raise it"
+            f"Nothing of this micro-batch's records of partition {piece.partition} is stored; "
+            f"those of other partitions may be. Fix the table or the producer, or raise the limit"
         )
 
 

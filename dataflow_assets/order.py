@@ -20,7 +20,8 @@ class Start:
     at: Literal["checkpoint", "earliest", "latest", "timestamp", "offsets"] = "checkpoint"
     timestamp: str | None = None
     offsets: Mapping[str, int] = field(default_factory=dict)
-    table: Literal["keep", "truncate"] = "keep"
+    table: Literal["keep", "truncate", "adopt"] = "keep"
+    """What becomes of the rows; `adopt`: a rebuilt table holds what the checkpoint says."""
     confirmed: bool = False
 
 

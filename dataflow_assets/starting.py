@@ -32,24 +32,45 @@ def settle(
     Raises PermanentError when a person must decide: the topic was recreated, or rewinding would
     store the records of an appended table twice.
     """
+    if start.table == "adopt" and start.at != "checkpoint":
+        raise PermanentError(
+            f"flow {flow.id}: table: adopt goes on from the checkpoint, and cannot be used with "
+            f"start: {start.at}. Leave start out, or choose table: keep or truncate"
+        )
     if start.at != "checkpoint":
         _rewind(flow, branch, source, session, start)
     elif not session.checkpoint.positions:
         session.restart(source.start(), source.identity)
     elif session.checkpoint.source not in (None, source.identity):
         _read_recreated(flow, source, session)
-    elif anew := _why_anew(flow, branch, session):
-        log.warning("flow %s: %s: starting anew", flow.id, anew)
+    elif session.checkpoint.target not in (None, session.identity):
+        _meet_another(flow, branch, source, session, start)
+    elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
+        log.warning("flow %s: checkpointReset: starting anew", flow.id)
         session.restart(source.start(), source.identity)
 
 
-def _why_anew(flow: Flow, branch: Branch, session: SinkSession) -> str:
-    checkpoint = session.checkpoint
-    if checkpoint.target is not None and checkpoint.target != session.identity:
-        return f"{branch.id} is another table now"
-    if flow.policies.checkpoint_reset and checkpoint.manifest != flow.hash:
-        return "checkpointReset"
-    return ""
+def _meet_another(
+    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
+) -> None:
+    """The target was made again under its name. Whether its rows are those read is not known."""
+    noun = "table" if branch.sink.takes == "columns" else "topic"
+    if session.identity is None or not session.holds_rows():
+        log.warning(
+            "flow %s: %s is another %s now, and empty: starting anew", flow.id, branch.address, noun
+        )
+        session.restart(source.start(), source.identity)
+    elif start.table == "adopt":
+        log.warning("flow %s: %s is another %s now: adopted", flow.id, branch.address, noun)
+        session.adopt()
+    else:
+        raise PermanentError(
+            f"flow {flow.id}: {branch.address} is another {noun} now (its id has changed since "
+            f"the last commit), and it holds rows. If they are the rows that this flow had stored "
+            f"(the {noun} was rebuilt, restored or moved), go on from the checkpoint: run once "
+            f"with table: adopt (dataflow run --table adopt). If they are not, begin again: start: "
+            f"earliest, table: truncate (dataflow run --from earliest --table truncate)"
+        )
 
 
 def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> None:

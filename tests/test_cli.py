@@ -183,9 +183,27 @@ def test_run_from_another_place(
     assert len(store.query("select * from rows")) == 3
 
 
+def test_run_adopts_a_table_that_was_rebuilt(
+    flows: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(flows)]) == 0
+    store.identify("people", "rebuilt")
+    assert main(["run", str(flows)]) == 1
+    assert "go on from the checkpoint: run once with table: adopt" in capsys.readouterr().out
+    assert main(["run", str(flows), "--table", "adopt"]) == 0
+    assert main(["run", str(flows)]) == 0
+    assert len(store.query("select * from rows")) == 3
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [["--from", "yesterday"], ["--for", "0"], ["--for", "soon"], ["--table", "truncate"]],
+    [
+        ["--from", "yesterday"],
+        ["--for", "0"],
+        ["--for", "soon"],
+        ["--table", "truncate"],
+        ["--from", "earliest", "--table", "adopt"],
+    ],
 )
 def test_run_refuses_a_wrong_command_line(flows: Path, wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -159,7 +159,8 @@ def test_offsets_of_our_own_are_not_adopted(topic: Any, opened: Open, send: Any)
     session.close()
     another = opened(name)
     stored = another._broker.committed(f"group-of-{name}", another._topic)
-    assert (stored[0].offset, stored[0].metadata) == (3, f"dataflow-assets:{FLOW}")
+    mark = f"dataflow-assets:{FLOW} {another.identity}"
+    assert (stored[0].offset, stored[0].metadata) == (3, mark)
     assert another.start() == {"0": 0}
 
 
@@ -373,7 +374,7 @@ def test_only_what_changed_is_released_again(
     session = opened(topic(partitions=2))
     asked: list[Mapping[int, int]] = []
 
-    def commit(_group: str, offsets: Mapping[int, int], _mark: str) -> None:
+    def commit(_group: str, offsets: Mapping[int, int], *_: object) -> None:
         asked.append(offsets)
 
     monkeypatch.setattr(session._broker, "commit", commit)

@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
         parser.error("--table truncate needs --from: rows that were read stay read otherwise")
+    if getattr(asked, "table", "keep") == "adopt" and asked.start != "checkpoint":
+        parser.error("--table adopt goes on from the checkpoint: leave --from out")
     if not (asked.verbose or sys.warnoptions):
         warnings.simplefilter("ignore")
     try:
@@ -149,9 +151,10 @@ def _run(add: Add, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--table",
-        choices=["keep", "truncate"],
+        choices=["keep", "truncate", "adopt"],
         default="keep",
-        help="with --from: what happens to the rows already there",
+        help="with --from, keep or truncate: what happens to the rows already there; adopt, "
+        "without --from: a table that was rebuilt or restored holds what the checkpoint says",
     )
     parser.add_argument(
         "--yes", action="store_true", help="confirm that a rewound append may store rows twice"

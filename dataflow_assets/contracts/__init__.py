@@ -65,6 +65,9 @@ from dataflow_assets.contracts.sessions import (
     SinkSession,
     SourceSession,
 )
+from dataflow_assets.contracts.sharing import (
+    refuse_shared,
+)
 from dataflow_assets.contracts.slices import (
     PART,
     Cut,
@@ -150,5 +153,6 @@ __all__ = [
     "lasting",
     "local_now",
     "next_attempt",
+    "refuse_shared",
     "utc_now",
 ]

@@ -151,10 +151,22 @@ class SinkSession(ABC):
         """
 
     @abstractmethod
+    def holds_rows(self) -> bool:
+        """Whether anything is in the target; True where that cannot be found out."""
+
+    @abstractmethod
+    def adopt(self) -> None:
+        """Stores the target as it is now as the one that the checkpoint is about.
+
+        Raises PermanentError where the checkpoint leaves open which rows the target holds.
+        """
+
+    @abstractmethod
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         """Stores these positions and identities as the new start, under this epoch.
 
         `empty` takes every row out of the table in the same commit (launchpad `table: truncate`).
+        Raises PermanentError where rows of other flows would go as well (`refuse_shared`).
         """
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import clickhouse_connect
@@ -62,6 +63,13 @@ class Clickhouse(SinkDriver, Remote):
     def rejected(self) -> list[str]:
         found = self.query("select reason from target_rejected final order by 1")
         return [str(reason) for (reason,) in found]
+
+    def rebuild(self, rows: Sequence[Row]) -> None:
+        self.query("create table rebuilt as target")
+        for id_, name in rows:
+            self.query(f"insert into rebuilt values ({id_}, '{name}')")
+        self.query("exchange tables rebuilt and target")
+        self.query("drop table rebuilt sync")
 
     def through(self) -> tuple[Proxy, ...]:
         proxy = proxied(self.server.port, self.request.addfinalizer)

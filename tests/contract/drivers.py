@@ -79,6 +79,10 @@ class SinkDriver(ABC):
     def rejected(self) -> list[str]:
         """The reasons of the rejected records."""
 
+    @abstractmethod
+    def rebuild(self, rows: Sequence[Row]) -> None:
+        """The target is another one of the same name and the same columns, with these rows."""
+
 
 class _Memory:
     def __init__(self, request: pytest.FixtureRequest) -> None:
@@ -133,6 +137,13 @@ class _MemorySinkDriver(_Memory, SinkDriver):
 
     def rejected(self) -> list[str]:
         return sorted(reason for (reason,) in self.store.query("select reason from rejected"))
+
+    def rebuild(self, rows: Sequence[Row]) -> None:
+        self.store.identify("target", uuid.uuid4().hex)
+        self.store.query("delete from rows where name = 'target'")
+        for row in rows:
+            sql = "insert into rows values ('target', '', '0', 0, 0, 0, ?)"
+            self.store.query(sql, encode(row).decode())
 
 
 class MemorySlice(_MemorySinkDriver):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink
 from dataflow_assets.contracts import Sink
 from devservers import Proxy
-from tests.contract.drivers import Row, SinkDriver
+from tests.contract.drivers import Row, SinkDriver, encode
 from tests.contract.remote import SECRET, Remote
 from tests.kafka_topics import committed
 
@@ -84,6 +86,17 @@ class KafkaTarget(SinkDriver, Remote):
     def rejected(self) -> list[str]:
         found = [json.loads(m.value() or b"") for m in self._messages(f"{self.topic}.rejected")]
         return sorted(one["error"]["message"] for one in found)
+
+    def rebuild(self, rows: Sequence[Row]) -> None:
+        self.drop()
+        deadline = time.monotonic() + 20
+        while self.admin.create_topics([NewTopic(self.topic, 3)])[self.topic].exception(20):
+            assert time.monotonic() < deadline  # the old one is not gone yet
+            time.sleep(0.1)
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for row in rows:
+            producer.produce(self.topic, encode(row), key=str(row[0]).encode())
+        assert producer.flush(30) == 0
 
     def _messages(self, topic: str) -> list[Message]:
         return committed(self.server.bootstrap, topic)

@@ -174,6 +174,15 @@ class Postgresql(SinkDriver, _Database):
             sql = f"select reason from {self.schema}.dataflow_rejected order by 1"
             return [str(reason) for (reason,) in connection.execute(sql)]
 
+    def rebuild(self, rows: Sequence[Row]) -> None:
+        """As a migration does: a copy takes the table's name."""
+        self._execute("create table {0}.rebuilt (like {0}.{1} including all)")
+        with psycopg.connect(self.dsn) as connection:
+            sql = f"insert into {self.schema}.rebuilt values (%s, %s)".encode()
+            connection.cursor().executemany(sql, rows)
+        self._execute("drop table {}.{}")
+        self._execute("alter table {}.rebuilt rename to {}")
+
 
 class _Lake(Remote):
     """A table of the test catalog, at either end."""
@@ -295,6 +304,20 @@ class Iceberg(SinkDriver, _Lake):
         found = self.catalog.load_table((self.namespace, "target_rejected")).scan().to_arrow()
         reasons = {row["id"]: str(row["reason"]) for row in found.to_pylist()}
         return sorted(reasons.values())
+
+    def rebuild(self, rows: Sequence[Row]) -> None:
+        """With the properties of the old one, as a copy of its metadata has them."""
+        name = (self.namespace, self.table)
+        old = self.catalog.load_table(name)
+        schema, kept = old.schema().as_arrow(), old.properties
+        self.catalog.drop_table(name)
+        made = self.catalog.create_table(name, schema, properties=kept)
+        with made.update_spec() as update:
+            for column, transform in self.partitions:
+                update.add_field(column, transform)
+        if rows:
+            found = [{"id": id_, "name": text} for id_, text in rows]
+            made.append(pa.Table.from_pylist(found, made.schema().as_arrow()))
 
 
 class IcebergPartitioned(Iceberg):

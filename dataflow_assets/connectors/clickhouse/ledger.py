@@ -107,6 +107,8 @@ class Head:
     """The highest version of chunks that no partition tells of any more."""
     emptying: bool = False
     """The table is about to be emptied; whoever opens next does it again."""
+    exit: str = ""
+    """The table that its rows are moved into before they are gone (emptying.py)."""
 
     @property
     def place(self) -> tuple[int, int]:

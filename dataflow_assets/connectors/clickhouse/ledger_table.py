@@ -47,6 +47,13 @@ AND (kind = 'head' AND (epoch, n) < ({epoch}, {n})
      OR kind != 'head' AND generation != {{generation:String}} AND epoch < {epoch}
      OR kind != 'head' AND generation = {{generation:String}} AND ({covered}))
 """
+_OTHERS = """
+SELECT DISTINCT flow FROM (
+    SELECT flow, argMax(JSONExtractString(value, 'target'), (epoch, n)) AS target FROM {ledger}
+    WHERE kind = 'head' AND flow != {{flow:String}} GROUP BY flow, branch)
+WHERE target = {{uuid:String}} ORDER BY flow
+"""
+_GONE = "DELETE FROM {} WHERE flow = {}"
 _COUNT = """
 SELECT count() FROM {ledger} WHERE flow = {{flow:String}} AND branch = {{branch:String}}
 """
@@ -99,6 +106,12 @@ class LedgerTable:
         token = json.dumps([self._target.flow, self._target.branch, *entry.key])
         settings = inserting(token, replicated=self._replicated)
         insert_rows(self._client, self._ledger, [row], settings)
+
+    def others(self, uuid: str) -> dict[str, str]:
+        """Other flows into the same table; for each the statement that removes its checkpoint."""
+        found = self._rows(_OTHERS.format(ledger=self._ledger), {"uuid": uuid})
+        here = self._ledger
+        return {flow: _GONE.format(here, clients.literal(flow)) for (flow,) in found}
 
     def prune(self, head: Head) -> None:
         """Takes out what the head says by itself, where that has become a lot."""

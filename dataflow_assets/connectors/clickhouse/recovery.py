@@ -62,6 +62,19 @@ def check_window(
             )
 
 
+def check_adopted(state: State, target: Target) -> None:
+    """Raises PermanentError where an INSERT is not known to be in the table's rows."""
+    for partition, border in state.pending.items():
+        what, _, at = _chunk(state, partition, border)
+        raise PermanentError(
+            f"flow {target.flow}: the table cannot be adopted: nobody knows whether it holds "
+            f"{what} of partition {partition} of {target.source}, since a run was stopped at them "
+            f"at {at}, before the table was rebuilt. Look for them in the table, delete those that "
+            "are there, and start the flow at these positions (dataflow run or the launchpad, "
+            "start: offsets), or begin again with table: truncate"
+        )
+
+
 def _uncertain(state: State) -> dict[str, tuple[str, int, datetime]]:
     """What is not known to be done: in words, blocks by then, and when it was begun."""
     found = {name: _chunk(state, name, border) for name, border in state.pending.items()}

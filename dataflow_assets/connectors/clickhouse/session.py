@@ -15,12 +15,11 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse import create as making
-from dataflow_assets.connectors.clickhouse import ledger_table, recovery, views
+from dataflow_assets.connectors.clickhouse import emptying, ledger_table, recovery, views
 from dataflow_assets.connectors.clickhouse import table as tables
 from dataflow_assets.connectors.clickhouse.branch import Branch
-from dataflow_assets.connectors.clickhouse.client import quote
 from dataflow_assets.connectors.clickhouse.facts import Facts
-from dataflow_assets.connectors.clickhouse.failures import Failure, failing
+from dataflow_assets.connectors.clickhouse.failures import Failure
 from dataflow_assets.connectors.clickhouse.ledger import (
     Border,
     Done,
@@ -50,6 +49,7 @@ from dataflow_assets.contracts import (
     Totals,
     divided,
     local_now,
+    refuse_shared,
     utc_now,
 )
 from dataflow_assets.errors import TransientError
@@ -111,8 +111,24 @@ class ClickhouseSession(SinkSession):
             self._head(replace(self._state.snapshot(), target=self.identity))
 
     @override
+    def holds_rows(self) -> bool:
+        with self._translated("counting the rows of"):
+            return self._table is not None and emptying.holds_rows(self._client, self._table)
+
+    @override
+    def adopt(self) -> None:
+        """What may have been inserted into the table before this one is not known of this one."""
+        state = self._state
+        recovery.check_adopted(state, self._target)
+        intent = state.head.intent and replace(state.head.intent, blocks=self._ledger.blocks)
+        with self._translated("adopting"):
+            self._head(replace(state.snapshot(), target=self.identity, intent=intent))
+
+    @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         with self._translated("restarting"):
+            if empty and self._table is not None:
+                self._check_emptied(self._table)
             head = replace(
                 self._state.restarted(positions),
                 generation=self._branch.generation(),
@@ -225,13 +241,39 @@ class ClickhouseSession(SinkSession):
                 log.warning("flow %s: %s", self._target.flow, note)
 
     def _empty(self) -> None:
-        """Takes the rows out, where a head says that they go; whoever opens next repeats it."""
-        if not self._state.head.emptying:
+        """Takes the rows out, where a head says that they go; whoever opens next repeats it.
+
+        What an older driver still sends fails from the moment at which its exit is dropped.
+        """
+        head = self._state.head
+        if not head.emptying:
             return
-        if self._table is not None:
-            with failing():
-                self._client.command(f"TRUNCATE TABLE {quote(self._database, self._name)}")
-        self._head(replace(self._state.snapshot(), emptying=False))
+        emptying.drop(self._client, self._database, head.exit)
+        if self._table is not None and self._table.uuid == head.target:
+            self._move_out(self._table)
+        self._head(replace(self._state.snapshot(), emptying=False, exit=""))
+
+    def _move_out(self, table: Table) -> None:
+        if not emptying.holds_rows(self._client, table):
+            return
+        emptying.check(table, self._target)
+        exit_ = emptying.new_name()
+        self._head(replace(self._state.snapshot(), exit=exit_))
+        try:
+            emptying.make(self._client, table, exit_)
+            self._head(self._state.snapshot())  # whoever takes over from here on drops the exit
+            failpoints.reach("clickhouse.emptying")
+            emptying.move(self._client, table, exit_)
+        except Failure:
+            self._branch.read()  # raises where another driver has dropped the exit
+            raise
+        finally:
+            emptying.drop(self._client, self._database, exit_)
+
+    def _check_emptied(self, table: Table) -> None:
+        refuse_shared(self._target, self._sink.address(), self._ledger.others(table.uuid))
+        if emptying.holds_rows(self._client, table):
+            emptying.check(table, self._target)
 
     def _record(self, span: Span) -> None:
         state, known = self._state, self._state.partitions

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dataflow_assets.connectors.iceberg.settings import slug
 from dataflow_assets.contracts import (
@@ -27,6 +27,12 @@ from dataflow_assets.contracts import (
     Totals,
     utc_now,
 )
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+FAMILY = "dataflow.checkpoint."
+"""Begins the names of the properties of all branches."""
 
 
 def property_key(target: Target, kind: str = "checkpoint") -> str:
@@ -111,6 +117,17 @@ def parse(text: str | None) -> Ledger | None:
     data["totals"] = Totals(**data["totals"])
     data["intent"] = tuple(_slice(*piece) for piece in data["intent"])
     return Ledger(**{name: data[name] for name in Ledger.__dataclass_fields__ if name in data})
+
+
+def others(table: Table, target: Target) -> dict[str, str]:
+    """Other flows into this table; for each the statement that removes its checkpoint."""
+    name, identity = ".".join(table.name()), str(table.metadata.table_uuid)
+    found = {}
+    for key, text in sorted(table.properties.items()):
+        ledger = parse(text) if key.startswith(FAMILY) else None
+        if ledger and ledger.target == identity and ledger.flow != target.flow:
+            found[ledger.flow] = f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{key}')"
+    return found
 
 
 def recorded(span: Span) -> tuple[Slice, ...]:

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.iceberg import tables
 from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.commits import Change
 from dataflow_assets.connectors.iceberg.files import place
 from dataflow_assets.connectors.iceberg.keeping import Keeper
-from dataflow_assets.connectors.iceberg.ledger import parse, property_key, recorded
+from dataflow_assets.connectors.iceberg.ledger import others, parse, property_key, recorded
 from dataflow_assets.connectors.iceberg.publishing import Publisher, complete, done
 from dataflow_assets.connectors.iceberg.rejects import RejectedTable
 from dataflow_assets.connectors.iceberg.snapshots import total_records
@@ -35,11 +36,13 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
     divided,
+    refuse_shared,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import from_environment, reach
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from dataflow_assets.connectors.iceberg.sink import IcebergSink
@@ -87,6 +90,17 @@ class IcebergSession(SinkSession):
             tables.check(table, self._sink.key)
         self._keeper.adopt(table)
 
+    def holds_rows(self) -> bool:
+        """True as well where rows may all be deleted by files of others."""
+        return self._keeper.committer is not None and total_records(self._keeper.table) != 0
+
+    def adopt(self) -> None:
+        """The ledger came along with the table's properties: it names another table until now."""
+        self._keeper.commit(
+            lambda found: replace(found, target=self.identity),
+            replace(self._keeper.change(), move_head=False),
+        )
+
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         """Moves the head too: rows depend on these positions."""
         self._keeper.commit(
@@ -98,8 +112,16 @@ class IcebergSession(SinkSession):
                 manifest=self._target.manifest,
                 intent=(),
             ),
-            replace(self._keeper.change(), empties=empty),
+            self._emptying() if empty else self._keeper.change(),
         )
+
+    def _emptying(self) -> Change:
+        """Takes every row out, on a head of which it is known that no other flow has rows in it."""
+
+        def guard(table: Table) -> None:
+            refuse_shared(self._target, self._sink.address(), others(table, self._target))
+
+        return replace(self._keeper.change(), empties=True, guard=guard)
 
     def begin(self, span: Span) -> Span:
         """Looks at the table; a commit only where there is something new to record."""

@@ -22,7 +22,11 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+)
 
 from dataflow_assets.connectors.kafka.group import Committed, Group
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
@@ -69,6 +73,15 @@ class Topic:
 
     id: str
     partitions: int
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """By partition: its first offset, its end, and how often it has had another leader by now."""
+
+    lows: dict[int, int]
+    ends: dict[int, int]
+    epochs: dict[int, int]
 
 
 class Complaints:
@@ -133,19 +146,35 @@ class Broker:
         asked = self._partitions(topic)
         return self._listed(asked, wanted, committed=committed) if asked else []
 
+    def bounds(self, topic: Topic) -> Bounds:
+        """Where each partition begins and ends for readers of committed records."""
+        lows, ends = self._asked(self._partitions(topic), [EARLIEST, LATEST], committed=True)
+        epochs = {p: one.leader_epoch for p, one in enumerate(ends)}
+        return Bounds(
+            {p: one.offset for p, one in enumerate(lows)},
+            {p: one.offset for p, one in enumerate(ends)},
+            {p: epoch for p, epoch in epochs.items() if epoch is not None},
+        )
+
     def _listed(
         self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
     ) -> list[list[int]]:
+        found = self._asked(partitions, wanted, committed=committed)
+        return [[one.offset for one in answer] for answer in found]
+
+    def _asked(
+        self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
+    ) -> list[list[ListOffsetsResultInfo]]:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
-        def ask() -> list[list[int]]:
+        def ask() -> list[list[ListOffsetsResultInfo]]:
             asked = [
                 self._admin.list_offsets(
                     dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=TIMEOUT
                 )
                 for spec in wanted
             ]
-            return [[offset for _, offset in sorted(_offsets(answer))] for answer in asked]
+            return [_in_order(answer) for answer in asked]
 
         return self._patiently("listing offsets", ask, PATIENCE)
 
@@ -157,9 +186,15 @@ class Broker:
 
         return self._patiently(f"reading the offsets of group {group}", ask, PATIENCE)
 
-    def commit(self, group: str, offsets: Mapping[int, int], mark: str) -> None:
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[int, int],
+        mark: str,
+        epochs: Mapping[int, int] | None = None,
+    ) -> None:
         """Begins to store offsets for the group; what goes wrong is logged once, not raised."""
-        self._group(group).commit(offsets, mark)
+        self._group(group).commit(offsets, mark, epochs or {})
 
     def close(self) -> None:
         """Waits for the group's answers and frees the connections; safe twice."""
@@ -209,8 +244,9 @@ def _wait(asked: Future[Any]) -> Any:
     return asked.result(TIMEOUT + 1)
 
 
-def _offsets(asked: Mapping[TopicPartition, Future[Any]]) -> list[tuple[int, int]]:
-    return [(partition.partition, _wait(answer).offset) for partition, answer in asked.items()]
+def _in_order(asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
+    found = {partition.partition: _wait(answer) for partition, answer in asked.items()}
+    return [found[number] for number in sorted(found)]
 
 
 def _code(error: Exception) -> int | None:

@@ -25,6 +25,8 @@ SETTINGS: dict[str, Any] = {
     "heartbeat.interval.ms": 1000,
 }
 
+_UNKNOWN = -1  # the protocol's epoch of a leader that nobody has told
+
 
 @dataclass(frozen=True)
 class Committed:
@@ -32,6 +34,8 @@ class Committed:
 
     offset: int
     metadata: str
+    epoch: int | None = None
+    """Of the partition's leader when the offset was stored, where that was told."""
 
 
 class Group:
@@ -48,14 +52,17 @@ class Group:
         """By partition; those without an offset are left out. Raises KafkaException."""
         asked = [TopicPartition(self._topic, number) for number in partitions]
         return {
-            found.partition: Committed(found.offset, found.metadata or "")
+            found.partition: Committed(found.offset, found.metadata or "", _epoch(found))
             for found in self._consumer.committed(asked, timeout=seconds)
             if found.offset >= 0
         }
 
-    def commit(self, offsets: Mapping[int, int], mark: str) -> None:
-        """Begins to store offsets with the mark as their metadata."""
-        positions = [TopicPartition(self._topic, p, o, mark) for p, o in offsets.items()]
+    def commit(self, offsets: Mapping[int, int], mark: str, epochs: Mapping[int, int]) -> None:
+        """Begins to store offsets with the mark as their metadata, and the leaders' epochs."""
+        positions = [
+            TopicPartition(self._topic, p, o, mark, epochs.get(p, _UNKNOWN))
+            for p, o in offsets.items()
+        ]
         self._awaited += 1
         self._consumer.commit(offsets=positions, asynchronous=True)
         self._consumer.poll(0)  # serves the answers to earlier ones
@@ -75,3 +82,8 @@ class Group:
             what = f"{self._topic}: offsets of {self._name}"
             log.warning("topic %s were not stored: %s", what, refused[0])
             self._refusals.add(str(refused[0]))
+
+
+def _epoch(found: TopicPartition) -> int | None:
+    epoch: int | None = found.leader_epoch
+    return None if epoch is None or epoch < 0 else epoch

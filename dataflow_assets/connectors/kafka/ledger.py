@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from dataflow_assets.connectors.kafka.last import Last, Reader
 from dataflow_assets.connectors.kafka.tokens import (
+    FAMILY,
     Head,
     Stored,
     Token,
@@ -17,7 +19,7 @@ from dataflow_assets.connectors.kafka.tokens import (
     side_topic,
 )
 from dataflow_assets.connectors.kafka.topics import BROKERS_OWN, Shelf
-from dataflow_assets.contracts import Target
+from dataflow_assets.contracts import REPLAY, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TakenOver, TransientError
 
 Record = TypeVar("Record")
@@ -103,6 +105,18 @@ class Ledger:
                 "this run stops, nothing of it is lost: what it committed stands in the checkpoint"
             )
         return head
+
+    def others(self, topic: str) -> dict[str, str]:
+        """Other flows into the topic of this id; for each how its checkpoint is removed."""
+        replays = replace(self._target, branch=f"{self._target.branch}{REPLAY}")
+        mine = {side_topic(self._target), side_topic(replays)}
+        found = {}
+        for name in sorted(set(self._shelf.names(FAMILY)) - mine):
+            value = self._reader.last(self._shelf.about(name), [0], LOOK_SECONDS)[0].value
+            head = load_head(value) if value else None
+            if head and head.target == topic and head.flow != self._target.flow:
+                found[head.flow or name] = f"delete topic {name}"
+        return found
 
     def _settled(self, partition: int, load: Callable[[bytes], Record]) -> Record | None:
         found = self._last([partition], WAIT_SECONDS)[partition]

@@ -25,6 +25,21 @@ def expired(topic: str, begins: Mapping[int, int], lows: Mapping[int, int]) -> s
     )
 
 
+def replaced(topic: str, begins: Mapping[int, int], kept: Mapping[int, int | None]) -> str:
+    """The logs that were cut off below what was read, and have grown again since."""
+    if not kept:
+        return ""
+    cut = [
+        f"partition {partition} was cut off at offset {'?' if end is None else end}, below "
+        f"{begins[partition]}, which comes next"
+        for partition, end in sorted(kept.items())
+    ]
+    return (
+        f"topic {topic}: {'; '.join(cut)}: a broker has lost records that were read, and other "
+        f"records have their offsets now, which were not"
+    )
+
+
 def beyond(topic: str, begins: Mapping[int, int], highs: Mapping[int, int]) -> str:
     """The positions that lie above the end of the log; empty when there are none."""
     wrong = [

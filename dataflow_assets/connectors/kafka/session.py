@@ -9,20 +9,28 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.kafka import losses
-from dataflow_assets.connectors.kafka.broker import EARLIEST, LATEST, Broker, Place, Topic
+from dataflow_assets.connectors.kafka import epochs, losses
+from dataflow_assets.connectors.kafka.broker import (
+    EARLIEST,
+    LATEST,
+    Bounds,
+    Broker,
+    Place,
+    Topic,
+)
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.reader import Reader
 from dataflow_assets.connectors.kafka.sizes import Sizes
 from dataflow_assets.connectors.kafka.source import KafkaSource, moment
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import DataflowError, PermanentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +58,7 @@ class KafkaSession(SourceSession):
         self._described = time.monotonic()
         self._lows: dict[str, int] = {}
         self._released: Offsets = {}
+        self._seen: dict[int, epochs.Seen] | None = None
         self._warned: set[str] = set()
 
     @property
@@ -88,9 +97,11 @@ class KafkaSession(SourceSession):
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        lows, ends = self._offsets(self._current(), EARLIEST, LATEST)
+        bounds = self._broker.bounds(self._current())
+        lows, ends = bounds.lows, bounds.ends
         begins = _begins(after, lows)
         self._check(begins, lows, ends)
+        self._check_log(begins, bounds)
         self._lows = {str(p): low for p, low in lows.items()}
         bounds = ends if until is None else _earlier(ends, begins, until)
         ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in bounds.items()}
@@ -111,7 +122,8 @@ class KafkaSession(SourceSession):
         offsets = {int(p): int(offset) for p, offset in upto.items()}
         changed = {p: o for p, o in offsets.items() if self._released.get(p) != o}
         if changed:
-            self._broker.commit(self._source.consumer_group, changed, f"{MARK}{self._flow}")
+            known = epochs.of(changed, self._seen or {})
+            self._broker.commit(self._source.consumer_group, changed, self._mark, known)
             self._released |= changed
 
     @override
@@ -135,6 +147,11 @@ class KafkaSession(SourceSession):
         self._broker.close()
         if "_peek" in vars(self):
             self._peek.close()
+
+    @property
+    def _mark(self) -> str:
+        """The metadata of offsets that this flow commits; another topic's are not its own."""
+        return f"{MARK}{self._flow} {self._topic.id}"
 
     @property
     def _reader(self) -> Reader:
@@ -178,6 +195,25 @@ class KafkaSession(SourceSession):
         self._lost(expired, losses.RESET)
         if beyond:
             self._check_end(begins)
+
+    def _check_log(self, begins: Offsets, bounds: Bounds) -> None:
+        """Whether a leader that is new has the records that were read under the one before."""
+        known = self._stored(begins, bounds.lows) if self._seen is None else self._seen
+        asked = epochs.doubtful(begins, known, bounds)
+        kept = epochs.cut_off(self._broker.bootstrap, self._source.topic, asked) if asked else {}
+        if kept:
+            self._broker.same(self._topic.id)
+        self._lost(losses.replaced(self._source.topic, begins, kept), losses.RESET)
+        self._seen = epochs.seen(bounds)
+
+    def _stored(self, begins: Offsets, lows: Offsets) -> dict[int, epochs.Seen]:
+        """What the group was told at last; nothing where it cannot be asked."""
+        if begins == lows:
+            return {}
+        with suppress(DataflowError):
+            found = self._broker.committed(self._source.consumer_group, self._topic)
+            return epochs.stored(found, self._mark)
+        return {}
 
     def _check_end(self, begins: Offsets) -> None:
         """A position above the last stable offset is sound as long as the log reaches it.

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka import tokens as store
-from dataflow_assets.connectors.kafka.broker import PATIENCE, Topic
+from dataflow_assets.connectors.kafka.broker import EARLIEST, LATEST, PATIENCE, Topic
 from dataflow_assets.connectors.kafka.errors import prepare_topic
 from dataflow_assets.connectors.kafka.ledger import LOOK_SECONDS, Ledger
 from dataflow_assets.connectors.kafka.producing import Fenced, Outgoing, Transaction
@@ -35,6 +35,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Totals,
     divided,
+    refuse_shared,
     utc_now,
 )
 from dataflow_assets.errors import PermanentError
@@ -87,6 +88,19 @@ class KafkaSinkSession(SinkSession):
         config = {"cleanup.policy": "compact"} if sink.upsert_mode else {}
         shelf = self._ledger.about(sink.topic)
         self._topic = shelf.make(sink.topic_partitions or BROKERS_OWN, replicas, config)
+
+    @override
+    def holds_rows(self) -> bool:
+        """Markers of transactions count as well: what lies between two offsets is not known."""
+        if self._topic is None:
+            return False
+        shelf = self._ledger.about(self._sink.topic)
+        lows, highs = shelf.offsets(self._topic, EARLIEST, LATEST, committed=False)
+        return lows != highs
+
+    @override
+    def adopt(self) -> None:
+        self._write(msgspec.structs.replace(self._stored.head, target=self.identity))
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
@@ -166,7 +180,7 @@ class KafkaSinkSession(SinkSession):
         head = self._ledger.head() or Head(store.new_generation())
         self._stored = Stored(head)
         self._epoch = head.epoch + 1
-        self._write(head.taken(self._run))
+        self._write(head.taken(self._run, self._target.flow))
         self._reload()
         self._empty()
         patience = 0 if self._sink.auto_create_topic else PATIENCE
@@ -243,6 +257,8 @@ class KafkaSinkSession(SinkSession):
         """The ends of the topic: what `table: truncate` takes out."""
         if self._topic is None:
             return {}
+        others = self._ledger.others(self._topic.id)
+        refuse_shared(self._target, self._sink.address(), others)
         shelf = self._ledger.about(self._sink.topic)
         if not shelf.rules().deletable:
             raise PermanentError(
@@ -259,6 +275,7 @@ class KafkaSinkSession(SinkSession):
             return
         failpoints.reach("kafka.empty")
         shelf = self._ledger.about(self._sink.topic)
-        if head.emptied and shelf.find() is not None:
+        found = shelf.find() if head.emptied else None
+        if head.emptied and found and found.id == head.target:  # else these are other offsets
             shelf.empty({int(p): high for p, high in head.emptied.items()})
         self._write(msgspec.structs.replace(head, emptied=None))

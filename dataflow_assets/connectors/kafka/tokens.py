@@ -79,6 +79,8 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: int = 0
     run: str = ""
     host: str = ""
+    flow: str = ""
+    """Whose it is; the heads of earlier versions do not say so."""
     base: dict[str, int | str] = {}
     slots: dict[str, int] = {}
     totals: Totals = Totals()
@@ -91,10 +93,10 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     """Offsets below which the topic is to be emptied: what a crash must not leave undone."""
     committed_at: datetime | None = None
 
-    def taken(self, run: Run) -> Head:
+    def taken(self, run: Run, flow: str) -> Head:
         """The same under a new epoch."""
         host = f"{run.host} (pid {run.pid})"
-        return msgspec.structs.replace(self, epoch=self.epoch + 1, run=run.id, host=host)
+        return msgspec.structs.replace(self, epoch=self.epoch + 1, run=run.id, host=host, flow=flow)
 
     def with_slots(self, span: Span) -> Head:
         """Every partition of the span has a slot of its own; slots are never given to another."""

@@ -46,6 +46,10 @@ class Shelf(Broker):
         found = self._patiently("looking for", lambda: self._admin.list_topics(timeout=TIMEOUT), 0)
         return found.topics
 
+    def names(self, prefix: str) -> list[str]:
+        """All topics that we may see whose names begin so."""
+        return [name for name in self._listing() if name.startswith(prefix)]
+
     def make(self, partitions: int, replicas: int, config: Mapping[str, str]) -> Topic:
         """Makes the topic, unless another driver has just done so; returns once it can be used."""
         new = NewTopic(self.name, partitions, replicas, config=dict(config))

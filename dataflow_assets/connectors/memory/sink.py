@@ -44,6 +44,7 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
     divided,
+    refuse_shared,
     utc_now,
 )
 from dataflow_assets.errors import PermanentError, TakenOver
@@ -53,6 +54,7 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name",
 
 _INSERT = "insert into rows values (?, ?, ?, ?, ?, ?, ?)"
 _ERROR = "insert or ignore into errors values (?, ?, ?, ?, ?, 0)"
+_GONE = "delete from checkpoints where id = '{}'"
 _REJECT = "insert or ignore into rejected values (?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -159,6 +161,17 @@ def _save(
     connection.execute("insert or replace into checkpoints values (?, ?, ?)", values)
 
 
+def _others(connection: sqlite3.Connection, target: Target, identity: str | None) -> dict[str, str]:
+    """The other flows that write into the same table, which has this identity."""
+    found = {}
+    for name, text in connection.execute("select id, checkpoint from checkpoints order by 1"):
+        flow = name.removesuffix(f":{target.branch}")
+        same = msgspec.json.decode(text, type=Checkpoint).target == identity
+        if same and flow not in (name, target.flow):
+            found[flow] = _GONE.format(name)
+    return found
+
+
 def _owned(
     connection: sqlite3.Connection, target: Target, epoch: int
 ) -> tuple[Checkpoint, list[PartSlice]]:
@@ -198,6 +211,16 @@ class _Session(SinkSession):
             raise PermanentError(f"the in-memory table has the columns {SCHEMA.names} only")
         self._store.identify(self._sink.table, "1")
 
+    def holds_rows(self) -> bool:
+        return bool(self._store.query("select 1 from rows where name = ?", self._sink.table))
+
+    def adopt(self) -> None:
+        identity = self.identity
+        with self._store.transaction() as connection:
+            stored, intent = _owned(connection, self._target, self._checkpoint.epoch)
+            self._checkpoint = replace(stored, target=identity)
+            _save(connection, self._target, self._checkpoint, intent)
+
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         identity = self.identity
         with self._store.transaction() as connection:
@@ -211,6 +234,8 @@ class _Session(SinkSession):
             )
             _save(connection, self._target, self._checkpoint, [])
             if empty:
+                others = _others(connection, self._target, identity)
+                refuse_shared(self._target, self._sink.address(), others)
                 connection.execute("delete from rows where name = ?", [self._sink.table])
 
     def begin(self, span: Span) -> Span:

@@ -53,6 +53,8 @@ FROM (SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(rejected), 0) AS rejec
 WHERE flow = $1 AND branch = $2
 """
 _START = "UPDATE {h} SET source = $3, target = $4 WHERE flow = $1 AND branch = $2"
+_OTHERS = "SELECT DISTINCT flow FROM {h} WHERE flow <> $1 AND target = $2 ORDER BY flow"
+_GONE = "DELETE FROM {h} WHERE flow = '{flow}'"
 _INTEND = "UPDATE {h} SET intent = $3 WHERE flow = $1 AND branch = $2"
 # The row stays with its epoch: a forgotten driver must not find the number free again.
 _FORGET = """
@@ -88,7 +90,13 @@ class Branch:
             raise self._taken_over()
         return found
 
-    def start(self, source: str, identity: str | None) -> None:
+    def others(self, identity: str) -> dict[str, str]:
+        """Other flows into the same table; for each the statement that removes its checkpoint."""
+        text = _OTHERS.format(**self._names)
+        flows = [flow for (flow,) in self._link.execute(text, self._target.flow, identity)]
+        return {flow: _GONE.format(flow=flow, **self._names) for flow in flows}
+
+    def start(self, source: str | None, identity: str | None) -> None:
         """From now on this source goes into this table."""
         self._execute(_START, source, identity)
 

@@ -33,6 +33,7 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
     divided,
+    refuse_shared,
 )
 
 if TYPE_CHECKING:
@@ -91,6 +92,19 @@ class PostgresqlSession(SinkSession):
         self._reload()
 
     @override
+    def holds_rows(self) -> bool:
+        with self._translated("looking for rows in"):
+            place = (self._schema, self._name)
+            return bool(self._table) and tables.holds_rows(self._link, *place, self._table.oid)
+
+    @override
+    def adopt(self) -> None:
+        with self._translated("adopting"), self._transaction():
+            self._branch.hold(self.identity)
+            self._branch.start(self._checkpoint.source, self.identity)
+        self._reload()
+
+    @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         with self._translated("restarting"), self._transaction():
             self._branch.hold(self.identity)
@@ -98,7 +112,7 @@ class PostgresqlSession(SinkSession):
             self._branch.start(source, self.identity)
             self._branch.insert(positions)
             if empty and self._table is not None:
-                self._link.execute(f"TRUNCATE {qualified(self._schema, self._name)}")
+                self._empty(self._table.oid)
         self._reload()
 
     @override
@@ -173,6 +187,13 @@ class PostgresqlSession(SinkSession):
         if found is not None:
             found.check()
         return found
+
+    def _empty(self, identity: str) -> None:
+        """Looks for other flows before the table is locked, and again once none can commit."""
+        place = self._sink.address()
+        refuse_shared(self._target, place, self._branch.others(identity))
+        self._link.execute(f"TRUNCATE {qualified(self._schema, self._name)}")
+        refuse_shared(self._target, place, self._branch.others(identity))
 
     def _record(self, starts: Mapping[str, Position | None], intent: str | None) -> None:
         with self._translated("beginning on"), self._transaction():

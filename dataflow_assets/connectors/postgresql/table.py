@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.link import Driver, Link
+from dataflow_assets.connectors.postgresql.link import Driver, Link, qualified
 from dataflow_assets.contracts import HAS_DEFAULT, INFINITE, KEY, KIND, MAX_LENGTH, NO_NUL
 from dataflow_assets.errors import PermanentError
 
@@ -113,6 +113,8 @@ WHERE i.indrelid = $1::oid AND i.indisunique AND i.indimmediate AND i.indisvalid
   AND i.indpred IS NULL AND i.indexprs IS NULL
 ORDER BY i.indisprimary DESC, i.indexrelid
 """
+_READABLE = "SELECT has_table_privilege($1::oid, 'SELECT')"
+_ANY = "SELECT 1 FROM {} LIMIT 1"
 _DEFERRED = "SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::oid AND condeferred)"
 
 
@@ -220,6 +222,13 @@ def find(link: Link, schema: str, name: str) -> Table | None:
     """The table, or None while there is none."""
     found = link.execute(_FIND, schema, name)
     return _describe(link, found[0][0]) if found else None
+
+
+def holds_rows(link: Link, schema: str, name: str, oid: str) -> bool:
+    """Whether the table has a row; True as well for a role that may not read it."""
+    if not link.execute(_READABLE, oid)[0][0]:
+        return True
+    return bool(link.execute(_ANY.format(qualified(schema, name))))
 
 
 def _describe(link: Link, oid: str) -> Table:
