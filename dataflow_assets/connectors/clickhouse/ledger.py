@@ -107,6 +107,8 @@ class Head:
     """The highest version of chunks that no partition tells of any more."""
     emptying: bool = False
     """The table is about to be emptied; whoever opens next does it again."""
+    reading: int = 0
+    """Another one after each restart."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -173,6 +175,7 @@ class State:
             head.manifest,
             head.run,
             max((p.at for p in parts.values() if p.at), default=None),
+            head.reading,
         )
 
     def snapshot(self) -> Head:

@@ -47,6 +47,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Totals,
     local_now,
+    next_reading,
     utc_now,
 )
 from dataflow_assets.errors import TransientError
@@ -117,6 +118,7 @@ class ClickhouseSession(SinkSession):
                 target=self.identity,
                 manifest=self._target.manifest,
                 emptying=empty and self._table is not None,
+                reading=next_reading(self._state.head.reading),
             )
             self._head(head)
             failpoints.reach("clickhouse.restarting")
@@ -149,7 +151,8 @@ class ClickhouseSession(SinkSession):
             self._upsert.deleted,
         )
         failpoint = failpoints.from_environment()
-        return Ticket(self._target, self._run, self._branch.epoch, facts.into(schema), failpoint)
+        target = replace(self._target, reading=self._state.head.reading)
+        return Ticket(target, self._run, self._branch.epoch, facts.into(schema), failpoint)
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:

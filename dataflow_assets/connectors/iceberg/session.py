@@ -32,6 +32,7 @@ from dataflow_assets.contracts import (
     Span,
     Target,
     Ticket,
+    next_reading,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import from_environment, reach
@@ -94,6 +95,7 @@ class IcebergSession(SinkSession):
                 target=self.identity,
                 manifest=self._target.manifest,
                 intent=(),
+                reading=next_reading(found.reading),
             ),
             replace(self._keeper.change(), empties=empty),
         )
@@ -140,7 +142,7 @@ class IcebergSession(SinkSession):
         schema = self.schema()
         assert schema is not None  # noqa: S101 - there is a table
         return WriteTicket(
-            self._target,
+            replace(self._target, reading=self._keeper.ledger.reading),
             self._run,
             self._keeper.ledger.epoch,
             schema,

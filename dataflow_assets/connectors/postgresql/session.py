@@ -31,6 +31,7 @@ from dataflow_assets.contracts import (
     Span,
     Target,
     Ticket,
+    next_reading,
 )
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class PostgresqlSession(SinkSession):
         with self._translated("restarting"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.retire()
-            self._branch.start(source, self.identity)
+            reading = next_reading(self._checkpoint.reading)
+            self._branch.start(source, self.identity, reading)
             self._branch.insert(positions)
             if empty and self._table is not None:
                 self._link.execute(f"TRUNCATE {qualified(self._schema, self._name)}")
@@ -120,7 +122,8 @@ class PostgresqlSession(SinkSession):
         if schema is None:
             raise self._sink.no_table()
         failpoint = failpoints.from_environment()
-        return Ticket(self._target, self._run, self._checkpoint.epoch, schema, failpoint)
+        target = replace(self._target, reading=self._checkpoint.reading)
+        return Ticket(target, self._run, self._checkpoint.epoch, schema, failpoint)
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
