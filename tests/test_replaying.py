@@ -117,13 +117,19 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
     failpoints.arm(None)
 
 
-def cut(monkeypatch: pytest.MonkeyPatch, two: Stores, point: str, nth: int = 1) -> None:
+def cut(
+    monkeypatch: pytest.MonkeyPatch,
+    two: Stores,
+    point: str,
+    nth: int = 1,
+    since: datetime | None = None,
+) -> None:
     """A replay that ends at this point."""
     with monkeypatch.context() as patch:
         patch.setenv("DATAFLOW_FAILPOINT", f"{point}:raise:{nth}")
         patch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
         with pytest.raises(TransientError, match=point):
-            two.replay()
+            two.replay(since)
     failpoints.arm(None)
 
 
@@ -210,11 +216,7 @@ def test_a_part_that_is_not_among_the_oldest_is_ended_all_the_same(
     two.reject(0, range(1, 6))
     since = datetime.now(UTC)
     two.reject(0, [6, 7])
-    with monkeypatch.context() as patch:
-        patch.setenv("DATAFLOW_FAILPOINT", "replay.begun:raise")
-        patch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
-        with pytest.raises(TransientError):
-            two.replay(since)
+    cut(monkeypatch, two, "replay.begun", since=since)
     for _ in range(4):
         two.replay()
     assert two.ids(0) == list(range(1, 8))
@@ -306,8 +308,9 @@ def test_what_another_replay_has_put_back_since_the_look_is_known(
         found = look(*given)
         looks.append(found)
         if len(looks) == 1:
+            now = datetime.now(UTC)
             two.reject(0, [2, 3])
-            cut(monkeypatch, two, "memory.replayed")
+            cut(monkeypatch, two, "memory.replayed", since=now)
         return found
 
     monkeypatch.setattr(waiting.Waiting, "look", first)
