@@ -34,6 +34,7 @@ from dataflow_assets.entries import WHOLE, EntrySession, EntrySource, part, repl
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.messages import Lane, Steps
+from dataflow_assets.settled import Settled
 from dataflow_assets.steps import Context
 from dataflow_assets.waiting import LOOKED_AT, Waiting
 
@@ -123,6 +124,7 @@ def replay(
         chosen = waiting if since is None else Waiting.look(flow.id, stores, since)
         opened = frozenset(lane.branch.id for lane in lanes)
         ready = [one for one in _of_branches(flow, chosen.entries) if _targets(flow, one) <= opened]
+        ready = Settled(flow).only(ready)
         for entries in _parts(ready):
             done = _put(lanes, entries, waiting)
             chosen.note(entries)

@@ -91,8 +91,8 @@ class Stores:
     def replaying(self, since: datetime | None = None) -> Iterator[Replayed]:
         return replay(self.flow, lambda: None, Run(), since)  # type: ignore[arg-type, return-value]
 
-    def drain(self, start: Start | None = None) -> None:
-        order = Order(start=start or Start(), patience=Patience(5, 0.01, 0.05))
+    def drain(self, start: Start | None = None, patience: float = 5) -> None:
+        order = Order(start=start or Start(), patience=Patience(patience, 0.01, 0.05))
         list(drain(self.flow, lambda: None, order))  # type: ignore[arg-type, return-value]
 
     def ids(self, store: int) -> list[int]:
@@ -336,6 +336,28 @@ def test_a_flow_runs_beside_its_replay(two: Stores, monkeypatch: pytest.MonkeyPa
     list(replaying)
     assert two.ids(0) == [-4, -2, 1, 3, 5]
     assert two.waiting() == 1  # what came meanwhile waits for the next replay
+
+
+@pytest.mark.parametrize("stage", ["sink", "decode"])
+def test_what_the_flow_reads_again_itself_is_left_alone_until_it_has(
+    two: Stores, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stage: str
+) -> None:
+    """The error sink has the entry, and the rows beside it are not committed."""
+    two.branched = False
+    two.rejects = Rejects("errors", MemorySliceSink(store=f"{two.name}-1", table="bad"))
+    two.stores[0].produce("topic", 0, [b'{"id": 1}', b'{"id": -2}' if stage == "sink" else b"-"])
+    with monkeypatch.context() as patch:
+        patch.setenv("DATAFLOW_FAILPOINT", "memory.before-commit:raise")
+        patch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+        with pytest.raises(TransientError):
+            two.drain(patience=0)
+    assert (two.replay(), two.ids(0)) == ([], [])
+    assert "1 rejected records are not replayed yet" in caplog.text
+    two.drain()
+    assert two.ids(0) == [1]
+    two.allowed = frozenset({-2})
+    assert [entries for entries, _, _ in two.replay()] == [1]
+    assert two.ids(0) == ([-2, 1] if stage == "sink" else [1])
 
 
 KEPT = ("beside", "here", "elsewhere")

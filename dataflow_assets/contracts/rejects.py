@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 REPLAY = "#replay"  # ends the name of a branch that takes back what was rejected
 Name = tuple[str, int]
 """An entry's id, and the reading of the source in which its record was rejected last."""
+_PLACE = re.compile(r"/([^/]+)/(\d+)/\d+/\w+$")  # the end of what `Rejection.id` makes
 _ATTEMPT = re.compile(r"#attempt-(\d+)(?:\.\d+)?$")
 
 
@@ -66,6 +67,12 @@ class Entry:
     def record(self) -> str:
         """The id of its first attempt."""
         return _ATTEMPT.sub("", self.id)
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """Partition and offset of its record, as its id tells; None where that has another form."""
+        found = _PLACE.search(self.record)
+        return (found[1], int(found[2])) if found else None
 
     @property
     def token(self) -> str:
