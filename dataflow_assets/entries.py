@@ -5,7 +5,7 @@ A position is the list of the tokens of what is done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,6 +29,7 @@ from dataflow_assets.contracts import (
     named_in,
     part_of,
 )
+from dataflow_assets.contracts.rejects import Name
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.metadata import ORDINAL
 from dataflow_assets.records import encode
@@ -73,9 +74,7 @@ class EntrySource(MessageSource):
         """At their places in the part: those that somebody has deleted leave gaps."""
         by_name = {one.name: one for one in self.entries}
         rows = [
-            _row(by_name[name], at)
-            for at, name in enumerate(named_in(part(piece)))
-            if name in by_name
+            _row(by_name[name], at) for at, name in enumerate(names_of(piece)) if name in by_name
         ]
         if rows:
             yield pa.RecordBatch.from_pylist(rows, _SCHEMA)
@@ -99,10 +98,10 @@ def _headers(found: Any) -> list[dict[str, Any]]:
     return [{"key": name, "value": str(value).encode()} for name, value in known.items()]
 
 
-def part(piece: Slice) -> str:
-    """What names the entries of a slice."""
+def names_of(piece: Slice) -> tuple[Name, ...]:
+    """The entries of a slice, by their ordinals."""
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
-    return piece.part
+    return named_in(piece.part)
 
 
 def replay_target(flow: Flow, branch: Branch) -> Target:
@@ -115,10 +114,16 @@ class EntrySession(SourceSession):
     """Plans the entries that the checkpoint does not name yet.
 
     `waiting` are the tokens of all entries that wait in any store; None: nobody has seen them all.
+    `noted` are those that this replay has noted as replayed since.
     """
 
-    def __init__(self, entries: Sequence[Entry], waiting: frozenset[str] | None = None) -> None:
-        self._entries, self._waiting = entries, waiting
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        waiting: frozenset[str] | None = None,
+        noted: Collection[str] = (),
+    ) -> None:
+        self._entries, self._waiting, self._noted = entries, waiting, noted
 
     @property
     @override
@@ -150,10 +155,11 @@ class EntrySession(SourceSession):
 
     def _kept(self, done: Sequence[str]) -> list[str]:
         """What waits no more need not be named for long."""
-        if self._waiting is None:
-            return list(done)
-        kept = self._waiting | frozenset(done[-REMEMBERED:])
-        return [token for token in done if token in kept]
+        recent = frozenset(done[-REMEMBERED:])
+        return [token for token in done if token in recent or self._waits(token)]
+
+    def _waits(self, token: str) -> bool:
+        return token not in self._noted and (self._waiting is None or token in self._waiting)
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:

@@ -11,7 +11,7 @@ that what is done and not noted in its store is still found there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,9 +28,8 @@ from dataflow_assets.contracts import (
     Span,
     Totals,
     local_now,
-    named_in,
 )
-from dataflow_assets.entries import WHOLE, EntrySession, EntrySource, part, replay_target
+from dataflow_assets.entries import WHOLE, EntrySession, EntrySource, names_of, replay_target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.messages import Lane, Steps
@@ -125,9 +124,11 @@ def replay(
         opened = frozenset(lane.branch.id for lane in lanes)
         ready = [one for one in _of_branches(flow, chosen.entries) if _targets(flow, one) <= opened]
         ready = Settled(flow).only(ready)
+        noted: set[str] = set()
         for entries in _parts(ready):
-            done = _put(lanes, entries, waiting)
+            done = _put(lanes, entries, waiting, noted)
             chosen.note(entries)
+            noted.update(entry.token for entry in entries)
             log.info("flow %s: %s", flow.id, done)
             yield done
         if not chosen.whole:
@@ -154,10 +155,13 @@ def _stores(flow: Flow) -> list[Entries]:
 
 def _of_branches(flow: Flow, entries: Sequence[Entry]) -> list[Entry]:
     """Without those of a branch that the flow has no more."""
-    gone = [entry for entry in entries if not _targets(flow, entry)]
-    for entry in gone:
-        log.warning("flow %s: left alone, its branch is gone: %s", flow.id, entry.id)
-    return [entry for entry in entries if entry not in gone] if gone else list(entries)
+    left = []
+    for entry in entries:
+        if _targets(flow, entry):
+            left.append(entry)
+        else:
+            log.warning("flow %s: left alone, its branch is gone: %s", flow.id, entry.id)
+    return left
 
 
 def _targets(flow: Flow, entry: Entry) -> frozenset[str]:
@@ -183,12 +187,14 @@ def _parts(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
         yield part
 
 
-def _put(lanes: Sequence[_Putting], entries: Sequence[Entry], waiting: Waiting) -> Replayed:
+def _put(
+    lanes: Sequence[_Putting], entries: Sequence[Entry], waiting: Waiting, noted: Collection[str]
+) -> Replayed:
     """One part through every branch that it is for, each with a checkpoint of its own."""
     done: dict[str, Totals] = {}
     for lane in lanes:
         if mine := [entry for entry in entries if _is_for(lane.branch, entry)]:
-            done[lane.branch.id] = lane.put(mine, waiting)
+            done[lane.branch.id] = lane.put(mine, waiting, noted)
     return Replayed(len(entries), done)
 
 
@@ -206,9 +212,9 @@ class _Putting:
         """Frees the sink's connection."""
         self._sink.close()
 
-    def put(self, entries: Sequence[Entry], waiting: Waiting) -> Totals:
+    def put(self, entries: Sequence[Entry], waiting: Waiting, noted: Collection[str]) -> Totals:
         """What became of them; first of what an earlier replay had begun and not ended."""
-        sink, session = self._sink, EntrySession(entries, waiting.tokens)
+        sink, session = self._sink, EntrySession(entries, waiting.tokens, noted)
         before = sink.checkpoint.totals
         if not sink.checkpoint.positions:
             sink.restart(session.start(), session.identity)
@@ -217,7 +223,7 @@ class _Putting:
         return sink.checkpoint.totals - before
 
     def _pass(self, span: Span, session: EntrySession, waiting: Waiting) -> None:
-        named = [waiting.named(named_in(part(piece))) for piece in span.slices]
+        named = (waiting.named(names_of(piece)) for piece in span.slices)
         entries = tuple(entry for found in named for entry in found)
         tombstones = self._flow.source.null_messages
         source = EntrySource(entries=entries, tombstones=tombstones)

@@ -223,6 +223,23 @@ def test_a_part_that_is_not_among_the_oldest_is_ended_all_the_same(
     assert two.waiting() == 0
 
 
+def test_a_checkpoint_does_not_grow_with_all_that_was_ever_put_back(
+    two: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "LOOKED_AT", 8)
+    monkeypatch.setattr(planning, "REMEMBERED", 2)
+    monkeypatch.setattr(engine, "AT_ONCE", 2)
+    two.reject(0, range(1, 20))
+    two.replay()
+    target = planning.replay_target(two.flow, two.flow.branches[0])
+    checkpoint = two.flow.branches[0].sink.peek(target)
+    assert checkpoint is not None
+    assert len(str(checkpoint.positions["entries"]).split(",")) == 4  # the last two parts
+    for _ in range(2):
+        two.replay()
+    assert two.ids(0) == list(range(1, 20))
+
+
 POINTS = (
     "memory.begin",
     "replay.begun",
@@ -277,7 +294,8 @@ def test_a_replay_that_is_overtaken_in_the_middle_puts_nothing_back_twice(
     two: Stores, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     two.reject(0, range(1, 6))
-    reach, overtaken = failpoints.reach, []
+    reach = failpoints.reach
+    overtaken: list[str] = []
 
     def overtake(name: str) -> None:
         if name == point and not overtaken:
@@ -302,7 +320,8 @@ def test_what_another_replay_has_put_back_since_the_look_is_known(
     """The older replay looks, the newer one puts an entry back and dies before it is noted."""
     monkeypatch.setattr(planning, "REMEMBERED", 1)
     two.reject(0, [1])
-    look, looks = waiting.Waiting.look, []
+    look = waiting.Waiting.look
+    looks: list[Any] = []
 
     def first(*given: Any) -> Any:
         found = look(*given)
@@ -404,7 +423,8 @@ def test_a_rewind_beside_a_replay_leaves_the_record_waiting(
 ) -> None:
     """Put back, taken out again with the table, rejected again, and only then noted."""
     one.allowed = frozenset({-2})
-    reach, rewound = failpoints.reach, []
+    reach = failpoints.reach
+    rewound: list[str] = []
 
     def rewind(name: str) -> None:
         if name == "memory.replayed" and not rewound:
