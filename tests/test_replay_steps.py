@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from dataflow_assets.chain import Transformation
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink, Store
@@ -20,7 +21,6 @@ from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.filter import Filter
 from dataflow_assets.transforms.flatten import Flatten
 from dataflow_assets.transforms.router import Router
-from tests.in_process import no_spark
 
 FLATTEN = Transformation(Flatten.model_validate({"field": "items"}))
 PAYING = Transformation(Filter.model_validate({"condition": "$.name != 'free'"}))
@@ -38,7 +38,8 @@ def routed(condition: str) -> Transformation:
 class Orders:
     """A message of three items, of which the table refuses the second."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: SparkSession) -> None:
+        self.engine = engine
         self.name = uuid.uuid4().hex
         self.store = Store(self.name)
         self.store.create()
@@ -65,10 +66,10 @@ class Orders:
     def drain(self, *messages: dict[str, Any]) -> None:
         self.store.produce("t", 0, [json.dumps(one).encode() for one in messages])
         order = Order(patience=Patience(5, 0.01, 0.05))
-        list(drain(self.flow, lambda: None, order))  # type: ignore[arg-type, return-value]
+        list(drain(self.flow, lambda: self.engine, order))
 
     def replay(self) -> tuple[int, int, int]:
-        (done,) = replay(self.flow, lambda: None, Run())  # type: ignore[arg-type, return-value]
+        (done,) = replay(self.flow, lambda: self.engine, Run())
         return done.entries, done.rows, done.rejected
 
     def ids(self, table: str = "main") -> list[int]:
@@ -81,9 +82,8 @@ class Orders:
 
 
 @pytest.fixture
-def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Orders]:
-    no_spark(monkeypatch)
-    orders = Orders()
+def empty(engine: SparkSession) -> Iterator[Orders]:
+    orders = Orders(engine)
     yield orders
     orders.store.remove()
 

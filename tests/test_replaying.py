@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from dataflow_assets import entries as planning
 from dataflow_assets import failpoints, status, waiting
-from dataflow_assets import replay as engine
+from dataflow_assets import replay as replays
 from dataflow_assets.connectors.memory import (
     MemoryOffsetSource,
     MemorySliceSink,
@@ -27,7 +28,6 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.order import Order, Patience, Start
 from dataflow_assets.rejecting import error_record
 from dataflow_assets.replay import Replayed, replay
-from tests.in_process import no_spark
 
 SLICE = OffsetSlice("0", 0, 1_000_000)
 TRUNCATE = Start("earliest", table="truncate", confirmed=True)
@@ -36,7 +36,8 @@ TRUNCATE = Start("earliest", table="truncate", confirmed=True)
 class Stores:
     """A topic, and two tables in stores of their own, each with the records it has rejected."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: SparkSession) -> None:
+        self.engine = engine
         self.name = uuid.uuid4().hex
         self.stores = [Store(f"{self.name}-{n}") for n in range(2)]
         for store in self.stores:
@@ -89,11 +90,11 @@ class Stores:
         return [_counts(done) for done in self.replaying(since)]
 
     def replaying(self, since: datetime | None = None) -> Iterator[Replayed]:
-        return replay(self.flow, lambda: None, Run(), since)  # type: ignore[arg-type, return-value]
+        return replay(self.flow, lambda: self.engine, Run(), since)
 
     def drain(self, start: Start | None = None, patience: float = 5) -> None:
         order = Order(start=start or Start(), patience=Patience(patience, 0.01, 0.05))
-        list(drain(self.flow, lambda: None, order))  # type: ignore[arg-type, return-value]
+        list(drain(self.flow, lambda: self.engine, order))
 
     def ids(self, store: int) -> list[int]:
         found = self.stores[store].query("select row from rows")
@@ -109,9 +110,8 @@ def _counts(done: Replayed) -> tuple[int, int, int]:
 
 
 @pytest.fixture
-def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
-    no_spark(monkeypatch)
-    stores = Stores()
+def two(engine: SparkSession) -> Iterator[Stores]:
+    stores = Stores(engine)
     yield stores
     stores.remove()
     failpoints.arm(None)
@@ -228,7 +228,7 @@ def test_a_checkpoint_does_not_grow_with_all_that_was_ever_put_back(
 ) -> None:
     monkeypatch.setattr(waiting, "LOOKED_AT", 8)
     monkeypatch.setattr(planning, "REMEMBERED", 2)
-    monkeypatch.setattr(engine, "AT_ONCE", 2)
+    monkeypatch.setattr(replays, "AT_ONCE", 2)
     two.reject(0, range(1, 20))
     two.replay()
     target = planning.replay_target(two.flow, two.flow.branches[0])
@@ -275,7 +275,7 @@ def test_a_replay_that_ends_anywhere_puts_everything_back_once(
 
 
 def test_of_two_replays_the_newer_goes_on(two: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "AT_ONCE", 2)
+    monkeypatch.setattr(replays, "AT_ONCE", 2)
     two.reject(0, range(1, 7))
     two.reject(1, range(7, 10))
     older = two.replaying()
@@ -340,7 +340,7 @@ def test_what_another_replay_has_put_back_since_the_look_is_known(
 
 
 def test_a_flow_runs_beside_its_replay(two: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "AT_ONCE", 1)
+    monkeypatch.setattr(replays, "AT_ONCE", 1)
     two.branched = False
     produce = [json.dumps({"id": n, "name": "a"}).encode() for n in (1, -2, 3, -4)]
     two.stores[0].produce("topic", 0, produce)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import psycopg
 import pytest
+from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets import failpoints
@@ -18,14 +19,13 @@ from dataflow_assets.contracts import OffsetSlice, Rejection, Rejects, Run
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.replay import replay
-from tests.in_process import no_spark
 
 
 class Schemas:
     """Two tables, each with the records that it has rejected in its own schema."""
 
-    def __init__(self, dsn: str, names: list[str]) -> None:
-        self.dsn, self.names = dsn, names
+    def __init__(self, engine: SparkSession, dsn: str, names: list[str]) -> None:
+        self.engine, self.dsn, self.names = engine, dsn, names
         sinks = [
             PostgresqlSink.model_validate({"connectionString": dsn, "table": f"{name}.t{n}"})
             for n, name in enumerate(names)
@@ -57,7 +57,7 @@ class Schemas:
 
     def replay(self) -> None:
         failpoints.arm(failpoints.from_environment())
-        list(replay(self.flow, lambda: None, Run()))  # type: ignore[arg-type, return-value]
+        list(replay(self.flow, lambda: self.engine, Run()))
 
     def cut(self, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
         with monkeypatch.context() as patch:
@@ -78,13 +78,12 @@ class Schemas:
 
 @pytest.fixture
 def schemas(
-    postgresql: devservers.PostgreSQL, schema: str, monkeypatch: pytest.MonkeyPatch
+    postgresql: devservers.PostgreSQL, schema: str, engine: SparkSession
 ) -> Iterator[Schemas]:
-    no_spark(monkeypatch)
     other = f"{schema}_other"
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
         connection.execute(f"create schema {other}".encode())
-        yield Schemas(postgresql.dsn(), [schema, other])
+        yield Schemas(engine, postgresql.dsn(), [schema, other])
         connection.execute(f"drop schema {other} cascade".encode())
 
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.clickhouse import rejected as beside_clickhouse
@@ -19,7 +20,6 @@ from tests.contract.conftest import numbered
 from tests.contract.error_drivers import ERRORS, Beside
 from tests.contract.real_drivers import Iceberg, Postgresql
 from tests.contract.test_replays import PAIRS, TABLE, UNKNOWN, Replaying
-from tests.in_process import no_spark
 from tests.kafka_sinking import Into, Sent, chunk
 
 TRUNCATE = Start("earliest", table="truncate", confirmed=True)
@@ -27,15 +27,13 @@ TARGET = Target("ns/f", "postgresql:db/public/t", "hash", "t", "topic-1")
 
 
 @pytest.fixture
-def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Replaying:
-    main, kept = request.param
-    no_spark(monkeypatch)
-    return Replaying(request, None, main, kept)  # type: ignore[arg-type]
+def case(request: pytest.FixtureRequest, engine: SparkSession) -> Replaying:
+    return Replaying(request, engine, *request.param)
 
 
 def rewind(case: Replaying, start: Start = TRUNCATE) -> None:
     order = Order(start=start, patience=Patience(20, 0.01, 0.05))
-    list(drain(case.flow(), lambda: case.spark, order))
+    list(drain(case.flow(), lambda: case.engine, order))
 
 
 @pytest.mark.parametrize("case", PAIRS, ids=map("-".join, PAIRS), indirect=True)
