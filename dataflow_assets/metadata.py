@@ -14,6 +14,9 @@ from dataflow_assets.contracts import EVERYTHING, Slice, Source
 from dataflow_assets.formats.rows import metadata_key, objects, values
 from dataflow_assets.records import parse
 
+ORDINAL = "ordinal"
+"""The column of an entry's place in its part."""
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -45,9 +48,15 @@ class Rows:
             for body, row in zip(bodies, rows, strict=True)
         )
 
-    def only(self, batch: pa.RecordBatch) -> list[int | None] | None:
-        """Where an entry is replayed: which of the records that a message becomes; None: all."""
-        return batch.column("only").to_pylist() if "only" in batch.schema.names else None
+    def again(self, batch: pa.RecordBatch) -> list[tuple[int, int | None] | None] | None:
+        """Where entries are replayed: which of the records that each message becomes, of how many.
+
+        None for a whole message, and where nothing is replayed.
+        """
+        if "only" not in batch.schema.names:
+            return None
+        pairs = zip(batch.column("only").to_pylist(), batch.column("of").to_pylist(), strict=True)
+        return [None if n is None else (n, of) for n, of in pairs]
 
     def _columns(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
         if self.source.delivers == "messages" and self.reads & {"offset", EVERYTHING}:
@@ -77,12 +86,14 @@ def _as_messages(batch: pa.RecordBatch) -> pa.RecordBatch:
 def numbered(
     batches: Iterable[pa.RecordBatch], index: int, slices: int
 ) -> Iterator[pa.RecordBatch]:
-    """Messages of a part with their ordinals as offsets."""
+    """Messages of a part with their ordinals as offsets; entries have ordinals of their own."""
     seen = 0
     for batch in batches:
-        ordinals = np.arange(seen, seen + batch.num_rows) * slices + index
+        ordinals = np.arange(seen, seen + batch.num_rows)
+        if ORDINAL in batch.schema.names:
+            ordinals = batch.column(ORDINAL).to_numpy()
         seen += batch.num_rows
-        yield batch.append_column("_at", pa.array(ordinals, pa.int64()))
+        yield batch.append_column("_at", pa.array(ordinals * slices + index, pa.int64()))
 
 
 def wanted(source: Source, reads: frozenset[str]) -> frozenset[str]:

@@ -118,7 +118,7 @@ def error_record(target: Target, piece: Slice, one: Rejection) -> ErrorRecord:
         "original_sink": error["original_sink"],
         "is_error_message": True,
     }
-    return ErrorRecord(error["id"], target.flow, encode(body), encode(metadata))
+    return ErrorRecord(error["id"], target.flow, encode(body), encode(metadata), error["reading"])
 
 
 def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
@@ -136,7 +136,8 @@ def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
         "stage": one.stage,
         "step": one.step,
         "step_type": one.step_type,
-        "source": {**place, "n": one.n},
+        "source": {**place, "n": one.n, "rows": one.rows},
+        "reading": one.reading(target, piece),
         "attempt": attempt_of(name),
         "key": None if one.key is None else base64.b64encode(one.key).decode(),
     }
@@ -185,6 +186,8 @@ def entry(body: bytes | str) -> tuple[datetime, Entry]:
         _sent(error["encoding"], bytes(written.original_message)),
         None if error["key"] is None else base64.b64decode(error["key"]),
         error["metadata"],
+        error["source"].get("rows"),
+        error.get("reading", 0),
     )
     return datetime.fromisoformat(error["timestamp"]), found
 

@@ -3,66 +3,47 @@
 Entries are read as part slices: `begin` records which ones a part holds, and the part is committed
 whole with its rows, under a checkpoint of its own beside the flow's (`<branch>#replay`). A crash
 repeats the same part or none. What is rejected again becomes a new entry, of the next attempt.
+
+What waits is looked at once all branches are opened: from then on no other replay can commit, so
+that what is done and not noted in its store is still found there.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-import pyarrow as pa
-from typing_extensions import override
+from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints, fused
 from dataflow_assets.contracts import (
-    MESSAGES,
     REPLAY,
-    Address,
     Entries,
     Entry,
-    Lag,
     Limit,
-    MessageSource,
-    PartSlice,
-    Positions,
     Run,
-    Slice,
-    SourceSession,
+    SinkSession,
     Span,
     Totals,
     local_now,
 )
+from dataflow_assets.entries import WHOLE, EntrySession, EntrySource, names_of, replay_target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.messages import Lane, Steps
-from dataflow_assets.records import encode
+from dataflow_assets.settled import Settled
+from dataflow_assets.steps import Context
+from dataflow_assets.waiting import LOOKED_AT, Waiting
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 500  # entries in one part: their tokens are the part's position
-LOOKED_AT = 20_000  # entries in one replay
-REMEMBERED = 500  # entries put back of late: a store that deletes them may be given one once more
 BYTES_AT_ONCE = 16 * 1024 * 1024
-_PARTITION = "entries"
-_WHOLE = ("decode", "step")  # rejected before the record had a branch
-_SCHEMA = pa.schema(
-    [
-        ("body", pa.binary()),
-        ("key", pa.binary()),
-        MESSAGES.field("headers"),
-        ("metadata", pa.binary()),
-        ("only", pa.int32()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -126,21 +107,35 @@ def replay(
     the next replay goes on where this one stopped.
     """
     flow = flow.resolved()
-    for store in _stores(flow):
-        known = store.pending(flow.id, None, LOOKED_AT)
-        waiting = None if len(known) == LOOKED_AT else frozenset(map(_token, known))
+    stores = _stores(flow)
+    first = _of_branches(flow, Waiting.look(flow.id, stores, since).entries)
+    if not first:
+        return
+    with ExitStack() as stack:
+        lanes = [
+            stack.enter_context(closing(_Putting(flow, branch, spark, run)))
+            for branch in flow.branches
+            if any(_is_for(branch, entry) for entry in first)
+        ]
+        waiting = Waiting.look(flow.id, stores, None)
+        waiting.drop_superseded()
         # Taken once: what is rejected again waits for the next replay.
-        chosen = known if since is None else store.pending(flow.id, since, LOOKED_AT)
-        for entries in _parts(flow, chosen):
-            part = _part(flow, spark, run, entries, waiting)
-            store.replayed([entry.id for entry in entries])
-            log.info("flow %s: %s", flow.id, part)
-            yield part
-        if len(chosen) == LOOKED_AT:
+        chosen = waiting if since is None else Waiting.look(flow.id, stores, since)
+        opened = frozenset(lane.branch.id for lane in lanes)
+        ready = [one for one in _of_branches(flow, chosen.entries) if _targets(flow, one) <= opened]
+        ready = Settled(flow).only(ready)
+        noted: set[str] = set()
+        for entries in _parts(ready):
+            done = _put(lanes, entries, waiting, noted)
+            chosen.note(entries)
+            noted.update(entry.token for entry in entries)
+            log.info("flow %s: %s", flow.id, done)
+            yield done
+        if not chosen.whole:
             log.warning("flow %s: those were the oldest %d: replay again", flow.id, LOOKED_AT)
 
 
-def _stores(flow: Flow) -> Iterator[Entries]:
+def _stores(flow: Flow) -> list[Entries]:
     """Where the flow's entries are: in its error sink, or beside each of its branches."""
     rejects = flow.policies.rejects
     if rejects.holds:
@@ -154,20 +149,35 @@ def _stores(flow: Flow) -> Iterator[Entries]:
             f"nothing to replay"
         )
     if rejects.sink is not None:
-        yield rejects.sink.error_store()
-    else:
-        yield from (branch.sink.rejected() for branch in flow.branches)
+        return [rejects.sink.error_store()]
+    return [branch.sink.rejected() for branch in flow.branches]
 
 
-def _parts(flow: Flow, entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """As many at once as one part may hold, without those of a branch that the flow has no more."""
-    branches = {branch.id for branch in flow.branches}
+def _of_branches(flow: Flow, entries: Sequence[Entry]) -> list[Entry]:
+    """Without those of a branch that the flow has no more."""
+    left = []
+    for entry in entries:
+        if _targets(flow, entry):
+            left.append(entry)
+        else:
+            log.warning("flow %s: left alone, its branch is gone: %s", flow.id, entry.id)
+    return left
+
+
+def _targets(flow: Flow, entry: Entry) -> frozenset[str]:
+    """The branches that an entry goes through."""
+    return frozenset(branch.id for branch in flow.branches if _is_for(branch, entry))
+
+
+def _is_for(branch: Branch, entry: Entry) -> bool:
+    return entry.stage in WHOLE or entry.branch.removesuffix(REPLAY) == branch.id
+
+
+def _parts(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """As many at once as one part may hold."""
     part: list[Entry] = []
     size = 0
     for entry in entries:
-        if entry.stage not in _WHOLE and _branch_of(entry) not in branches:
-            log.warning("flow %s: left alone, its branch is gone: %s", flow.id, entry.id)
-            continue
         part.append(entry)
         size += len(entry.body or b"")
         if len(part) == AT_ONCE or size > BYTES_AT_ONCE:
@@ -177,161 +187,58 @@ def _parts(flow: Flow, entries: Sequence[Entry]) -> Iterator[list[Entry]]:
         yield part
 
 
-def _branch_of(entry: Entry) -> str:
-    return entry.branch.removesuffix(REPLAY)
-
-
-def _part(
-    flow: Flow,
-    spark: Callable[[], SparkSession],
-    run: Run,
-    entries: Sequence[Entry],
-    waiting: frozenset[str] | None,
+def _put(
+    lanes: Sequence[_Putting], entries: Sequence[Entry], waiting: Waiting, noted: Collection[str]
 ) -> Replayed:
     """One part through every branch that it is for, each with a checkpoint of its own."""
     done: dict[str, Totals] = {}
-    for branch in flow.branches:
-        mine = tuple(e for e in entries if e.stage in _WHOLE or _branch_of(e) == branch.id)
-        if mine:
-            tombstones = flow.source.null_messages
-            source = EntrySource(entries=mine, waiting=waiting, tombstones=tombstones)
-            done[branch.id] = _through(flow, branch, spark, run, source)
+    for lane in lanes:
+        if mine := [entry for entry in entries if _is_for(lane.branch, entry)]:
+            done[lane.branch.id] = lane.put(mine, waiting, noted)
     return Replayed(len(entries), done)
 
 
-def _through(
-    flow: Flow, branch: Branch, spark: Callable[[], SparkSession], run: Run, source: EntrySource
-) -> Totals:
-    target = flow.target(branch)
-    target = replace(target, branch=f"{target.branch}{REPLAY}", source_id=source.type)
-    with closing(branch.sink.open(target, run)) as sink:
-        before, session = sink.checkpoint.totals, source.open(flow.id)
+class _Putting:
+    """One branch that takes entries back, under one epoch of its replays."""
+
+    def __init__(
+        self, flow: Flow, branch: Branch, spark: Callable[[], SparkSession], run: Run
+    ) -> None:
+        self.branch, self._flow, self._spark = branch, flow, spark
+        self._target = replay_target(flow, branch)
+        self._sink: SinkSession = branch.sink.open(self._target, run)
+
+    def close(self) -> None:
+        """Frees the sink's connection."""
+        self._sink.close()
+
+    def put(self, entries: Sequence[Entry], waiting: Waiting, noted: Collection[str]) -> Totals:
+        """What became of them; first of what an earlier replay had begun and not ended."""
+        sink, session = self._sink, EntrySession(entries, waiting.tokens, noted)
+        before = sink.checkpoint.totals
         if not sink.checkpoint.positions:
             sink.restart(session.start(), session.identity)
         while not (span := session.plan(sink.checkpoint.positions, Limit())).empty:
-            span = source.held(sink.begin(span))
-            failpoints.reach("replay.begun")
-            lane = Lane(branch.sink, sink.ticket(), branch.routes)
-            steps = Steps.of(flow, local_now(), [lane.shape()])
-            work = fused.Pass(source, span, (lane,), 100.0, steps)
-            _, receipts = fused.run(spark(), session, span, work)
-            failpoints.reach("replay.passed")
-            sink.stage(span, receipts[target.branch], spark)
-            sink.finish(span, receipts[target.branch], session)
+            self._pass(sink.begin(span), session, waiting)
         return sink.checkpoint.totals - before
 
-
-class EntrySource(MessageSource):
-    """Entries as a source: one part, read by the pass itself."""
-
-    type: ClassVar[str] = "entries"
-    delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
-    entries: tuple[Entry, ...]
-    waiting: frozenset[str] | None = None
-    """The tokens of all entries that wait; None: more than were looked at."""
-
-    @override
-    def address(self) -> Address:
-        return Address(self.type, "replay", None, self.type)
-
-    @override
-    def open(self, flow: str) -> EntrySession:
-        return EntrySession(self)
-
-    @override
-    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
-        by_id = {entry.id: entry for entry in self.entries}
-        wanted = [by_id[name] for name in json.loads(_part_of(piece))]
-        rows = [
-            {
-                "body": entry.body,
-                "key": entry.key,
-                "headers": _headers(entry.metadata.get("headers")),
-                "metadata": encode(dict(entry.metadata)),
-                "only": None if entry.stage in _WHOLE else entry.n,
-            }
-            for entry in wanted
-        ]
-        yield pa.RecordBatch.from_pylist(rows, _SCHEMA)
-
-    def held(self, span: Span) -> Span:
-        """The span, when all its entries are here: an interrupted replay ends first."""
-        known = {entry.id for entry in self.entries}
-        if all(known.issuperset(json.loads(_part_of(piece))) for piece in span.slices):
-            return span
-        raise PermanentError(
-            "an earlier replay was interrupted while it put older records back: replay without "
-            "--since first"
-        )
+    def _pass(self, span: Span, session: EntrySession, waiting: Waiting) -> None:
+        named = (waiting.named(names_of(piece)) for piece in span.slices)
+        entries = tuple(entry for found in named for entry in found)
+        tombstones = self._flow.source.null_messages
+        source = EntrySource(entries=entries, tombstones=tombstones)
+        failpoints.reach("replay.begun")
+        lane = Lane(self.branch.sink, self._sink.ticket(), self.branch.routes)
+        work = fused.Pass(source, span, (lane,), 100.0, _steps(self._flow, lane, entries))
+        _, receipts = fused.run(self._spark(), session, span, work)
+        failpoints.reach("replay.passed")
+        self._sink.stage(span, receipts[self._target.branch], self._spark)
+        self._sink.finish(span, receipts[self._target.branch], session)
 
 
-def _headers(found: Any) -> list[dict[str, Any]]:
-    known = found if isinstance(found, dict) else {}
-    return [{"key": name, "value": str(value).encode()} for name, value in known.items()]
-
-
-def _part_of(piece: Slice) -> str:
-    assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
-    return piece.part
-
-
-class EntrySession(SourceSession):
-    """Plans the entries that the checkpoint does not name yet.
-
-    A position is the list of the tokens of what is done.
-    """
-
-    def __init__(self, source: EntrySource) -> None:
-        self._source = source
-
-    @property
-    @override
-    def identity(self) -> str:
-        return self._source.type
-
-    @override
-    def start(self) -> Positions:
-        return {_PARTITION: ""}
-
-    @override
-    def seek(self, where: str) -> Positions:
-        return self.start()
-
-    @override
-    def ends(self) -> Positions:
-        return {_PARTITION: ",".join(map(_token, self._source.entries))}
-
-    @override
-    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        position = str(after.get(_PARTITION, ""))
-        done = position.split(",") if position else []
-        new = [entry for entry in self._source.entries if _token(entry) not in done]
-        if not new:
-            return Span((PartSlice(_PARTITION, position, position),))
-        noted = self._source.waiting  # what waits no more need not be named for long
-        recent = frozenset(done[-REMEMBERED:])
-        kept = [token for token in done if noted is None or token in noted or token in recent]
-        upto = ",".join([*kept, *map(_token, new)])
-        part = json.dumps([entry.id for entry in new])
-        return Span((PartSlice(_PARTITION, position, upto, part),))
-
-    @override
-    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        raise NotImplementedError("the pass reads entries itself")
-
-    @override
-    def release(self, upto: Positions) -> None:
-        pass
-
-    @override
-    def lag(self, after: Positions) -> Lag:
-        return Lag(0, 0.0, self.ends())
-
-    @override
-    def close(self) -> None:
-        pass
-
-
-def _token(entry: Entry) -> str:
-    """A short stand-in for the id."""
-    return hashlib.sha256(entry.id.encode()).hexdigest()[:16]
+def _steps(flow: Flow, lane: Lane, entries: Sequence[Entry]) -> Steps | None:
+    """The flow's; an entry that was one of several records is a matter of steps, also without."""
+    now = local_now()
+    several = any(e.stage not in WHOLE and (e.n or e.rows not in (None, 1)) for e in entries)
+    none = Steps((), Context(now), flow.reads()) if several else None
+    return Steps.of(flow, now, [lane.shape()]) or none

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
-from dataflow_assets.contracts import Address, Checkpoint, Lag, Run
+from dataflow_assets.contracts import Address, Checkpoint, Lag, Run, Target
+from dataflow_assets.entries import replay_target
 from dataflow_assets.flow import Branch, Flow
 
 
@@ -37,9 +38,19 @@ def status(flow: Flow) -> list[Status]:
 
 
 def reset(flow: Flow, run: Run) -> list[Branch]:
-    """Forgets the checkpoint of every branch, under an epoch of its own; the rows stay."""
+    """Forgets the checkpoint of every branch, and that of its replays; the rows stay.
+
+    Each under an epoch of its own.
+    """
     resolved = flow.resolved()
     for branch in resolved.branches:
-        with closing(branch.sink.open(resolved.target(branch), run)) as session:
-            session.forget()
+        _forget(branch, resolved.target(branch), run)
+        again = replay_target(resolved, branch)
+        if branch.sink.peek(again) is not None:
+            _forget(branch, again, run)
     return list(resolved.branches)
+
+
+def _forget(branch: Branch, target: Target, run: Run) -> None:
+    with closing(branch.sink.open(target, run)) as session:
+        session.forget()

@@ -409,8 +409,8 @@ def test_rejected_records_of_the_pass(place: Place) -> None:
         (b"\xff\x00", b"k", "decode"),
         (None, None, "step"),
     ]
-    place.sink().rejected().replayed([entries[0].id])
-    place.sink().rejected().replayed([entries[0].id])
+    place.sink().rejected().replayed(entries[:1])
+    place.sink().rejected().replayed(entries[:1])
     (left,) = place.sink().rejected().pending(TARGET.flow, None, 10)
     assert left.id == entries[1].id
 

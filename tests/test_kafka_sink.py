@@ -207,7 +207,7 @@ def test_rejected_records_are_part_of_the_commit_and_wait_for_a_replay(into: Mak
     assert (message.key() or b"").decode() == entry.id
     assert (entry.body, entry.key, entry.stage) == (refused.body, b"k", "step")
     assert target.sink.rejected().pending("default/other", None, 10) == []
-    target.sink.rejected().replayed([entry.id])
+    target.sink.rejected().replayed([entry])
     assert target.sink.rejected().pending("default/flow", None, 10) == []
 
 
@@ -236,7 +236,7 @@ def test_an_entry_that_a_crash_stored_twice_waits_once_and_is_replayed_for_good(
     held = replace(errors.target, rejects=Rejects("errors", errors.sink, holds=True))
     store.store([record, record, error_record(held, OffsetSlice("0", 0, 3), refused)])
     (entry,) = store.pending("default/flow", None, 10)
-    store.replayed([entry.id])
+    store.replayed([entry])
     store.store([record])
     assert store.pending("default/flow", None, 10) == []
 

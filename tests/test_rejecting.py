@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ TARGET = Target("default/orders", "postgresql:db/public/orders", "hash", "t", "t
 SLICE = OffsetSlice("0", 0, 10)
 
 
-def recorded(rejection: Rejection) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(error_record(TARGET, SLICE, rejection).body)
+def recorded(rejection: Rejection, target: Target = TARGET) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(error_record(target, SLICE, rejection).body)
     return body
 
 
@@ -41,12 +42,14 @@ def test_the_references_own_example() -> None:
 
 
 def test_our_own_fields_tell_where_it_came_from() -> None:
-    rejection = Rejection(4, "step", "no", b'{"id":1}', n=2, step=3, step_type="cast")
-    error = recorded(rejection)["error"]
+    rejection = Rejection(4, "step", "no", b'{"id":1}', n=2, step=3, step_type="cast", rows=3)
+    error = recorded(rejection, replace(TARGET, reading=7))["error"]
     assert error["id"] == rejection.id(TARGET, SLICE)
     assert (error["flow"], error["branch"]) == (TARGET.flow, TARGET.branch)
     assert (error["stage"], error["step"], error["step_type"]) == ("step", 3, "cast")
-    assert error["source"] == {"topic": "t", "partition": "0", "offset": 4, "n": 2}
+    place = {"topic": "t", "partition": "0", "offset": 4}
+    assert error["source"] == {**place, "n": 2, "rows": 3}
+    assert error["reading"] == 7
     assert error["metadata"] == {"topic": "t", "partition": "0", "offset": 4}
     assert error["attempt"] == 1
 

@@ -20,6 +20,7 @@ from dataflow_assets import replay as engine
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.memory.sink import _Errors
+from dataflow_assets.contracts import Entry
 from tests.conftest import Topics
 
 FLOW = """\
@@ -145,11 +146,11 @@ def test_a_failure_tells_what_was_put_back_before(
     noted: list[Any] = []
     note = _Errors.replayed
 
-    def broken(self: _Errors, ids: list[str]) -> None:
+    def broken(self: _Errors, entries: list[Entry]) -> None:
         if noted:
             raise RuntimeError("password=hunter22 is wrong")
-        noted.append(ids)
-        note(self, ids)
+        noted.append(entries)
+        note(self, entries)
 
     monkeypatch.setattr(_Errors, "replayed", broken)
     rejected.write([-2, -4])
@@ -171,8 +172,8 @@ def test_a_signal_ends_it_after_the_part(
     monkeypatch.setattr(engine, "AT_ONCE", 1)
     note = _Errors.replayed
 
-    def signalled(self: _Errors, ids: list[str]) -> None:
-        note(self, ids)
+    def signalled(self: _Errors, entries: list[Entry]) -> None:
+        note(self, entries)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)  # the main thread hears of it
 

@@ -18,6 +18,7 @@ from dataflow_assets.contracts.checkpoint import (
     Run,
     Totals,
     local_now,
+    next_reading,
     utc_now,
 )
 from dataflow_assets.contracts.ends import (
@@ -36,7 +37,9 @@ from dataflow_assets.contracts.rejects import (
     Rejection,
     Rejects,
     attempt_of,
+    named_in,
     next_attempt,
+    part_of,
 )
 from dataflow_assets.contracts.schema import (
     ABSENT,
@@ -152,7 +155,10 @@ __all__ = [
     "kind_of",
     "lasting",
     "local_now",
+    "named_in",
     "next_attempt",
     "refuse_shared",
+    "next_reading",
+    "part_of",
     "utc_now",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -36,6 +37,8 @@ class Checkpoint:
 
     `source` and `target` are identities (topic id, table oid or uuid): a recreated topic or table
     is another one. `positions` is empty until `begin` has stored the start.
+    `reading` is another one after each restart: what was rejected and replayed before it may be
+    rejected again.
     """
 
     epoch: int
@@ -46,6 +49,12 @@ class Checkpoint:
     manifest: str = ""
     run: str = ""
     committed_at: datetime | None = None
+    reading: int = 0
+
+
+def next_reading(last: int) -> int:
+    """Another number for each restart; later ones are higher, also once a checkpoint is lost."""
+    return max(last + 1, int(time.time()))
 
 
 @dataclass(frozen=True)

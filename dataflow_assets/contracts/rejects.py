@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from dataflow_assets.contracts.address import Address
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from dataflow_assets.contracts.tasks import Target
 
 REPLAY = "#replay"  # ends the name of a branch that takes back what was rejected
+Name = tuple[str, int]
+"""An entry's id, and the reading of the source in which its record was rejected last."""
+_PLACE = re.compile(r"/([^/]+)/(\d+)/\d+/\w+$")  # the end of what `Rejection.id` makes
 _ATTEMPT = re.compile(r"#attempt-(\d+)(?:\.\d+)?$")
 
 
@@ -32,11 +37,15 @@ class ErrorRecord:
     flow: str
     body: bytes = field(repr=False)
     metadata: bytes = field(repr=False)
+    reading: int = 0
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A rejected record that waits for a replay."""
+    """A rejected record that waits for a replay.
+
+    `reading` tells rejections of one record from each other: after a rewind it is rejected again.
+    """
 
     id: str
     branch: str
@@ -45,6 +54,31 @@ class Entry:
     body: bytes | None = field(repr=False)
     key: bytes | None = field(default=None, repr=False)
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    rows: int | None = None
+    """How many records its message had become; None: an earlier version did not count them."""
+    reading: int = 0
+
+    @property
+    def name(self) -> Name:
+        """What names it in the part of a replay."""
+        return self.id, self.reading
+
+    @property
+    def record(self) -> str:
+        """The id of its first attempt."""
+        return _ATTEMPT.sub("", self.id)
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """Partition and offset of its record, as its id tells; None where that has another form."""
+        found = _PLACE.search(self.record)
+        return (found[1], int(found[2])) if found else None
+
+    @property
+    def token(self) -> str:
+        """A short stand-in for its name."""
+        text = f"{self.id}@{self.reading}" if self.reading else self.id
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Entries(ABC):
@@ -55,8 +89,11 @@ class Entries(ABC):
         """The oldest entries of a flow without a replay, of all its branches; read only."""
 
     @abstractmethod
-    def replayed(self, ids: Sequence[str]) -> None:
-        """Notes that these have had theirs; may be repeated."""
+    def replayed(self, entries: Sequence[Entry]) -> None:
+        """Notes that these have had theirs; may be repeated.
+
+        One that has been rejected again since, in a later reading of its source, goes on waiting.
+        """
 
 
 class ErrorStore(Entries):
@@ -71,7 +108,8 @@ class ErrorStore(Entries):
         """Durable when it returns.
 
         A record whose id is known stays as it is where the system can tell; else a crash between
-        here and the commit of the rows stores it twice, under one id.
+        here and the commit of the rows stores it twice, under one id. One of a later reading than
+        the one that is known waits for a replay once more.
         """
 
 
@@ -130,6 +168,8 @@ class Rejection:
     """The class of reference 5.4 where it is known; else it is told from the reason."""
     metadata: Mapping[str, Any] | None = None
     """The message's, as far as it was read."""
+    rows: int = 1
+    """How many records its message has become: `n` is the index of this one."""
 
     def id(self, target: Target, piece: Slice) -> str:
         """Flow, branch, source, partition, offset, n and stage: the same whenever it is read.
@@ -137,9 +177,26 @@ class Rejection:
         Of what a replay rejects: the id of the entry that was replayed, and the attempt.
         """
         if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
-            return next_attempt(json.loads(piece.part)[self.offset], self.n)
+            return next_attempt(named_in(piece.part)[self.offset][0], self.n)
         where = f"{target.flow}/{target.branch}/{target.source_id or target.source}"
         return f"{where}/{piece.scope}/{self.offset}/{self.n}/{self.stage}"
+
+    def reading(self, target: Target, piece: Slice) -> int:
+        """In which reading of the source it was rejected; a replay keeps that of its entry."""
+        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
+            return named_in(piece.part)[self.offset][1]
+        return target.reading
+
+
+def part_of(entries: Sequence[Entry]) -> str:
+    """What names these entries in a part; those of an earlier version have no reading."""
+    return json.dumps([one.name if one.reading else one.id for one in entries])
+
+
+@lru_cache(maxsize=4)
+def named_in(part: str) -> tuple[Name, ...]:
+    """The entries that a part names, by their ordinals."""
+    return tuple((one, 0) if isinstance(one, str) else (one[0], one[1]) for one in json.loads(part))
 
 
 def attempt_of(entry: str) -> int:

@@ -25,6 +25,7 @@ class Target:
     source: str  # name of the topic or table read, for messages and rejected records
     source_id: str = ""  # its identity: offsets of a recreated topic are other records
     rejects: Rejects = field(default=Rejects(), repr=False, compare=False)
+    reading: int = field(default=0, compare=False)  # `Checkpoint.reading`, set for tasks
 
     @property
     def id(self) -> str:
@@ -49,6 +50,8 @@ class Sent:
 
     body: bytes | None
     metadata: Mapping[str, Any] | None = None
+    rows: int = 1
+    """How many records it has become."""
 
 
 @dataclass(frozen=True)

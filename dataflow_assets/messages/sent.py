@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,8 @@ class Messages(Mapping[int, Sent]):
     batch: pa.RecordBatch
     rows: Rows | None = None
     """What reads the metadata, where messages have become records."""
+    several: Mapping[int, int] = field(default_factory=dict)
+    """How many records a message has become, where that is not one."""
 
     def __getitem__(self, offset: int) -> Sent:  # KeyError for a foreign offset
         index = pc.index(self.offsets, offset).as_py()
@@ -30,7 +32,7 @@ class Messages(Mapping[int, Sent]):
         if self.rows is None:
             return Sent(self.batch.column("body")[index].as_py())
         ((body, metadata),) = self.rows.records(self.batch.slice(index, 1))
-        return Sent(body, placed(metadata, offset))
+        return Sent(body, placed(metadata, offset), self.several.get(offset, 1))
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.offsets.to_pylist())
@@ -59,7 +61,8 @@ def rejection(
 def unstored(offset: int, n: int, error: RejectedRecord, sent: Messages) -> Rejection:
     """A record that its lane could not take."""
     found = sent[offset]
-    return replace(rejection(offset, error, found.body, found.metadata or {}), n=n)
+    one = rejection(offset, error, found.body, found.metadata or {})
+    return replace(one, n=n, rows=found.rows)
 
 
 def placed(metadata: Mapping[str, Any], offset: int) -> Mapping[str, Any]:

@@ -95,7 +95,7 @@ class Share:
         found = sent[offset]
         stage = "decode" if self.texts[one.offset] == found.body else "encode"
         placed = replace(one, offset=offset, stage=stage, n=self.n[one.offset])
-        return replace(placed, body=found.body, metadata=found.metadata)
+        return replace(placed, body=found.body, metadata=found.metadata, rows=found.rows)
 
     def _numbered(self, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBatch:
         """The rows with their messages' offsets, and N where a message has become several."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from dataflow_assets.chain import Chain
-from dataflow_assets.contracts import Chunk, Sink
+from dataflow_assets.contracts import Chunk, Rejection, Sink
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.messages.again import Again
 from dataflow_assets.messages.forwarding import Forwarded
 from dataflow_assets.messages.lanes import Lane, Steps
 from dataflow_assets.messages.sent import Messages, rejection
@@ -32,22 +34,36 @@ class Stepped:
         offsets = self._rows.offsets(batch)
         shares = [share() for share in self._shares]
         ways = {route: share for share in shares for route in share.lane.routes}
-        only = self._rows.only(batch)
-        rejected = []
+        again = self._rows.again(batch)
+        rejected: list[Rejection] = []
+        several: dict[int, int] = {}
         for at, (raw, metadata) in enumerate(self._rows.records(batch)):
+            pair = again[at] if again else None
+            one = Again(*pair) if pair else None
             try:
                 found = self._chain(Record(parse(raw), metadata))
+                chosen = one.chosen(found, ways) if one else enumerate(found)
             except RejectedRecord as error:
-                rejected.append(rejection(int(offsets[at]), error, raw, metadata))
+                refused = rejection(int(offsets[at]), error, raw, metadata)
+                if one is None:
+                    rejected.append(refused)
+                else:
+                    shares[0].rejected.append(_again(refused, one))
                 continue
-            for n, record in enumerate(found):
-                share = ways.get(record.route)
-                if share is not None and (only is None or only[at] in (None, n)):
+            if len(found) != 1:
+                several[int(offsets[at])] = len(found)
+            for n, record in chosen:
+                if (share := ways.get(record.route)) is not None:
                     share.take(at, n, record)
         if None in ways:
             ways[None].rejected += rejected
-        sent = Messages(pa.array(offsets, pa.int64()), batch, self._rows)
+        sent = Messages(pa.array(offsets, pa.int64()), batch, self._rows, several)
         return [share.chunk(offsets, sent) for share in shares]
+
+
+def _again(refused: Rejection, one: Again) -> Rejection:
+    """Still the same record of its message, for the branch that it was rejected by."""
+    return replace(refused, stage="encode", n=one.n, rows=one.rows or 0)
 
 
 def _shares(lane: Lane, tombstones: str) -> Callable[[], Share | Forwarded]:

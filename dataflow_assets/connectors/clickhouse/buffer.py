@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -86,7 +86,8 @@ class Buffer:
 
     def _rejection(self, offset: int, n: int, reason: str) -> Rejection:
         sent = next((found for found in self._found(offset)), Sent(None))
-        return Rejection(offset, "sink", reason, sent.body, n, metadata=sent.metadata)
+        found = Rejection(offset, "sink", reason, sent.body, n)
+        return replace(found, metadata=sent.metadata, rows=sent.rows)
 
     def _found(self, offset: int) -> Iterator[Sent]:
         for sent in self._sent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from typing_extensions import override
@@ -34,7 +34,7 @@ _AT = {"created_at": "DateTime64(6, 'UTC') DEFAULT now64(6)"}
 _APART = {**_ID, "error": "String", "original_message": "String", METADATA: "String", **_AT}
 _WHOLE = {**_ID, DATA: "String", METADATA: "String", **_AT}
 _PENDING = """
-SELECT {body} FROM {t} FINAL WHERE flow = {{flow:String}} AND _version = 0
+SELECT {body} FROM {t} FINAL WHERE flow = {{flow:String}} AND _version % 2 = 0
 AND NOT endsWith(id, '{held}') AND created_at >= {since}
 ORDER BY created_at, id LIMIT {{most:UInt64}}
 """
@@ -66,8 +66,7 @@ class ClickhouseErrors(ErrorStore):
         failpoints.reach("clickhouse.errors")
         rows = [self._row(one) for one in records]
         with self._client("storing rejected records in") as client:
-            token = rejected.token([one.id for one in records])
-            insert_rows(client, self._place, rows, inserting(token))
+            insert_rows(client, self._place, rows, inserting(rejected.token(rows)))
         failpoints.reach("clickhouse.errors-stored")
 
     @override
@@ -82,13 +81,18 @@ class ClickhouseErrors(ErrorStore):
         return [entry(_joined(row))[1] for row in rows]
 
     @override
-    def replayed(self, ids: Sequence[str]) -> None:
+    def replayed(self, entries: Sequence[Entry]) -> None:
         failpoints.reach("clickhouse.replayed")
         with self._client("noting a replay in") as client:
-            note_replayed(client, self._place, ids)
+            note_replayed(client, self._place, entries)
 
-    def _row(self, record: ErrorRecord) -> dict[str, str]:
-        row = {"id": record.id, "flow": record.flow, METADATA: record.metadata.decode()}
+    def _row(self, record: ErrorRecord) -> dict[str, Any]:
+        row = {
+            "id": record.id,
+            "flow": record.flow,
+            METADATA: record.metadata.decode(),
+            "_version": rejected.version(record.reading),
+        }
         if self._sink.raw_mode:
             return row | {DATA: record.body.decode()}
         body = msgspec.json.decode(record.body, type=_Body)
@@ -106,6 +110,7 @@ class ClickhouseErrors(ErrorStore):
                 f"it has no {', '.join(missing)}; name a new table and set autoCreateTable: true, "
                 f"or run: {rejected.statement(self._place, self._columns)}"
             )
+        rejected.widen(client, self._sink.place(), ())
 
     @contextmanager
     def _client(self, what: str) -> Iterator[Client]:

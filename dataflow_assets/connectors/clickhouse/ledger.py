@@ -109,6 +109,8 @@ class Head:
     """The table is about to be emptied; whoever opens next does it again."""
     exit: str = ""
     """The table that its rows are moved into before they are gone (emptying.py)."""
+    reading: int = 0
+    """Another one after each restart."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -175,6 +177,7 @@ class State:
             head.manifest,
             head.run,
             max((p.at for p in parts.values() if p.at), default=None),
+            head.reading,
         )
 
     def snapshot(self) -> Head:

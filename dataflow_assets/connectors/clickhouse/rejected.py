@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse.client import quote
 from dataflow_assets.connectors.clickhouse.failures import failing
 from dataflow_assets.connectors.clickhouse.ledger_table import insert_rows, inserting
@@ -33,15 +34,39 @@ _COLUMNS = {
     "key_encoding": _TEXT,
     "step": "Nullable(Int32)",
     "step_type": _TEXT,
+    "rows": "Nullable(Int32)",
     "rejected_at": "DateTime64(6, 'UTC') DEFAULT now64(6)",
 }
-# A replay adds the row once more with a higher version: FINAL shows only that one.
-REPLAYED = {"replayed_at": "Nullable(DateTime64(6, 'UTC'))", "_version": "UInt8"}
+REPLAYED = {"replayed_at": "Nullable(DateTime64(6, 'UTC'))", "_version": "UInt64"}
+"""A row's version is twice its reading of the source, and one more once it was replayed.
+
+A replay adds the row once more with that version, and a later reading with one that is higher
+still: FINAL shows the last of them.
+"""
+_NARROW = """
+SELECT 1 FROM system.columns WHERE database = {database:String} AND table = {table:String}
+AND name = '_version' AND type != 'UInt64'
+"""
+_WIDEN = "ALTER TABLE {place} {columns} MODIFY COLUMN _version UInt64"
 
 
-def place(database: str, table: str) -> str:
-    """The table's quoted name."""
-    return quote(database, f"{table}_rejected")
+def place(database: str, table: str) -> tuple[str, str]:
+    """Database and name of the table beside this one."""
+    return database, f"{table}_rejected"
+
+
+def widen(client: Client, where: tuple[str, str], columns: Sequence[str] = ("rows",)) -> None:
+    """Gives the table of an earlier version these columns, and readings. Raises Failure."""
+    if not clients.rows(client, _NARROW, dict(zip(("database", "table"), where, strict=True))):
+        return
+    added = "".join(f"ADD COLUMN IF NOT EXISTS {quote(n)} {_COLUMNS[n]}, " for n in columns)
+    with failing():
+        client.command(_WIDEN.format(place=quote(*where), columns=added))
+
+
+def version(reading: int) -> int:
+    """Of a row that waits."""
+    return 2 * reading
 
 
 def statement(name: str, columns: dict[str, str]) -> str:
@@ -54,17 +79,23 @@ def statement(name: str, columns: dict[str, str]) -> str:
 
 
 def store(
-    client: Client, name: str, target: Target, piece: Slice, rejections: Sequence[Rejection]
+    client: Client,
+    where: tuple[str, str],
+    target: Target,
+    piece: Slice,
+    rejections: Sequence[Rejection],
 ) -> None:
     """Writes them; those known by their id stay one row for `FINAL`. Raises Failure."""
-    rows = [_row(target, piece, one) for one in rejections]
+    name, rows = quote(*where), [_row(target, piece, one) for one in rejections]
     with failing():
         client.command(statement(name, _COLUMNS))
-    insert_rows(client, name, rows, inserting(token([row["id"] for row in rows])))
+    widen(client, where)
+    insert_rows(client, name, rows, inserting(token(rows)))
 
 
-def token(ids: Sequence[str]) -> str:
-    """The token of an INSERT of these records."""
+def token(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The token of an INSERT of these rows."""
+    ids = [f"{row['id']}@{row['_version']}" if row["_version"] else row["id"] for row in rows]
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()
 
 
@@ -87,6 +118,8 @@ def _row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
         "key_encoding": key_encoding,
         "step": one.step,
         "step_type": one.step_type,
+        "rows": one.rows,
+        "_version": version(one.reading(target, piece)),
     }
 
 

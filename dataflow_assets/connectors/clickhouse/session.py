@@ -50,6 +50,7 @@ from dataflow_assets.contracts import (
     divided,
     local_now,
     refuse_shared,
+    next_reading,
     utc_now,
 )
 from dataflow_assets.errors import TransientError
@@ -136,6 +137,7 @@ class ClickhouseSession(SinkSession):
                 target=self.identity,
                 manifest=self._target.manifest,
                 emptying=empty and self._table is not None,
+                reading=next_reading(self._state.head.reading),
             )
             self._head(head)
             failpoints.reach("clickhouse.restarting")
@@ -181,7 +183,8 @@ class ClickhouseSession(SinkSession):
             self._upsert.deleted,
         )
         failpoint = failpoints.from_environment()
-        return Ticket(self._target, self._run, self._branch.epoch, facts.into(schema), failpoint)
+        target = replace(self._target, reading=self._state.head.reading)
+        return Ticket(target, self._run, self._branch.epoch, facts.into(schema), failpoint)
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse import rejected
-from dataflow_assets.connectors.clickhouse.client import literal
+from dataflow_assets.connectors.clickhouse.client import literal, quote
 from dataflow_assets.connectors.clickhouse.failures import Failure, failing
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.rejecting import origin
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 _AT_ONCE = 500  # ids in one statement
 _THERE = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
 _PENDING = """
-SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, offset
-FROM {r} FINAL WHERE flow = {{flow:String}} AND _version = 0 AND rejected_at >= {since}
+SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, offset,
+    rows, intDiv(_version, 2)
+FROM {r} FINAL WHERE flow = {{flow:String}} AND _version % 2 = 0 AND rejected_at >= {since}
 ORDER BY rejected_at, id LIMIT {{most:UInt64}}
 """
 _REPLAYED = """
-INSERT INTO {r} SELECT * REPLACE (now64(6) AS replayed_at, 1 AS _version) FROM (
-    SELECT * FROM {r} FINAL WHERE _version = 0 AND id IN ({ids}))
+INSERT INTO {r} SELECT * REPLACE (now64(6) AS replayed_at, _version + 1 AS _version) FROM (
+    SELECT * FROM {r} FINAL WHERE _version % 2 = 0 AND (id, _version) IN ({named}))
 """
 
 
@@ -42,23 +43,24 @@ class Waiting(Entries):
     def __init__(self, sink: ClickhouseSink) -> None:
         self._sink = sink
         self._database, self._table = sink.place()
-        self._place = rejected.place(self._database, self._table)
+        self._where = rejected.place(self._database, self._table)
+        self._place = quote(*self._where)
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         with self._client("reading") as client:
-            there = {"d": self._database, "t": f"{self._table}_rejected"}
-            if not clients.rows(client, _THERE, there):
+            if not clients.rows(client, _THERE, dict(zip("dt", self._where, strict=True))):
                 return []
+            rejected.widen(client, self._where)
             query = _PENDING.format(r=self._place, since=moment(since))
             rows = clients.rows(client, query, {"flow": flow, "most": most})
         return [_entry(row) for row in rows]
 
     @override
-    def replayed(self, ids: Sequence[str]) -> None:
+    def replayed(self, entries: Sequence[Entry]) -> None:
         failpoints.reach("clickhouse.replayed")
         with self._client("noting a replay in") as client:
-            note_replayed(client, self._place, ids)
+            note_replayed(client, self._place, entries)
 
     @contextmanager
     def _client(self, what: str) -> Iterator[Client]:
@@ -69,12 +71,13 @@ class Waiting(Entries):
             raise failure.error(f"{what} {self._place} of {self._sink.address()}") from None
 
 
-def note_replayed(client: Client, place: str, ids: Sequence[str]) -> None:
+def note_replayed(client: Client, place: str, entries: Sequence[Entry]) -> None:
     """Notes that these have had their replay; may be repeated. Raises Failure."""
-    for first in range(0, len(ids), _AT_ONCE):
-        listed = ", ".join(map(literal, ids[first : first + _AT_ONCE]))
+    named = [f"({literal(one.id)}, {rejected.version(one.reading)})" for one in entries]
+    for first in range(0, len(named), _AT_ONCE):
+        query = _REPLAYED.format(r=place, named=", ".join(named[first : first + _AT_ONCE]))
         with failing():
-            client.command(_REPLAYED.format(r=place, ids=listed), settings={"async_insert": 0})
+            client.command(query, settings={"async_insert": 0})
 
 
 def moment(since: datetime | None) -> str:
@@ -84,9 +87,9 @@ def moment(since: datetime | None) -> str:
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    id_, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, offset = row
+    id_, branch, stage, n, body, body_encoding, key, key_encoding, *place, rows, reading = row
     sent, named = _bytes(body, body_encoding), _bytes(key, key_encoding)
-    return Entry(id_, branch, stage, n, sent, named, origin(id_, source, partition, offset))
+    return Entry(id_, branch, stage, n, sent, named, origin(id_, *place), rows, reading)
 
 
 def _bytes(text: str | None, encoding: str | None) -> bytes | None:

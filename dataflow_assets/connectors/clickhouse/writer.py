@@ -180,9 +180,9 @@ class ClickhouseWriter(Writer):
         settle(self._ticket.target, self._piece, found, self._beside)
 
     def _beside(self, found: Sequence[Rejection]) -> None:
-        place = rejected.place(*self._sink.place())
+        where = rejected.place(*self._sink.place())
         with self._guarded():
-            rejected.store(self._session(), place, self._ticket.target, self._piece, found)
+            rejected.store(self._session(), where, self._ticket.target, self._piece, found)
 
     def _session(self) -> Client:
         assert self._client is not None, "a writer that ended is used again"  # noqa: S101

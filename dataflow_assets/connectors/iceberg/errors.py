@@ -27,7 +27,7 @@ from dataflow_assets.connectors.iceberg.columns import parse_field
 from dataflow_assets.connectors.iceberg.commits import Change, Committer
 from dataflow_assets.connectors.iceberg.files import data_file, place
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
-from dataflow_assets.connectors.iceberg.waiting import oldest, remove
+from dataflow_assets.connectors.iceberg.waiting import latest, oldest, remove
 from dataflow_assets.connectors.iceberg.writers import file_writer
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
 from dataflow_assets.errors import PermanentError, TransientError
@@ -45,11 +45,18 @@ _APART = (
     pa.field("error", pa.json_(), nullable=False),
     pa.field("original_message", pa.json_(), nullable=False),
     pa.field("rejected_at", _STAMP),
+    pa.field("reading", pa.int64()),
 )
-_WHOLE = (_ID, pa.field("data", pa.json_(), nullable=False), pa.field("_metadata", pa.json_()))
+_WHOLE = (
+    _ID,
+    pa.field("data", pa.json_(), nullable=False),
+    pa.field("_metadata", pa.json_()),
+    pa.field("reading", pa.int64()),
+)
 _FILLED = {
     **dict.fromkeys(("id", "flow", "error", "original_message", "data", "_metadata"), pa.string()),
     "rejected_at": _STAMP,
+    "reading": pa.int64(),
 }
 _PROPERTIES = {"write.metadata.metrics.column.id": "full"}  # bounds find the files of an id
 _PROPERTY = "dataflow.errors"
@@ -83,7 +90,7 @@ class IcebergErrors(ErrorStore):
                 raise self._no_table()
             names = _layout(self._sink, table)
             new = {one.id: one for one in records}
-            for known in _known(table, new) if "id" in names else ():
+            for known in _known(table, new, names) if "id" in names else ():
                 del new[known]
             if new:
                 self._append(Committer(catalog, table), list(new.values()), names)
@@ -103,12 +110,11 @@ class IcebergErrors(ErrorStore):
         found = [one for row in rows if (one := _waits(row, parts, flow, since))]
         if found and not known:
             raise self._no_ids()
-        # A crash may have stored one twice, under one id.
-        return list({one.id: one for _, one in sorted(found, key=_order)}.values())[:most]
+        return latest(one for _, one in sorted(found, key=_order))[:most]
 
     @override
-    def replayed(self, ids: Sequence[str]) -> None:
-        remove(self._sink, self._sink.identifier, ids)
+    def replayed(self, entries: Sequence[Entry]) -> None:
+        remove(self._sink, self._sink.identifier, entries)
 
     def _made(self, catalog: BoundedCatalog) -> Table:
         if not self._sink.auto_create_table:
@@ -189,15 +195,21 @@ def _unfit(sink: IcebergSink, why: str) -> PermanentError:
     )
 
 
-def _known(table: Table, wanted: Mapping[str, ErrorRecord]) -> Iterator[str]:
-    """The ids that stand in the table; those of one slice lie close together."""
+def _known(table: Table, wanted: Mapping[str, ErrorRecord], names: Sequence[str]) -> Iterator[str]:
+    """The ids that stand in the table in this reading; those of one slice lie close together."""
     least, most = literal(min(wanted)), literal(max(wanted))
     between = And(
         GreaterThanOrEqual(term=_REFERENCE, value=least),
         LessThanOrEqual(term=_REFERENCE, value=most),
     )
-    found = table.scan(row_filter=between, selected_fields=("id",)).to_arrow()
-    yield from wanted.keys() & set(found.column("id").to_pylist())
+    fields = [name for name in ("id", "reading") if name in names]
+    found = table.scan(row_filter=between, selected_fields=tuple(fields)).to_arrow().to_pylist()
+    yield from {
+        row["id"]
+        for row in found
+        if row["id"] in wanted
+        and ("reading" not in row or wanted[row["id"]].reading <= (row["reading"] or 0))
+    }
 
 
 def _waits(
@@ -245,4 +257,5 @@ def _row(record: ErrorRecord) -> dict[str, Any]:
         "data": record.body.decode(),
         "_metadata": record.metadata.decode(),
         "rejected_at": utc_now(),
+        "reading": record.reading,
     }

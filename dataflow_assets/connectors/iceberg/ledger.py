@@ -64,6 +64,7 @@ class Ledger:
     parent: str = ""
     committed_at: str = ""
     intent: tuple[Slice, ...] = ()
+    reading: int = 0
 
     def owned_by(self, epoch: int, run: Run) -> bool:
         """True when this epoch of this run holds the flow."""
@@ -94,6 +95,7 @@ class Ledger:
             manifest=self.manifest,
             run=str(self.owner),
             committed_at=datetime.fromisoformat(self.committed_at) if self.committed_at else None,
+            reading=self.reading,
         )
 
     def text(self) -> str:

@@ -11,9 +11,11 @@ import hashlib
 import json
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyiceberg import exceptions as ice
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect
@@ -45,9 +47,12 @@ COLUMNS = pa.schema(
         pa.field("rejected_at", pa.timestamp("us", "UTC"), nullable=False),
         pa.field("step", pa.int32()),  # these two: tables of an earlier version have none
         pa.field("step_type", pa.string()),
+        pa.field("rows", pa.int32()),
+        pa.field("reading", pa.int64()),
     ]
 )
 REJECTED = "rejected"
+_TRIES = 20  # other writers' changes to give way to
 MOST_NOTED = 500  # rejections noted by a token of 16 digits; a crash may repeat more than that
 
 
@@ -59,7 +64,21 @@ def identifier(sink: IcebergSink) -> tuple[str, ...]:
 def rejected_table(catalog: BoundedCatalog, sink: IcebergSink) -> Table:
     """The table, made where it is missing; several tasks may try at once."""
     name = identifier(sink)
-    return catalog.table(name) or catalog.made(name, table_schema(COLUMNS), {})
+    table = catalog.table(name) or catalog.made(name, table_schema(COLUMNS), {})
+    return widened(table, [column for column in COLUMNS if column.nullable])
+
+
+def widened(table: Table, columns: Sequence[pa.Field]) -> Table:
+    """The table with these columns, which one of an earlier version lacks."""
+    for _ in range(_TRIES):
+        known = set(table.schema().column_names)
+        missing = [one for one in columns if one.name not in known]
+        if not missing:
+            break
+        with suppress(ice.CommitFailedException), table.update_schema() as change:
+            change.union_by_name(table_schema(missing))
+        table.refresh()
+    return table
 
 
 class RejectWriter:
@@ -116,6 +135,8 @@ class RejectWriter:
             "rejected_at": utc_now(),
             "step": rejection.step,
             "step_type": rejection.step_type,
+            "rows": rejection.rows,
+            "reading": rejection.reading(target, self._piece),
         }
 
 
@@ -168,4 +189,4 @@ class RejectedTable:
 
 
 def _origin(ledger: Ledger) -> list[Any]:
-    return [dict(ledger.positions), ledger.source, ledger.manifest]
+    return [dict(ledger.positions), ledger.source, ledger.manifest, ledger.reading]

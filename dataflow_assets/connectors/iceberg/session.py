@@ -37,6 +37,7 @@ from dataflow_assets.contracts import (
     Ticket,
     divided,
     refuse_shared,
+    next_reading,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import from_environment, reach
@@ -111,6 +112,7 @@ class IcebergSession(SinkSession):
                 target=self.identity,
                 manifest=self._target.manifest,
                 intent=(),
+                reading=next_reading(found.reading),
             ),
             self._emptying() if empty else self._keeper.change(),
         )
@@ -174,7 +176,7 @@ class IcebergSession(SinkSession):
         schema = self.schema()
         assert schema is not None  # noqa: S101 - there is a table
         return WriteTicket(
-            self._target,
+            replace(self._target, reading=self._keeper.ledger.reading),
             self._run,
             self._keeper.ledger.epoch,
             schema,

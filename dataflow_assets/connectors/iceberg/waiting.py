@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,9 @@ from pyiceberg.expressions import (
     EqualTo,
     GreaterThanOrEqual,
     In,
+    IsNull,
     LessThanOrEqual,
+    Or,
     Reference,
 )
 from pyiceberg.expressions.literals import literal
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 20  # other writers' commits to give way to
 _AT_ONCE = 1_000  # ids in one commit
 _COLUMNS = ("id", "branch", "source", "partition", "offset", "n", "stage", "body", "key")
-_ID, _AT = Reference("id"), Reference("rejected_at")
+_LATER = ("rows", "reading")  # which tables of an earlier version lack
+_ID, _AT, _READING = Reference("id"), Reference("rejected_at"), Reference("reading")
 
 
 class Waiting(Entries):
@@ -55,13 +58,26 @@ class Waiting(Entries):
         catalog = connect(self._sink, "reach the rejected records beside")
         with errors(self._sink, "read the rejected records beside"):
             table = catalog.table(identifier(self._sink))
-            rows = [] if table is None else oldest(table, flow, since, most, _COLUMNS)
-        # A crash may have stored one twice, under one id.
-        return [_entry(row) for row in {row["id"]: row for row in rows}.values()]
+            rows = [] if table is None else oldest(table, flow, since, most, _known(table))
+        return latest(map(_entry, rows))
 
     @override
-    def replayed(self, ids: Sequence[str]) -> None:
-        remove(self._sink, identifier(self._sink), ids)
+    def replayed(self, entries: Sequence[Entry]) -> None:
+        remove(self._sink, identifier(self._sink), entries)
+
+
+def _known(table: Table) -> list[str]:
+    there = set(table.schema().column_names)
+    return [*_COLUMNS, *(name for name in _LATER if name in there)]
+
+
+def latest(entries: Iterable[Entry]) -> list[Entry]:
+    """Each id once: a crash stores one twice, and a later reading of the source stores it again."""
+    found: dict[str, Entry] = {}
+    for one in entries:
+        if one.id not in found or found[one.id].reading < one.reading:
+            found[one.id] = one
+    return list(found.values())
 
 
 def oldest(
@@ -100,23 +116,36 @@ def _moment(at: datetime) -> Any:
     return literal(at.astimezone(UTC).isoformat())
 
 
-def remove(sink: IcebergSink, name: tuple[str, ...], ids: Sequence[str]) -> None:
-    """Takes the rows of these ids out of the table."""
+def remove(sink: IcebergSink, name: tuple[str, ...], entries: Sequence[Entry]) -> None:
+    """Takes the rows of these entries out of the table."""
     reach("iceberg.replayed")
-    for first in range(0, len(ids), _AT_ONCE):
-        with errors(sink, "note a replay in the rejected records of"):
-            _remove(sink, name, ids[first : first + _AT_ONCE])
+    by_reading: dict[int, list[str]] = {}
+    for one in entries:
+        by_reading.setdefault(one.reading, []).append(one.id)
+    for reading, ids in by_reading.items():
+        for first in range(0, len(ids), _AT_ONCE):
+            with errors(sink, "note a replay in the rejected records of"):
+                _remove(sink, name, ids[first : first + _AT_ONCE], reading)
 
 
-def _remove(sink: IcebergSink, name: tuple[str, ...], ids: Sequence[str]) -> None:
-    catalog = connect(sink, "note a replay in the rejected records of")
+def _named(table: Table, ids: Sequence[str], reading: int) -> BooleanExpression:
+    """The rows of these ids, but for those of a later reading of the source."""
     between = And(
         GreaterThanOrEqual(term=_ID, value=literal(min(ids))),
         LessThanOrEqual(term=_ID, value=literal(max(ids))),
     )  # bounds of files are not compared with long lists
     theirs = And(between, In(term=_ID, values={literal(one) for one in ids}))
+    if "reading" not in table.schema().column_names:
+        return theirs
+    upto = LessThanOrEqual(term=_READING, value=literal(reading))
+    return And(theirs, Or(IsNull(term=_READING), upto))
+
+
+def _remove(sink: IcebergSink, name: tuple[str, ...], ids: Sequence[str], reading: int) -> None:
+    catalog = connect(sink, "note a replay in the rejected records of")
     for attempt in range(ATTEMPTS):
         table = catalog.load_table(name)
+        theirs = _named(table, ids, reading)
         if not table.scan(row_filter=theirs, selected_fields=("id",), limit=1).to_arrow().num_rows:
             return
         try:
@@ -131,4 +160,5 @@ def _remove(sink: IcebergSink, name: tuple[str, ...], ids: Sequence[str]) -> Non
 def _entry(row: dict[str, Any]) -> Entry:
     metadata = origin(row["id"], row["source"], row["partition"], row["offset"])
     sent = row["body"], row["key"]
-    return Entry(row["id"], row["branch"], row["stage"], row["n"], *sent, metadata)
+    again = row.get("rows"), row.get("reading") or 0
+    return Entry(row["id"], row["branch"], row["stage"], row["n"], *sent, metadata, *again)

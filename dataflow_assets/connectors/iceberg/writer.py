@@ -153,7 +153,7 @@ class IcebergWriter(Writer):
 
 def _with_message(rejection: Rejection, chunk: Chunk) -> Rejection:
     sent = chunk.sent.get(rejection.offset, Sent(None))
-    return replace(rejection, body=sent.body, metadata=sent.metadata)
+    return replace(rejection, body=sent.body, metadata=sent.metadata, rows=sent.rows)
 
 
 def _without_deletes(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:

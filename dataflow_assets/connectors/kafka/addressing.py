@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -168,4 +168,5 @@ def _rejection(
     n = rows.column(N)[row].as_py() if N in rows.schema.names else 0
     value, key = (rows.column(name)[row].as_py() for name in ("value", "key"))
     found = sent.get(offset, Sent(value))
-    return Rejection(offset, error.stage, error.reason, found.body, n, key, metadata=found.metadata)
+    one = Rejection(offset, error.stage, error.reason, found.body, n, key)
+    return replace(one, metadata=found.metadata, rows=found.rows)

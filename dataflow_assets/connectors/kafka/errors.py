@@ -1,9 +1,10 @@
 """Rejected records in a topic: an error sink, or the topic beside a target.
 
 A record's key is the entry's id, its value the error record, its headers flow and metadata. A
-record without value says that the entry of its key has had its replay, and counts for good,
-wherever it stands: an entry that a crash has stored twice waits once. So the topic is kept for
-ever, and is not compacted.
+record without value says that the entry of its key has had its replay, and counts wherever it
+stands: an entry that a crash has stored twice waits once. It counts for the reading of the source
+that its header names, and for earlier ones: what is rejected again after a rewind waits again. So
+the topic is kept for ever, and is not compacted.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _CONFIG = {
     "retention.bytes": "-1",
     "max.message.bytes": str(MOST_BYTES),  # an error record is larger than the record in it
 }
+_READING = "reading"
 _ONE_PARTITION = 1  # entries are replayed in the order in which they were rejected
 
 
@@ -48,7 +50,8 @@ def prepare_topic(shelf: Shelf, replicas: int | None) -> None:
 
 def outgoing(topic: str, one: ErrorRecord, rules: Rules | None) -> Outgoing:
     """The entry as a record. Raises PermanentError where it is larger than the topic takes."""
-    headers = [("flow", one.flow.encode()), ("metadata", one.metadata)]
+    reading = str(one.reading).encode()
+    headers = [("flow", one.flow.encode()), ("metadata", one.metadata), (_READING, reading)]
     record = Outgoing(topic, one.body, one.id.encode(), headers)
     if rules is not None and record.size > rules.most_bytes:
         raise PermanentError(
@@ -62,6 +65,12 @@ def _waits(name: str, message: Message, flow: str) -> bool:
     """Whether it is an entry of this flow that a replay may take."""
     mine = dict(message.headers() or ()).get("flow") == flow.encode()
     return mine and not name.endswith(HELD)
+
+
+def _reading(message: Message) -> int:
+    """In which reading of its source the record was rejected; an earlier version names none."""
+    found = dict(message.headers() or ()).get(_READING)
+    return int(found) if found else 0
 
 
 class KafkaErrors(ErrorStore):
@@ -87,20 +96,23 @@ class KafkaErrors(ErrorStore):
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        waiting: dict[str, Message] = {}
-        done: set[str] = set()
+        waiting: dict[str, tuple[int, Message]] = {}
+        done: dict[str, int] = {}
         for message in self._messages():
-            name = (message.key() or b"").decode()
+            name, reading = (message.key() or b"").decode(), _reading(message)
             if message.value() is None:
-                done.add(name)
-            elif _waits(name, message, flow):
-                waiting.setdefault(name, message)
-        found = (entry(m.value() or b"") for name, m in waiting.items() if name not in done)
+                done[name] = max(reading, done.get(name, 0))
+            elif _waits(name, message, flow) and reading > waiting.get(name, (-1, None))[0]:
+                waiting[name] = reading, message
+        left = (m for name, (reading, m) in waiting.items() if reading > done.get(name, -1))
+        found = (entry(message.value() or b"") for message in left)
         return [one for at, one in found if since is None or at >= since][:most]
 
     @override
-    def replayed(self, ids: Sequence[str]) -> None:
-        self._send([Outgoing(self.topic, None, name.encode()) for name in ids])
+    def replayed(self, entries: Sequence[Entry]) -> None:
+        failpoints.reach("kafka.replayed")
+        headed = ((one.id.encode(), [(_READING, str(one.reading).encode())]) for one in entries)
+        self._send([Outgoing(self.topic, None, key, headers) for key, headers in headed])
 
     def _messages(self) -> Iterator[Message]:
         """All of them, partition by partition; none where there is no topic yet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -148,7 +149,8 @@ class KafkaSinkSession(SinkSession):
         if self._topic is None:
             raise self._sink.no_topic()
         failpoint = failpoints.from_environment()
-        return Ticket(self._target, self._run, self._epoch, MESSAGES, failpoint)
+        target = replace(self._target, reading=self._stored.head.reading)
+        return Ticket(target, self._run, self._epoch, MESSAGES, failpoint)
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:

@@ -36,6 +36,7 @@ from dataflow_assets.contracts import (
     Span,
     Target,
     Totals,
+    next_reading,
 )
 
 HEAD = b"head"
@@ -92,6 +93,8 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     emptied: dict[str, int] | None = None
     """Offsets below which the topic is to be emptied: what a crash must not leave undone."""
     committed_at: datetime | None = None
+    reading: int = 0
+    """Another one after each restart."""
 
     def taken(self, run: Run, flow: str) -> Head:
         """The same under a new epoch."""
@@ -142,6 +145,7 @@ class Stored(msgspec.Struct, frozen=True):
             manifest=head.manifest,
             run=head.run,
             committed_at=max(filter(None, times), default=None),
+            reading=head.reading,
         )
 
     def position(self, partition: str) -> Position | None:
@@ -179,6 +183,7 @@ class Stored(msgspec.Struct, frozen=True):
             source=source,
             target=target,
             intent=None,
+            reading=next_reading(self.head.reading),
         )
 
 

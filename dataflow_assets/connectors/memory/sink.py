@@ -22,6 +22,7 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Chunk,
     Cut,
+    Entries,
     Entry,
     ErrorRecord,
     ErrorStore,
@@ -45,17 +46,24 @@ from dataflow_assets.contracts import (
     Writer,
     divided,
     refuse_shared,
+    next_reading,
     utc_now,
 )
 from dataflow_assets.errors import PermanentError, TakenOver
-from dataflow_assets.rejecting import HELD, entry, settle
+from dataflow_assets.rejecting import HELD, entry, error_record, settle
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
 _INSERT = "insert into rows values (?, ?, ?, ?, ?, ?, ?)"
-_ERROR = "insert or ignore into errors values (?, ?, ?, ?, ?, 0)"
 _GONE = "delete from checkpoints where id = '{}'"
+_ERROR = """
+insert into errors values (?, ?, ?, ?, ?, ?, 0) on conflict (id) do update
+set body = excluded.body, reading = excluded.reading, replayed = 0
+where excluded.reading > errors.reading
+"""
 _REJECT = "insert or ignore into rejected values (?, ?, ?, ?, ?, ?, ?)"
+_BESIDE = "rejected beside "
+"""Begins what the records rejected beside a table are called among the error records."""
 
 
 class _MemorySink(Sink):
@@ -78,7 +86,11 @@ class _MemorySink(Sink):
 
     def error_store(self) -> ErrorStore:
         """Error records as rows of the table."""
-        return _Errors(self)
+        return _Errors(self.store, self.table)
+
+    def rejected(self) -> Entries:
+        """Those that were rejected beside the table."""
+        return _Errors(self.store, f"{_BESIDE}{self.table}")
 
     def peek(self, target: Target) -> Checkpoint | None:
         """The stored checkpoint."""
@@ -88,34 +100,37 @@ class _MemorySink(Sink):
             return _load(connection, target)[0]
 
 
-def _error_rows(sink: Any, records: Sequence[ErrorRecord]) -> list[tuple[Any, ...]]:
+def _error_rows(name: str, records: Sequence[ErrorRecord]) -> list[tuple[Any, ...]]:
     return [
-        (one.id, sink.table, one.flow, one.body.decode(), one.metadata.decode()) for one in records
+        (one.id, name, one.flow, one.body.decode(), one.metadata.decode(), one.reading)
+        for one in records
     ]
 
 
 class _Errors(ErrorStore):
-    def __init__(self, sink: _MemorySink) -> None:
-        self._sink, self._store = sink, Store(sink.store)
+    def __init__(self, store: str, name: str) -> None:
+        self._store, self._name = Store(store), name
 
     def prepare(self) -> None:
         self._store.create()
 
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         self._store.create()
-        sql = "select body from errors where flow = ? and not replayed order by rowid limit ?"
-        found = [entry(body) for (body,) in self._store.query(sql, flow, most)]
+        sql = "select body from errors where flow = ? and name = ? and not replayed order by rowid"
+        found = [entry(body) for (body,) in self._store.query(sql, flow, self._name)]
         new = [one for at, one in found if since is None or at >= since]
-        return [one for one in new if not one.id.endswith(HELD)]
+        return [one for one in new if not one.id.endswith(HELD)][:most]
 
-    def replayed(self, ids: Sequence[str]) -> None:
-        for name in ids:
-            self._store.query("update errors set replayed = 1 where id = ?", name)
+    def replayed(self, entries: Sequence[Entry]) -> None:
+        failpoints.reach("memory.replayed")
+        sql = "update errors set replayed = 1 where id = ? and reading <= ?"
+        with self._store.transaction() as connection:
+            connection.executemany(sql, [one.name for one in entries])
 
     def store(self, records: Sequence[ErrorRecord]) -> None:
         failpoints.reach("memory.errors")
         with self._store.transaction() as connection:
-            connection.executemany(_ERROR, _error_rows(self._sink, records))
+            connection.executemany(_ERROR, _error_rows(self._name, records))
 
 
 class MemorySliceSink(_MemorySink):
@@ -231,6 +246,7 @@ class _Session(SinkSession):
                 source=source,
                 target=identity,
                 manifest=self._target.manifest,
+                reading=next_reading(stored.reading),
             )
             _save(connection, self._target, self._checkpoint, [])
             if empty:
@@ -262,7 +278,8 @@ class _Session(SinkSession):
 
     def ticket(self) -> Ticket:
         failpoint = failpoints.from_environment()
-        return Ticket(self._target, self._run, self._checkpoint.epoch, SCHEMA, failpoint)
+        target = replace(self._target, reading=self._checkpoint.reading)
+        return Ticket(target, self._run, self._checkpoint.epoch, SCHEMA, failpoint)
 
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         failpoints.reach("memory.finish")
@@ -286,9 +303,10 @@ class _Session(SinkSession):
         if all(stored.positions.get(s.partition) == s.upto for s in span.slices):
             return stored
         for receipt in receipts:
-            rows, rejected = json.loads(receipt.staged[0])
+            rows, rejected, waiting = json.loads(receipt.staged[0])
             connection.executemany(_INSERT, rows)
             connection.executemany(_REJECT, rejected)
+            connection.executemany(_ERROR, waiting)
             stored = replace(stored, totals=stored.totals + receipt.totals)
         return stored
 
@@ -321,7 +339,7 @@ class _MemoryWriter(Writer):
             if row["id"] < 0 and row["id"] not in self._sink.allowed:
                 sent = chunk.sent.get(row[OFFSET], Sent(None))
                 found = Rejection(row[OFFSET], "sink", "id is negative", sent.body, row.get(N, 0))
-                refused.append(replace(found, metadata=sent.metadata))
+                refused.append(replace(found, metadata=sent.metadata, rows=sent.rows))
             else:
                 self._rows.append(self._row(row))
         self._rejected += [*chunk.rejected, *refused]
@@ -333,22 +351,32 @@ class _MemoryWriter(Writer):
         where = (self._sink.table, self._target.flow, self._piece.partition)
         return (*where, row[OFFSET], row.get(N, 0), row.get(OP, 0), values)
 
-    def _settled(self, connection: sqlite3.Connection | None = None) -> list[tuple[Any, ...]]:
-        """The rows for the table of rejected records; what goes elsewhere is there."""
+    def _settled(
+        self, connection: sqlite3.Connection | None = None
+    ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """Rows of the table of rejected records, and what waits for a replay beside this one.
+
+        What goes elsewhere is there.
+        """
         rows: list[tuple[Any, ...]] = []
+        waiting: list[tuple[Any, ...]] = []
 
         def beside(found: Sequence[Rejection]) -> None:
             rows.extend(map(self._rejection, found))
+            records = [error_record(self._target, self._piece, one) for one in found]
+            waiting.extend(_error_rows(f"{_BESIDE}{self._sink.table}", records))
 
         def joined(records: Sequence[ErrorRecord]) -> bool:
             errors = self._target.rejects.sink
-            if connection is None or getattr(errors, "store", None) != self._sink.store:
+            if connection is None or not isinstance(errors, _MemorySink):
                 return False
-            connection.executemany(_ERROR, _error_rows(errors, records))
+            if errors.store != self._sink.store:
+                return False
+            connection.executemany(_ERROR, _error_rows(errors.table, records))
             return True
 
         settle(self._target, self._piece, self._rejected, beside, joined)
-        return rows
+        return rows, waiting
 
     def _rejection(self, one: Rejection) -> tuple[Any, ...]:
         where = (self._sink.table, self._target.flow, self._piece.partition, one.offset)
@@ -365,7 +393,7 @@ class _MemoryWriter(Writer):
 
 class _SpanWriter(_MemoryWriter):
     def close(self, complete: bool) -> Receipt:  # noqa: ARG002 - the driver knows
-        staged = json.dumps([self._rows, self._settled()])
+        staged = json.dumps([self._rows, *self._settled()])
         return self._receipt(self._seen, (staged,))
 
 
@@ -394,7 +422,9 @@ class _SliceWriter(_MemoryWriter):
         if isinstance(piece, OffsetSlice):
             self._skip_covered(piece, int(stored or 0))
         connection.executemany(_INSERT, self._rows)
-        connection.executemany(_REJECT, self._settled(connection))
+        rejected, waiting = self._settled(connection)
+        connection.executemany(_REJECT, rejected)
+        connection.executemany(_ERROR, waiting)
         failpoints.reach("memory.before-commit")
         positions = {**checkpoint.positions, piece.partition: upto}
         totals = checkpoint.totals + self._receipt(None).totals

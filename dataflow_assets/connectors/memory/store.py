@@ -15,7 +15,7 @@ create table if not exists messages (topic, partition, "offset", key, body,
     primary key (topic, partition, "offset"));
 create table if not exists rows (name, flow, partition, "offset", n, op, row);
 create table if not exists rejected (id primary key, name, flow, partition, "offset", reason, body);
-create table if not exists errors (id primary key, name, flow, body, metadata, replayed);
+create table if not exists errors (id primary key, name, flow, body, metadata, reading, replayed);
 create table if not exists checkpoints (id primary key, checkpoint, intent);
 create table if not exists identities (name primary key, identity);
 """

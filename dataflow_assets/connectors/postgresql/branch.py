@@ -52,9 +52,11 @@ FROM (SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(rejected), 0) AS rejec
              coalesce(sum(bytes), 0) AS bytes FROM gone) AS s
 WHERE flow = $1 AND branch = $2
 """
-_START = "UPDATE {h} SET source = $3, target = $4 WHERE flow = $1 AND branch = $2"
 _OTHERS = "SELECT DISTINCT flow FROM {h} WHERE flow <> $1 AND target = $2 ORDER BY flow"
 _GONE = "DELETE FROM {h} WHERE flow = '{flow}'"
+_START = """
+UPDATE {h} SET source = $3, target = $4, reading = $5::bigint WHERE flow = $1 AND branch = $2
+"""
 _INTEND = "UPDATE {h} SET intent = $3 WHERE flow = $1 AND branch = $2"
 # The row stays with its epoch: a forgotten driver must not find the number free again.
 _FORGET = """
@@ -96,9 +98,9 @@ class Branch:
         flows = [flow for (flow,) in self._link.execute(text, self._target.flow, identity)]
         return {flow: _GONE.format(flow=flow, **self._names) for flow in flows}
 
-    def start(self, source: str | None, identity: str | None) -> None:
-        """From now on this source goes into this table."""
-        self._execute(_START, source, identity)
+    def start(self, source: str | None, identity: str | None, reading: int) -> None:
+        """From now on this source goes into this table, in a reading of its own."""
+        self._execute(_START, source, identity, reading)
 
     def insert(self, positions: Mapping[str, Position | None] | Positions) -> None:
         """Partitions not known yet."""

@@ -33,7 +33,7 @@ _TABLES = {
     manifest text NOT NULL DEFAULT '', source text, target text, intent text,
     rows bigint NOT NULL DEFAULT 0, rejected bigint NOT NULL DEFAULT 0,
     bytes bigint NOT NULL DEFAULT 0, updated_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (flow, branch))""",
+    reading bigint NOT NULL DEFAULT 0, PRIMARY KEY (flow, branch))""",
     "dataflow_checkpoint_partition": """(
     flow text, branch text, partition text, epoch bigint NOT NULL, next_offset bigint, part text,
     rows bigint NOT NULL DEFAULT 0, rejected bigint NOT NULL DEFAULT 0,
@@ -44,7 +44,7 @@ _TABLES = {
     partition text NOT NULL, "offset" bigint NOT NULL, n integer NOT NULL, stage text NOT NULL,
     reason text NOT NULL, body text, body_encoding text, key text, key_encoding text,
     rejected_at timestamptz NOT NULL DEFAULT now(), step integer, step_type text,
-    replayed_at timestamptz)""",
+    replayed_at timestamptz, rows integer, reading bigint NOT NULL DEFAULT 0)""",
 }
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
 _MISSING = """
@@ -53,16 +53,21 @@ FROM json_array_elements_text($1::json) WITH ORDINALITY AS asked (place, n) ORDE
 """
 _LATEST = """
 SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1::text)
-AND attname IN ('step', 'step_type', 'replayed_at') HAVING count(*) = 3
+AND attname IN ('step', 'step_type', 'replayed_at', 'rows', 'reading')
+OR attrelid = to_regclass($2::text) AND attname = 'reading' HAVING count(*) = 6
 """
 _ADD_LATEST = (
-    "ALTER TABLE {r} ADD COLUMN IF NOT EXISTS step integer, "
-    "ADD COLUMN IF NOT EXISTS step_type text, ADD COLUMN IF NOT EXISTS replayed_at timestamptz"
+    "ALTER TABLE {h} ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0",
+    """ALTER TABLE {r} ADD COLUMN IF NOT EXISTS step integer,
+    ADD COLUMN IF NOT EXISTS step_type text, ADD COLUMN IF NOT EXISTS replayed_at timestamptz,
+    ADD COLUMN IF NOT EXISTS rows integer,
+    ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0""",
 )
 _HEAD = """
-SELECT epoch, run, manifest, source, target, intent, rows, rejected, bytes
-FROM {h} WHERE flow = $1 AND branch = $2
-"""
+SELECT epoch, run, manifest, source, target, intent, (to_jsonb(h)->>'reading')::bigint,
+    rows, rejected, bytes
+FROM {h} AS h WHERE flow = $1 AND branch = $2
+"""  # a look at the table of an earlier version finds no column `reading`
 _PARTITIONS = """
 SELECT partition, next_offset, part, rows, rejected, bytes, committed_at
 FROM {p} WHERE flow = $1 AND branch = $2 ORDER BY partition
@@ -77,7 +82,7 @@ def statements(schema: str) -> dict[str, str]:
 
 def prepare(link: Link, schema: str) -> None:
     """Makes the tables where they are missing; drivers that race for it wait for each other."""
-    added = _ADD_LATEST.format(**statements(schema))
+    added = _added(schema)
     if not missing(link, schema) and _is_current(link, schema):
         return
     link.execute("BEGIN")
@@ -87,7 +92,8 @@ def prepare(link: Link, schema: str) -> None:
         for name, columns in _TABLES.items():
             link.execute(f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{quote(name)} {columns}")
         if not _is_current(link, schema):  # the table of an earlier version
-            link.execute(added)
+            for statement in added:
+                link.execute(statement)
         link.execute("COMMIT")
     except Failure as failure:
         link.execute("ROLLBACK")
@@ -102,15 +108,20 @@ def missing(link: Link, schema: str) -> list[str]:
 
 
 def _is_current(link: Link, schema: str) -> bool:
-    """Whether the table of rejected records has the columns of this version."""
-    return bool(link.execute(_LATEST, statements(schema)["r"]))
+    """Whether the tables have the columns of this version."""
+    names = statements(schema)
+    return bool(link.execute(_LATEST, names["r"], names["h"]))
+
+
+def _added(schema: str) -> list[str]:
+    return [statement.format(**statements(schema)) for statement in _ADD_LATEST]
 
 
 def _no_storage(failure: Failure, schema: str) -> Exception:
     if failure.sqlstate not in {"42501", "3F000"}:
         return failure
     made = [f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{n} {text}" for n, text in _TABLES.items()]
-    ddl = "; ".join([*made, _ADD_LATEST.format(**statements(schema))])
+    ddl = "; ".join([*made, *_added(schema)])
     return PermanentError(
         f"the checkpoint tables cannot be made in schema {schema}: {failure.reason}; let the role "
         f"create tables there, or run: {' '.join(ddl.split())}"
@@ -193,9 +204,16 @@ def read(link: Link, schema: str, target: Target) -> Stored | None:
     heads = link.execute(_HEAD.format(**names), *arguments)
     if not heads:
         return None
-    epoch, run, manifest, source, oid, intent, *totals = heads[0]
+    epoch, run, manifest, source, oid, intent, reading, *totals = heads[0]
     head = Checkpoint(
-        epoch, {}, Totals(*totals), source=source, target=oid, manifest=manifest, run=run
+        epoch,
+        {},
+        Totals(*totals),
+        source=source,
+        target=oid,
+        manifest=manifest,
+        run=run,
+        reading=reading or 0,
     )
     rows = link.execute(_PARTITIONS.format(**names), *arguments)
     return Stored(head, intent, {row[0]: Partition.of(row[1:]) for row in rows})

@@ -66,9 +66,14 @@ WHERE e.error->>'flow' = $1 AND e.error->>'id' NOT LIKE '%{held}' {unseen}
 AND w.at >= COALESCE($2::text::timestamptz, '-infinity')
 ORDER BY w.at, e.error->>'id' LIMIT $3::bigint
 """
+# Rejected again after a rewind.
+_AGAIN = """
+UPDATE {t} AS t SET {values}, replayed_at = NULL FROM json_array_elements($1::json) AS e
+WHERE {id} = e->>0 AND {reading} < ((e->>2)::json->>'reading')::bigint
+"""
 _REPLAYED = """
-UPDATE {t} AS t SET replayed_at = now()
-WHERE {id} IN (SELECT json_array_elements_text($1::json)) AND replayed_at IS NULL
+UPDATE {t} AS t SET replayed_at = now() FROM json_array_elements($1::json) AS e
+WHERE {id} = e->>0 AND {reading} <= (e->>1)::bigint AND replayed_at IS NULL
 """
 
 
@@ -86,6 +91,12 @@ class Layout:
         names = ", ".join(map(quote, self.columns))
         values = ", ".join(_value(name, kind) for name, kind in self.columns.items())
         return _INSERT.format(t=self.place, names=names, values=values, id=self._id())
+
+    def again(self) -> str:
+        """Of the rows in $1 those that are known from an earlier reading wait once more."""
+        filled = {name: kind for name, kind in self.columns.items() if name not in ("id", "flow")}
+        values = ", ".join(f"{quote(name)} = {_value(name, kind)}" for name, kind in filled.items())
+        return _AGAIN.format(t=self.place, values=values, id=self._id(), reading=self._reading())
 
     def missing(self) -> str:
         """An id of the rows in $1 that is not in the table."""
@@ -105,8 +116,13 @@ class Layout:
         return f"ALTER TABLE {self.place} ADD COLUMN IF NOT EXISTS {REPLAYED} timestamptz"
 
     def replayed(self) -> str:
-        """Notes the moment for the ids in $1."""
-        return _REPLAYED.format(t=self.place, id=self._id())
+        """Notes the moment for the ids and readings in $1."""
+        return _REPLAYED.format(t=self.place, id=self._id(), reading=self._reading())
+
+    def _reading(self) -> str:
+        """In which reading of its source a record was rejected last; 0 where nothing tells."""
+        told = f"{self._error()}->>'reading'"
+        return f"CASE WHEN {told} ~ '^[0-9]{{1,18}}$' THEN ({told})::bigint ELSE 0 END"
 
     def _id(self) -> str:
         """The id of a record in the table."""

@@ -69,10 +69,11 @@ class PostgresqlErrors(ErrorStore):
         return list({one.id: one for one in found}.values())
 
     @override
-    def replayed(self, ids: Sequence[str]) -> None:
+    def replayed(self, entries: Sequence[Entry]) -> None:
         failpoints.reach("postgresql.replayed")
         with self._transaction("noting a replay in") as link:
-            link.execute(self._layout(link).replayed(), json.dumps(list(ids)))
+            listed = json.dumps([one.name for one in entries])
+            link.execute(self._layout(link).replayed(), listed)
 
     def shares(self, connection: str) -> bool:
         """Whether a session of this connection string can store the records as well."""
@@ -108,6 +109,8 @@ class PostgresqlErrors(ErrorStore):
         text = f"[{','.join(rows)}]"
         if len(link.execute(layout.insert(), text)) == len(rows):
             return
+        if layout.notes:
+            link.execute(layout.again(), text)
         if link.execute(layout.missing(), text):  # not known by its id, and yet not stored
             raise PermanentError(
                 f"the error sink's table {layout.place} has a unique index that refuses error "

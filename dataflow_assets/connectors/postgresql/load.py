@@ -62,7 +62,7 @@ class Loader(ABC):
         for offset, n in zip(offsets, ordinals, strict=True):
             sent = self._message(offset)
             found = Rejection(offset, "sink", reason, sent.body, n or 0, error_type=error_type)
-            self._found.append(replace(found, metadata=sent.metadata))
+            self._found.append(replace(found, metadata=sent.metadata, rows=sent.rows))
 
     def _message(self, offset: int) -> Sent:
         found = (sent[offset] for sent in reversed(self._sent) if offset in sent)

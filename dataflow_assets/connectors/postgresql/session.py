@@ -34,6 +34,7 @@ from dataflow_assets.contracts import (
     Ticket,
     divided,
     refuse_shared,
+    next_reading,
 )
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ class PostgresqlSession(SinkSession):
     def adopt(self) -> None:
         with self._translated("adopting"), self._transaction():
             self._branch.hold(self.identity)
-            self._branch.start(self._checkpoint.source, self.identity)
+            self._branch.start(
+                self._checkpoint.source, self.identity, self._checkpoint.reading
+            )
         self._reload()
 
     @override
@@ -109,7 +112,8 @@ class PostgresqlSession(SinkSession):
         with self._translated("restarting"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.retire()
-            self._branch.start(source, self.identity)
+            reading = next_reading(self._checkpoint.reading)
+            self._branch.start(source, self.identity, reading)
             self._branch.insert(positions)
             if empty and self._table is not None:
                 self._empty(self._table.oid)
@@ -148,7 +152,8 @@ class PostgresqlSession(SinkSession):
         if schema is None:
             raise self._sink.no_table()
         failpoint = failpoints.from_environment()
-        return Ticket(self._target, self._run, self._checkpoint.epoch, schema, failpoint)
+        target = replace(self._target, reading=self._checkpoint.reading)
+        return Ticket(target, self._run, self._checkpoint.epoch, schema, failpoint)
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 _APPLICATION = "dataflow-replay"
 _PENDING = """
-SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, "offset"
+SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, "offset",
+    rows, reading
 FROM {r} WHERE flow = $1 AND replayed_at IS NULL
 AND rejected_at >= COALESCE($2::text::timestamptz, '-infinity')
 ORDER BY rejected_at, id LIMIT $3::bigint
 """
 _REPLAYED = """
 UPDATE {r} SET replayed_at = now()
-WHERE id IN (SELECT json_array_elements_text($1::json)) AND replayed_at IS NULL
+FROM json_array_elements($1::json) AS e
+WHERE id = e->>0 AND reading <= (e->>1)::bigint AND replayed_at IS NULL
 """
 
 
@@ -54,10 +56,11 @@ class Waiting(Entries):
         return [_entry(row) for row in rows]
 
     @override
-    def replayed(self, ids: Sequence[str]) -> None:
+    def replayed(self, entries: Sequence[Entry]) -> None:
         failpoints.reach("postgresql.replayed")
         with self._link("noting a replay in") as link:
-            link.execute(_REPLAYED.format(**self._names), json.dumps(list(ids)))
+            listed = json.dumps([one.name for one in entries])
+            link.execute(_REPLAYED.format(**self._names), listed)
 
     @contextmanager
     def _link(self, what: str) -> Iterator[links.Link]:
@@ -77,9 +80,9 @@ class Waiting(Entries):
 
 
 def _entry(row: Row) -> Entry:
-    id_, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, offset = row
+    id_, branch, stage, n, body, body_encoding, key, key_encoding, *place, rows, reading = row
     sent, named = _bytes(body, body_encoding), _bytes(key, key_encoding)
-    return Entry(id_, branch, stage, n, sent, named, origin(id_, source, partition, offset))
+    return Entry(id_, branch, stage, n, sent, named, origin(id_, *place), rows, reading)
 
 
 def _bytes(text: str | None, encoding: str | None) -> bytes | None:

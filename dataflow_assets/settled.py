@@ -1,0 +1,53 @@
+"""Which entries the flow itself is through with.
+
+An error sink elsewhere has an entry before the rows beside it are committed. After a crash in
+between the flow reads the record again, and stores it, or rejects it again under the same id. So
+a replay leaves such an entry alone until the flow's own checkpoint has passed the record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from dataflow_assets.contracts import REPLAY, Checkpoint, Entry
+from dataflow_assets.flow import Flow
+
+log = logging.getLogger(__name__)
+
+
+class Settled:
+    """By the flow's own checkpoints. Those of tables tell nothing: all their entries count."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._known: dict[str, Checkpoint | None] = {}
+
+    def only(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Those that the flow will not read again; a warning counts the others."""
+        judged = [(self._has_passed(entry), entry) for entry in entries]
+        if left := sum(not passed for passed, _ in judged):
+            log.warning(
+                "flow %s: %d rejected records are not replayed yet: the flow stopped before it "
+                "committed what it read with them, and reads them again. Run the flow first",
+                self._flow.id,
+                left,
+            )
+        return [entry for passed, entry in judged if passed]
+
+    def _has_passed(self, entry: Entry) -> bool:
+        """False where the branch that rejected it has still to commit its record."""
+        checkpoint = self._checkpoint(entry.branch.removesuffix(REPLAY))
+        if checkpoint is None or entry.place is None or checkpoint.reading != entry.reading:
+            return True  # the flow has begun anew since, or not at all
+        partition, offset = entry.place
+        position = checkpoint.positions.get(partition)
+        return not isinstance(position, int) or offset < position
+
+    def _checkpoint(self, branch_id: str) -> Checkpoint | None:
+        """Looked at once."""
+        if branch_id not in self._known:
+            found = [branch for branch in self._flow.branches if branch.id == branch_id]
+            looked = [branch.sink.peek(self._flow.target(branch)) for branch in found]
+            self._known[branch_id] = next(iter(looked), None)
+        return self._known[branch_id]

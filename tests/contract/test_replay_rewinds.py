@@ -1,0 +1,169 @@
+"""What was put back once and is rejected again after a rewind waits again, in every store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+import devservers
+from dataflow_assets.connectors.clickhouse import rejected as beside_clickhouse
+from dataflow_assets.contracts import ErrorRecord, OffsetSlice, Rejection, Rejects, Span, Target
+from dataflow_assets.drain import drain
+from dataflow_assets.order import Order, Patience, Start
+from dataflow_assets.rejecting import error_record
+from tests.conftest import Topics
+from tests.contract.clickhouse_sink import Clickhouse
+from tests.contract.conftest import numbered
+from tests.contract.error_drivers import ERRORS, Beside
+from tests.contract.real_drivers import Iceberg, Postgresql
+from tests.contract.test_replays import PAIRS, TABLE, UNKNOWN, Replaying
+from tests.kafka_sinking import Into, Sent, chunk
+
+TRUNCATE = Start("earliest", table="truncate", confirmed=True)
+TARGET = Target("ns/f", "postgresql:db/public/t", "hash", "t", "topic-1")
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest, engine: SparkSession) -> Replaying:
+    return Replaying(request, engine, *request.param)
+
+
+def rewind(case: Replaying, start: Start = TRUNCATE) -> None:
+    order = Order(start=start, patience=Patience(20, 0.01, 0.05))
+    list(drain(case.flow(), lambda: case.engine, order))
+
+
+@pytest.mark.parametrize("case", PAIRS, ids=map("-".join, PAIRS), indirect=True)
+def test_what_is_rejected_again_is_put_back_again(case: Replaying) -> None:
+    case.source.seed(numbered(1, 3), raw=[UNKNOWN[0]])
+    case.drain(case.rejects)
+    case.mended = True
+    assert case.replay() == [(1, 1, 0)]
+    assert case.replay() == []
+    assert case.ids() == [1, 2, 100]
+    case.mended = False
+    rewind(case)
+    assert case.ids() == [1, 2]
+    case.mended = True
+    assert case.replay() == [(1, 1, 0)]
+    assert case.ids() == [1, 2, 100]
+
+
+def record(reading: int, offset: int = 1) -> ErrorRecord:
+    rejection = Rejection(offset, "sink", "why", b'{"id": 1}')
+    return error_record(replace(TARGET, reading=reading), OffsetSlice("0", 0, 9), rejection)
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_an_error_sink_tells_readings_apart(kind: str, request: pytest.FixtureRequest) -> None:
+    store = ERRORS[kind](request).declare().error_store()
+    store.prepare()
+    store.store([record(0), record(0, offset=2)])
+    first, second = store.pending("ns/f", None, 10)
+    assert (first.reading, second.reading) == (0, 0)
+    store.replayed([first])
+    assert store.pending("ns/f", None, 10) == [second]
+    store.store([record(5)])
+    (again,) = [one for one in store.pending("ns/f", None, 10) if one.id == first.id]
+    assert (again.reading, again.body) == (5, first.body)
+    store.replayed([first, second])  # as a replay does that has begun before the rewind
+    assert store.pending("ns/f", None, 10) == [again]
+    store.store([record(5)])
+    assert store.pending("ns/f", None, 10) == [again]
+    store.replayed([again])
+    assert store.pending("ns/f", None, 10) == []
+    if kind != "lake":  # where the row is gone, the replay's checkpoint knows
+        store.store([record(5)])
+        assert store.pending("ns/f", None, 10) == []
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(
+    "columns", ["error text, original_message text", "data jsonb", "data text"]
+)
+def test_a_table_of_other_columns_does_so_too(
+    columns: str, waits: bool, request: pytest.FixtureRequest
+) -> None:
+    errors = Beside(request)
+    errors.execute(f"create table {{t}} ({columns}, replayed_at timestamptz)")
+    foreign = json.dumps({"error": {"reading": "x"}}).replace("{", "{{").replace("}", "}}")
+    errors.execute(f"insert into {{t}} ({columns.partition(' ')[0]}) values ('{foreign}')")
+    store = errors.declare().error_store()
+    store.store([record(0)])
+    found = store.pending("ns/f", None, 10)
+    store.replayed([] if waits else found)
+    store.store([record(3)])
+    (again,) = store.pending("ns/f", None, 10)
+    assert again.reading == 3
+
+
+def test_a_topic_beside_its_target_tells_readings_apart(
+    kafka: devservers.Kafka, topic: Topics
+) -> None:
+    target = Into(kafka, topic())
+    piece = OffsetSlice("0", 0, 3)
+    refused = Rejection(1, "step", "cast: no number", b'{"a": "x"}', rows=2)
+    readings = []
+    for _ in range(2):
+        session = target.open()
+        session.restart({"0": 0}, "source-id")
+        session.begin(Span((piece,)))
+        writer = target.sink.writer(session.ticket(), piece)
+        writer.write(replace(chunk([Sent(b"{}")]), rejected=[refused], seen=3))
+        writer.close(complete=False)
+        session.close()
+        (entry,) = target.sink.rejected().pending("default/flow", None, 10)
+        assert (entry.reading, entry.rows) == (session.checkpoint.reading, 2)
+        readings.append(entry.reading)
+        target.sink.rejected().replayed([entry])
+        assert target.sink.rejected().pending("default/flow", None, 10) == []
+    assert readings[0] < readings[1]
+
+
+def older(case: Replaying) -> None:
+    """The tables as an earlier version has made them."""
+    if isinstance(case.sink, Postgresql):
+        case.query("alter table {s}.dataflow_rejected drop column rows, drop column reading")
+        case.query("alter table {s}.dataflow_checkpoint drop column reading")
+    elif isinstance(case.sink, Clickhouse):
+        _narrowed(case.sink)
+    else:
+        assert isinstance(case.sink, Iceberg)
+        table = case.sink.catalog.load_table((case.sink.namespace, "target_rejected"))
+        with table.update_schema() as change:
+            change.delete_column("rows")
+            change.delete_column("reading")
+
+
+def _narrowed(sink: Clickhouse) -> None:
+    columns = {n: k for n, k in beside_clickhouse._COLUMNS.items() if n != "rows"}
+    ddl = beside_clickhouse.statement("older", columns)
+    sink.query(ddl.replace("UInt64", "UInt8"))
+    names = ", ".join([*columns, "replayed_at"])
+    sink.query(f"insert into older ({names}) select {names} from target_rejected final")
+    sink.query("drop table target_rejected")
+    sink.query("rename table older to target_rejected")
+
+
+@pytest.mark.parametrize(
+    "case", [(m, TABLE) for m in ("postgresql", "clickhouse", "iceberg")], indirect=True, ids=str
+)
+def test_tables_of_an_earlier_version_are_brought_up_to_date(case: Replaying) -> None:
+    case.source.seed(numbered(1, 3), raw=[UNKNOWN[0]])
+    case.drain(Rejects())
+    older(case)
+    flow = case.flow()
+    known = flow.branches[0].sink.peek(flow.target(flow.branches[0]))
+    assert known is not None
+    if isinstance(case.sink, Postgresql):
+        assert known.reading == 0
+    case.mended = True
+    assert case.replay() == [(1, 1, 0)]
+    case.mended = False
+    rewind(case)
+    case.mended = True
+    assert case.replay() == [(1, 1, 0)]
+    assert case.ids() == [1, 2, 100]
