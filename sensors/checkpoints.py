@@ -61,7 +61,9 @@ class Checkpoints:
         try:
             found, wait = _stored(node), TRUTH_SECONDS
         except DataflowError as error:
-            log.info(mask(f"{node.branch.address}: no checkpoint can be read: {error}", [node.flow]))
+            log.info(
+                mask(f"{node.branch.address}: no checkpoint can be read: {error}", [node.flow])
+            )
             same = before is not None and before.mirror == mirror
             found = before.positions if before is not None and same else positions(mirror)
             wait = RETRY_SECONDS

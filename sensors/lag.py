@@ -27,8 +27,8 @@ INTERVAL_SECONDS = 29
 AT_ONCE = 8
 TOLD_SECONDS = 2 * EVERY_SECONDS  # a live run that is silent for longer is idle, or hangs
 FORGOTTEN = (
-    "The sink has no checkpoint although runs have reported one: the flow was reset, or the sink was "
-    "restored or rebuilt. The next run begins where a new flow does."
+    "The sink has no checkpoint although runs have reported one: the flow was reset, or the sink "
+    "was restored or rebuilt. The next run begins where a new flow does."
 )
 
 Event = dg.AssetObservation | dg.AssetCheckEvaluation
