@@ -20,6 +20,7 @@ from dataflow_assets.masking import mask
 from jobs.flows import Job, run_config
 from sensors import default_status
 from sensors.checkpoints import checkpoints
+from sensors.going import going
 from sensors.sources import Source, sources
 
 INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
@@ -47,9 +48,9 @@ def _why_not(flow: Flow, nodes: Sequence[Node], instance: dg.DagsterInstance) ->
     """The reason to wait; empty when a run is due."""
     if flow.suspended:
         return f"suspended in its manifest ({flow.file}:{flow.line}), whatever this switch says"
-    runs = Runs(instance, flow)
-    if live := runs.live():
-        return f"run {live.run_id[:8]} is {live.status.value.lower()}"
+    runs = Runs(instance, flow, going)
+    if busy := _busy(runs):
+        return busy
     failures = runs.failures()
     waiting = _backoff(flow, failures, time.time())
     asked = _unharmed(nodes, failures[0].dagster_run) if waiting else nodes
@@ -57,7 +58,14 @@ def _why_not(flow: Flow, nodes: Sequence[Node], instance: dg.DagsterInstance) ->
         nothing = _nothing_new(flow, asked, instance) if asked else waiting
     except DataflowError as error:
         return mask(f"cannot look for new data: {error}", [flow])
-    return nothing and (waiting or nothing)
+    if nothing:
+        return waiting or nothing
+    return _busy(Runs(instance, flow))  # what was read for all flows is some seconds old
+
+
+def _busy(runs: Runs) -> str:
+    live = runs.live()
+    return f"run {live.run_id[:8]} is {live.status.value.lower()}" if live else ""
 
 
 def _backoff(flow: Flow, failures: Sequence[dg.RunRecord], now: float) -> str:

@@ -21,6 +21,7 @@ from dataflow_assets.errors import DataflowError
 from dataflow_assets.masking import mask
 from sensors import default_status
 from sensors.checkpoints import checkpoints
+from sensors.going import going
 from sensors.sources import sources
 
 INTERVAL_SECONDS = 29
@@ -104,7 +105,7 @@ def _seen(node: Node, instance: dg.DagsterInstance) -> _Seen | str | None:
 def _told(node: Node, instance: dg.DagsterInstance) -> bool:
     newest = instance.fetch_materializations(dg.AssetKey(list(node.key)), limit=1).records
     fresh = bool(newest) and time.time() - newest[0].timestamp < TOLD_SECONDS
-    return fresh and Runs(instance, node.flow).on()
+    return fresh and Runs(instance, node.flow, going).on()
 
 
 def _events(node: Node, seen: _Seen) -> Iterator[Event]:

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from dataflow_assets.assets import graph, runs
+from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.metadata import event_metadata
 from dataflow_assets.assets.mirror import Figures
@@ -55,10 +56,17 @@ class Switch:
         session.restart(found, "orders")
         return session.checkpoint
 
-    def run(self, status: dg.DagsterRunStatus, **tags: str) -> dg.DagsterRun:
+    def run(
+        self, status: dg.DagsterRunStatus, driver: Driver | None = None, **tags: str
+    ) -> dg.DagsterRun:
+        """A run of the flow's job, claimed by the driver."""
         job = location([self.flow]).resolve_job_def("orders_job")
-        known = {runs.FLOWS: self.flow.id, **{f"dataflow/{k}": v for k, v in tags.items()}}
-        made = self.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=known)
+        known = {runs.DRIVES: "true", **{f"dataflow/{k}": v for k, v in tags.items()}}
+        begun = dg.DagsterRunStatus.STARTED if status == dg.DagsterRunStatus.FAILURE else status
+        made = self.instance.create_run_for_job(job, status=begun, tags=known)
+        if driver is not None:
+            own = {runs.driver_tag(self.flow): runs.claim(made.run_id, driver)}
+            self.instance.add_run_tags(made.run_id, own)
         if status == dg.DagsterRunStatus.FAILURE:
             self.instance.report_run_failed(made)
         return made

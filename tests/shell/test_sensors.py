@@ -76,7 +76,7 @@ def test_events_of_others_do_not_hide_the_mirror(switch: Switch) -> None:
 
 
 def test_one_run_at_a_time(switch: Switch) -> None:
-    live = switch.run(dg.DagsterRunStatus.STARTED, driver=str(Driver.here()))
+    live = switch.run(dg.DagsterRunStatus.STARTED, driver=Driver.here())
     assert switch.reason() == f"run {live.run_id[:8]} is started"
 
 
@@ -84,7 +84,7 @@ def test_a_dead_run_is_reported_and_does_not_block(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = Driver.here()
-    dead = switch.run(dg.DagsterRunStatus.STARTED, driver=str(replace(here, boot="another")))
+    dead = switch.run(dg.DagsterRunStatus.STARTED, driver=replace(here, boot="another"))
     assert "failed once; next try in 5 s. Last error: its process" in switch.reason()
     run = switch.instance.get_run_by_id(dead.run_id)
     assert run is not None
@@ -95,7 +95,7 @@ def test_a_dead_run_is_reported_and_does_not_block(
 
 def test_a_run_on_another_host_is_not_judged(switch: Switch) -> None:
     away = Driver("another-host", "boot", 1, 1)
-    switch.run(dg.DagsterRunStatus.STARTED, driver=str(away))
+    switch.run(dg.DagsterRunStatus.STARTED, driver=away)
     assert "is started" in switch.reason()
 
 
@@ -176,7 +176,7 @@ def test_a_run_that_commits_tells_its_lag_itself(
     def look() -> Any:
         return sensor(dg.build_sensor_context(instance=switch.instance))
 
-    live = switch.run(dg.DagsterRunStatus.STARTED, driver=str(Driver.here()))
+    live = switch.run(dg.DagsterRunStatus.STARTED, driver=Driver.here())
     quiet = look()
     assert not quiet.asset_events
     assert "its run tells its lag itself" in quiet.skip_reason.skip_message
