@@ -154,7 +154,12 @@ def test_the_sensors_of_many_flows_share_one_look_at_the_runs(
 ) -> None:
     looks: list[dg.DagsterInstance] = []
     real = runs.going
-    monkeypatch.setattr(runs, "going", lambda of: looks.append(of) or real(of))
+
+    def look(of: dg.DagsterInstance) -> list[dg.RunRecord]:
+        looks.append(of)
+        return real(of)
+
+    monkeypatch.setattr(runs, "going", look)
     monkeypatch.setattr("sensors.ingest.going", Going())
     _pause(monkeypatch)
     flows = [memory_flow(store, f"f{n}", table=f"t{n}") for n in range(FLOWS)]
