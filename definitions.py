@@ -115,13 +115,22 @@ def _misfit(file: user.UserFile, others: Sequence[dg.Definitions]) -> Finding | 
     return None
 
 
-def _warn_without_home() -> None:
-    if not os.environ.get("DAGSTER_HOME"):
+def _warn_about_home() -> None:
+    """Dagster starts without either, and does not say what that costs."""
+    home, settings = os.environ.get("DAGSTER_HOME"), Path(__file__).with_name("dagster.yaml")
+    if not home:
         log.warning(
             "DAGSTER_HOME is not set: history, switches and mirrored checkpoints are lost when "
             "Dagster ends (the tables and their own checkpoints are not). Set it to a folder"
         )
+    elif settings.exists() and not Path(home, settings.name).exists():
+        log.warning(
+            "DAGSTER_HOME (%s) has no dagster.yaml, so Dagster's own settings apply: runs start up "
+            "to 5 s later, and all history is kept. Copy %s into it",
+            home,
+            settings,
+        )
 
 
-_warn_without_home()
+_warn_about_home()
 defs = build(folders())

@@ -7,7 +7,7 @@ import dagster as dg
 
 from dataflow_assets.assets import op_name
 from dataflow_assets.assets.graph import Node
-from dataflow_assets.assets.runs import FLOW, job_name
+from dataflow_assets.assets.runs import DRIVES, FLOW, job_name
 from dataflow_assets.flow import Flow
 
 CONTINUOUS_SECONDS = 900.0
@@ -30,6 +30,6 @@ def flow_job(flow: Flow, nodes: Sequence[Node]) -> Job:
         job_name(flow),
         selection=dg.AssetSelection.assets(*keys),
         config=run_config(flow) or None,
-        tags={FLOW: flow.id},
+        tags={FLOW: flow.id, DRIVES: "true"},
         description=f"Flow {flow.id}: {stays or 'drains to the end visible at its start'}.",
     )

@@ -1,7 +1,7 @@
 """One sensor per flow: its switch. New data becomes a run; everything else a reason to wait.
 
-A tick compares the source's ends with the mirrored checkpoint and does not touch the sink unless
-the mirror is missing.
+A tick compares the source's ends with the mirrored checkpoint; the sink is asked only when the
+mirror is missing, and every few minutes for the truth.
 """
 
 import json
@@ -12,16 +12,16 @@ import dagster as dg
 
 from dataflow_assets.assets.build import mirrored
 from dataflow_assets.assets.graph import Node
-from dataflow_assets.assets.mirror import positions
 from dataflow_assets.assets.runs import ASIDE, ERROR, MANIFEST, PERMANENT, Runs, sensor_name
-from dataflow_assets.contracts import Position, Positions
+from dataflow_assets.contracts import Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.masking import mask
-from dataflow_assets.turns import Behind
 from jobs.flows import Job, run_config
 from sensors import default_status
-from sensors.sources import sources
+from sensors.checkpoints import checkpoints
+from sensors.going import going
+from sensors.sources import Source, sources
 
 INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
 FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
@@ -48,18 +48,24 @@ def _why_not(flow: Flow, nodes: Sequence[Node], instance: dg.DagsterInstance) ->
     """The reason to wait; empty when a run is due."""
     if flow.suspended:
         return f"suspended in its manifest ({flow.file}:{flow.line}), whatever this switch says"
-    runs = Runs(instance, flow)
-    if live := runs.live():
-        return f"run {live.run_id[:8]} is {live.status.value.lower()}"
+    runs = Runs(instance, flow, going)
+    if busy := _busy(runs):
+        return busy
     failures = runs.failures()
     waiting = _backoff(flow, failures, time.time())
     asked = _unharmed(nodes, failures[0].dagster_run) if waiting else nodes
     try:
         nothing = _nothing_new(flow, asked, instance) if asked else waiting
     except DataflowError as error:
-        sources.drop(flow)
         return mask(f"cannot look for new data: {error}", [flow])
-    return nothing and (waiting or nothing)
+    if nothing:
+        return waiting or nothing
+    return _busy(Runs(instance, flow))  # what was read for all flows is some seconds old
+
+
+def _busy(runs: Runs) -> str:
+    live = runs.live()
+    return f"run {live.run_id[:8]} is {live.status.value.lower()}" if live else ""
 
 
 def _backoff(flow: Flow, failures: Sequence[dg.RunRecord], now: float) -> str:
@@ -90,31 +96,29 @@ def _nothing_new(flow: Flow, nodes: Sequence[Node], instance: dg.DagsterInstance
 
     A branch whose sink cannot be asked hinders no other: it is told when there is nothing else.
     """
-    (ends, behind), unknown = sources.ends(flow), None
+    known, unknown = [], None
     for node in nodes:
         try:
-            known = _position(node, instance)
+            known.append(checkpoints.positions(node, mirrored(instance, node.key)))
         except DataflowError as error:
             unknown = error
-            continue
-        if known is None or any(_new(known.get(p), end, p, behind) for p, end in ends.items()):
+    with sources.asking(flow) as source:
+        if any(found is None or _behind(found, source) for found in known):
             return ""
     if unknown is not None:
         raise unknown
     return f"nothing new in {flow.source_address}"
 
 
-def _new(position: Position | None, end: Position, partition: str, behind: Behind) -> bool:
-    """An offset beyond the end is news as well: the topic is not the one that it was."""
-    return position != end and (isinstance(end, int) or behind(partition, position, end))
+def _behind(known: Positions, source: Source) -> bool:
+    """Whether a partition holds something new.
 
-
-def _position(node: Node, instance: dg.DagsterInstance) -> Positions | None:
-    """From the mirror; from the sink where that is missing (wiped, or not yet written)."""
-    found = positions(mirrored(instance, node.key))
-    if found is not None:
-        return found
-    flow = node.flow.resolved()
-    branch = next(branch for branch in flow.branches if branch.id == node.branch.id)
-    checkpoint = branch.sink.peek(flow.target(branch))
-    return checkpoint.positions if checkpoint and checkpoint.positions else None
+    An offset beyond the end is news as well: the topic is not the one that it was. A partition
+    that no run has seen yet is news once it holds something.
+    """
+    for partition, end in source.ends().items():
+        position = known.get(partition)
+        comparable = isinstance(end, int) and position is not None
+        if position != end and (comparable or source.behind(partition, position, end)):
+            return True
+    return False

@@ -7,23 +7,30 @@ and a lag counted from there would be a peak that never was.
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import dagster as dg
 
 from dataflow_assets.assets.build import mirrored
 from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.metadata import LAG_CHECK, lag_check, lag_metadata
-from dataflow_assets.assets.mirror import EVERY_SECONDS, positions
+from dataflow_assets.assets.mirror import EVERY_SECONDS
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Lag
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.masking import mask
 from sensors import default_status
+from sensors.checkpoints import checkpoints
+from sensors.going import going
 from sensors.sources import sources
 
 INTERVAL_SECONDS = 29
 AT_ONCE = 8
 TOLD_SECONDS = 2 * EVERY_SECONDS  # a live run that is silent for longer is idle, or hangs
+FORGOTTEN = (
+    "The sink has no checkpoint although runs have reported one: the flow was reset, or the sink "
+    "was restored or rebuilt. The next run begins where a new flow does."
+)
 
 Event = dg.AssetObservation | dg.AssetCheckEvaluation
 
@@ -48,6 +55,18 @@ def lag_sensor(graph: Graph) -> dg.SensorDefinition:
     return tick
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """How far a branch is behind. `forgotten`: its sink has lost the checkpoint that was there."""
+
+    lag: Lag
+    forgotten: bool
+
+    def __str__(self) -> str:
+        """What is remembered until the next look."""
+        return f"{self.lag.records}:{self.lag.seconds > 0}" + ":forgotten" * self.forgotten
+
+
 def _look(
     nodes: Sequence[Node], instance: dg.DagsterInstance, before: dict[str, str]
 ) -> tuple[list[Event], dict[str, str], list[str]]:
@@ -56,46 +75,47 @@ def _look(
     after: dict[str, str] = {}
     notes: list[str] = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        lags = list(pool.map(lambda node: _lag(node, instance), nodes))
-    for node, lag in zip(nodes, lags, strict=True):
+        found = list(pool.map(lambda node: _seen(node, instance), nodes))
+    for node, seen in zip(nodes, found, strict=True):
         name = "/".join(node.key)
-        if isinstance(lag, str):
-            notes.append(f"{node.flow.id}: {lag}")
-        elif lag is not None:
-            after[name] = f"{lag.records}:{lag.seconds > 0}"
-            moving = lag.records > 0 or before.get(name) != after[name]
-            events += _events(node, lag) if moving else ()
+        if isinstance(seen, str):
+            notes.append(f"{node.flow.id}: {seen}")
+        elif seen is not None:
+            after[name] = str(seen)
+            moving = seen.lag.records > 0 or before.get(name) != after[name]
+            events += _events(node, seen) if moving else ()
     return events, after, notes
 
 
-def _lag(node: Node, instance: dg.DagsterInstance) -> Lag | str | None:
+def _seen(node: Node, instance: dg.DagsterInstance) -> _Seen | str | None:
     """None while there is no mirrored checkpoint; a text when it was not asked, and why."""
-    known = positions(mirrored(instance, node.key))
-    if known is None:
+    mirror = mirrored(instance, node.key)
+    if mirror is None:
         return None
     if _told(node, instance):
         return "its run tells its lag itself"
     try:
-        return sources.lag(node.flow, known)
+        known = checkpoints.positions(node, mirror)
+        with sources.asking(node.flow) as source:
+            return _Seen(source.lag(source.start() if known is None else known), known is None)
     except DataflowError as error:
-        sources.drop(node.flow)
         return mask(str(error), [node.flow])
 
 
 def _told(node: Node, instance: dg.DagsterInstance) -> bool:
     newest = instance.fetch_materializations(dg.AssetKey(list(node.key)), limit=1).records
     fresh = bool(newest) and time.time() - newest[0].timestamp < TOLD_SECONDS
-    return fresh and Runs(instance, node.flow).on()
+    return fresh and Runs(instance, node.flow, going).on()
 
 
-def _events(node: Node, lag: Lag) -> Iterator[Event]:
+def _events(node: Node, seen: _Seen) -> Iterator[Event]:
     key = dg.AssetKey(list(node.key))
-    yield dg.AssetObservation(key, metadata=lag_metadata(lag))
-    passed, metadata = lag_check(lag.seconds)
+    yield dg.AssetObservation(key, metadata=lag_metadata(seen.lag))
+    passed, metadata = lag_check(seen.lag.seconds)
     yield dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=LAG_CHECK,
-        passed=passed,
+        passed=passed and not seen.forgotten,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata=metadata,
+        metadata=metadata | ({"checkpoint": FORGOTTEN} if seen.forgotten else {}),
     )

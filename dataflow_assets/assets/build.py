@@ -136,30 +136,30 @@ def _body(
     nodes: Sequence[Node], context: dg.AssetExecutionContext, config: FlowConfig
 ) -> Iterator[Any]:
     """One run of one flow: hands the lazy drain to the IO managers, then answers the checks."""
-    flow = nodes[0].flow
-    if reason := _not_now(flow, context):
-        context.log.info(reason)
-        yield from _unchecked(nodes, reason)
+    flow, runs = nodes[0].flow, Runs(context.instance, nodes[0].flow)
+    if flow.suspended:
+        yield from _skipped(
+            nodes, context, f"flow {flow.id} is suspended in its manifest ({flow.file}:{flow.line})"
+        )
         return
+    with runs.driving(context.run.run_id):
+        if other := runs.other(context.run.run_id):
+            why = f"flow {flow.id} is being driven by another run already: /runs/{other.run_id}"
+            yield from _skipped(nodes, context, why)
+        else:
+            yield from _driven(nodes, context, config)
+
+
+def _driven(
+    nodes: Sequence[Node], context: dg.AssetExecutionContext, config: FlowConfig
+) -> Iterator[Any]:
     draining = Draining(nodes, context.resources.spark.flow_session, context, config)
     if draining.begin() or _wanted(nodes, context, draining):
         for node in nodes:
             yield dg.Output(draining, output_name=_out_name(node))
     else:
-        context.log.info("flow %s: nothing new since the last checkpoint", flow.id)
+        context.log.info("flow %s: nothing new since the last checkpoint", nodes[0].flow.id)
     yield from draining.checks()
-
-
-def _not_now(flow: Flow, context: dg.AssetExecutionContext) -> str:
-    """Why this run has nothing to do; empty when it has."""
-    if flow.suspended:
-        return f"flow {flow.id} is suspended in its manifest ({flow.file}:{flow.line})"
-    runs = Runs(context.instance, flow)
-    runs.claim(context.run.run_id)
-    other = runs.other(context.run.run_id)
-    if other is None:
-        return ""
-    return f"flow {flow.id} is being driven by another run already: /runs/{other.run_id}"
 
 
 def _wanted(nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: Draining) -> bool:
@@ -192,8 +192,11 @@ def mirrored(instance: dg.DagsterInstance, key: Key) -> Any:
     return None
 
 
-def _unchecked(nodes: Sequence[Node], reason: str) -> Iterator[dg.AssetCheckResult]:
-    """Declared checks must be answered, even by a run that has nothing to say."""
+def _skipped(
+    nodes: Sequence[Node], context: dg.AssetExecutionContext, reason: str
+) -> Iterator[dg.AssetCheckResult]:
+    """Declared checks must be answered, even by a run that has nothing to do."""
+    context.log.info(reason)
     for node in nodes:
         for spec in check_specs(node):
             yield dg.AssetCheckResult(

@@ -1,4 +1,4 @@
-"""Who drives a flow: a process, known by host, boot, number and start time.
+"""Who drives a flow: a process, known by host, boot, namespace, number and start time.
 
 Written into the tags of a run, so that a later look tells a run that died from one that works.
 """
@@ -11,44 +11,59 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 @dataclass(frozen=True)
 class Driver:
-    """One process. `started` (clock ticks after boot) tells it from a later one of its number."""
+    """One process. `started` (clock ticks after boot) tells it from a later one of its number.
+
+    `namespace` tells whose numbers they are: containers that share the host's network also share
+    its name, but count their processes themselves.
+    """
 
     host: str
     boot: str
     pid: int
     started: int
+    namespace: str = "unknown"
 
     @classmethod
     def here(cls) -> Driver:
         """This process."""
         pid = os.getpid()
-        return cls(socket.gethostname(), _boot(), pid, _started(pid) or 0)
+        return cls(socket.gethostname(), _boot(), pid, _started(pid) or 0, _namespace())
 
     @classmethod
     def parse(cls, text: str) -> Driver | None:
         """What `str` wrote; None for anything else."""
         parts = text.split()
-        if len(parts) != 4 or not (parts[2].isdigit() and parts[3].isdigit()):
+        if len(parts) != 5 or not (parts[2].isdigit() and parts[3].isdigit()):
             return None
-        return cls(parts[0], parts[1], int(parts[2]), int(parts[3]))
+        return cls(parts[0], parts[1], int(parts[2]), int(parts[3]), parts[4])
 
     def __str__(self) -> str:
-        return f"{self.host} {self.boot} {self.pid} {self.started}"
+        return f"{self.host} {self.boot} {self.pid} {self.started} {self.namespace}"
 
     @property
-    def dead(self) -> bool:
-        """True when it is certain; what runs on another host cannot be judged from here."""
-        if self.host != socket.gethostname():
-            return False
-        return self.boot != _boot() or _started(self.pid) != self.started
+    def alive(self) -> bool | None:
+        """Whether the process runs; None where that cannot be seen from here.
+
+        It cannot on another host, in another container, and on systems without /proc.
+        """
+        if self.host != socket.gethostname() or not self.started:
+            return None
+        if self.boot != _boot():
+            return False  # the host was started again since
+        return _started(self.pid) == self.started if self.namespace == _namespace() else None
 
 
 def _boot() -> str:
     return _BOOT.read_text().strip() if _BOOT.exists() else "unknown"
+
+
+def _namespace() -> str:
+    return str(_NAMESPACE.readlink()) if _NAMESPACE.is_symlink() else "unknown"
 
 
 def _started(pid: int) -> int | None:

@@ -1,16 +1,22 @@
 """The runs of a flow, as Dagster's instance knows them: which one lives, which died, who is on."""
 
 import json
+import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
 
 import dagster as dg
 
 from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.pulse import SILENT_SECONDS, Pulse
 from dataflow_assets.flow import Flow
 
 FLOW = "dataflow/flow"
-FLOWS = "dataflow/flows"  # ids of the flows that a run drives, comma-separated
-DRIVER = "dataflow/driver"
+FLOWS = "dataflow/flows"  # ids of the flows that a run drives or has driven, comma-separated
+DRIVES = "dataflow/drives"  # "true": finds the runs of all flows among those of everything else
+DRIVER = "dataflow/driver"  # with a flow's id behind it: which run drives the flow, and its process
 ERROR = "dataflow/error"
 PERMANENT = "dataflow/permanent"
 ASIDE = "dataflow/aside"  # JSON list of the branches that a run failed for
@@ -23,6 +29,9 @@ LIVE = [
     dg.DagsterRunStatus.CANCELING,
 ]
 COMING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED]
+BURIED = [*LIVE, dg.DagsterRunStatus.NOT_STARTED]
+
+log = logging.getLogger(__name__)
 
 
 def sensor_name(flow: Flow) -> str:
@@ -35,52 +44,93 @@ def job_name(flow: Flow) -> str:
     return f"{flow.slug}_job"
 
 
+def driver_tag(flow: Flow) -> str:
+    """The tag that says who drives a flow."""
+    return f"{DRIVER}/{flow.id}"
+
+
+def claim(run_id: str, driver: Driver) -> str:
+    """Its value. Without the run's id, a run that is started again would inherit it as its own."""
+    return f"{run_id} {driver}"
+
+
+def going(instance: dg.DagsterInstance) -> list[dg.RunRecord]:
+    """Every run that drives a flow, or is a flow's own and about to, newest first."""
+    wanted = dg.RunsFilter(statuses=[*LIVE, *COMING], tags={DRIVES: "true"})
+    return list(instance.get_run_records(wanted))
+
+
+Going = Callable[[dg.DagsterInstance], Sequence[dg.RunRecord]]
+
+
 class Runs:
-    """The runs of one flow."""
+    """The runs of one flow. `read`: how the runs of all flows are found."""
 
-    def __init__(self, instance: dg.DagsterInstance, flow: Flow) -> None:
-        self._instance, self._flow = instance, flow
+    def __init__(self, instance: dg.DagsterInstance, flow: Flow, read: Going = going) -> None:
+        self._instance, self._flow, self._read = instance, flow, read
+        self._pulse = Pulse(instance, flow)
 
-    def claim(self, run_id: str) -> None:
+    @contextmanager
+    def driving(self, run_id: str) -> Iterator[None]:
+        """Claims the flow for the run, and shows that it is alive, until the block ends."""
+        self._claim(run_id)
+        try:
+            with self._pulse.beating(run_id):
+                yield
+        finally:
+            self._release(run_id)
+
+    def _claim(self, run_id: str) -> None:
         """Writes into the run's tags what it drives, and which process does."""
         run = self._instance.get_run_by_id(run_id)
         known = run.tags.get(FLOWS, "").split(",") if run else []
         flows = ",".join(sorted({self._flow.id, *filter(None, known)}))
-        tags = {FLOWS: flows, DRIVER: str(Driver.here()), MANIFEST: self._flow.hash[:16]}
-        self._instance.add_run_tags(run_id, tags)
+        own = {driver_tag(self._flow): claim(run_id, Driver.here())}
+        tags = {FLOWS: flows, DRIVES: "true", MANIFEST: self._flow.hash[:16]}
+        self._instance.add_run_tags(run_id, tags | own)
+
+    def _release(self, run_id: str) -> None:
+        """Other steps of the run may take hours, in this process or in others."""
+        try:
+            self._instance.add_run_tags(run_id, {driver_tag(self._flow): "done"})
+        except Exception as error:  # noqa: BLE001 - what was committed is committed
+            log.warning("the run's tags could not be written: %s", type(error).__name__)
 
     def other(self, run_id: str) -> dg.DagsterRun | None:
         """A live run of the flow that was there first."""
-        records = self._records(LIVE)
+        records = self._read(self._instance)
         own = next((r.create_timestamp for r in records if r.dagster_run.run_id == run_id), None)
         for record in records:
             run = record.dagster_run
             earlier = own is None or (record.create_timestamp, run.run_id) < (own, run_id)
-            if run.run_id != run_id and earlier and self._drives(run) and not self._bury(run):
+            if run.run_id != run_id and earlier and self._drives(run) and not self._bury(record):
                 return run
         return None
 
     def live(self) -> dg.DagsterRun | None:
         """A run that works on the flow or is about to; dead ones are reported as failed."""
-        for record in self._records([*LIVE, *COMING]):
+        for record in self._read(self._instance):
             run = record.dagster_run
-            if (self._drives(run) or run.job_name == job_name(self._flow)) and not self._bury(run):
+            if (self._drives(run) or run.job_name == job_name(self._flow)) and not self._bury(
+                record
+            ):
                 return run
         return None
 
     def on(self) -> bool:
         """Whether a run works on the flow right now; dead ones are reported as failed."""
-        runs = [record.dagster_run for record in self._records(LIVE)]
-        return any(self._drives(run) and not self._bury(run) for run in runs)
+        records = self._read(self._instance)
+        return any(self._drives(r.dagster_run) and not self._bury(r) for r in records)
 
     def failures(self) -> list[dg.RunRecord]:
         """The latest runs of the flow's job since the last one that did not fail, newest first."""
         wanted = dg.RunsFilter(job_name=job_name(self._flow))
         failed: list[dg.RunRecord] = []
-        for record in self._instance.get_run_records(wanted, limit=10):
-            if record.dagster_run.status != dg.DagsterRunStatus.FAILURE:
+        for most in (1, 10):  # most often there is no failure, and one record says so
+            records = self._instance.get_run_records(wanted, limit=most)
+            failed = list(takewhile(_failed, records))
+            if not failed:
                 break
-            failed.append(record)
         return failed
 
     def fail(self, run_id: str, error: str, aside: Sequence[str] = (), *, permanent: bool) -> None:
@@ -93,21 +143,47 @@ class Runs:
             tags |= {PERMANENT: "true", MAX_RETRIES: "0"}
         self._instance.add_run_tags(run_id, tags)
 
-    def _records(self, statuses: list[dg.DagsterRunStatus]) -> list[dg.RunRecord]:
-        return list(self._instance.get_run_records(dg.RunsFilter(statuses=statuses), limit=500))
-
     def _drives(self, run: dg.DagsterRun) -> bool:
-        return self._flow.id in run.tags.get(FLOWS, "").split(",")
+        return run.status in LIVE and self._driver(run) is not None
 
-    def _bury(self, run: dg.DagsterRun) -> bool:
-        """Reports a run as failed whose process is gone; a crash must not block its flow."""
-        driver = Driver.parse(run.tags.get(DRIVER, ""))
-        if driver is None or not driver.dead or run.status not in LIVE:
+    def _driver(self, run: dg.DagsterRun) -> Driver | None:
+        """The process that drives the flow in this very run; tags of an earlier one are copied."""
+        whose, _, driver = run.tags.get(driver_tag(self._flow), "").partition(" ")
+        return Driver.parse(driver) if whose == run.run_id else None
+
+    def _bury(self, record: dg.RunRecord) -> bool:
+        """Reports a run as failed that is dead; a crash must not block its flow."""
+        message = self._dead(record)
+        if not message:
             return False
-        message = f"its process (pid {driver.pid} on {driver.host}) is gone without a word"
-        self._instance.add_run_tags(run.run_id, {ERROR: message})
-        self._instance.report_run_failed(run, message=f"{message}; the next run continues")
+        run = self._instance.get_run_by_id(record.dagster_run.run_id)
+        if run is not None and run.status in BURIED:  # else it has ended since it was read
+            self._instance.add_run_tags(run.run_id, {ERROR: message})
+            self._instance.report_run_failed(run, message=f"{message}; the next run continues")
         return True
+
+    def _dead(self, record: dg.RunRecord) -> str:
+        """Why the run counts as dead; empty when it does not.
+
+        Its process is gone; or nobody can look at its process, or it never said which one it is,
+        and nothing was heard of it for long. What waits in the queue may wait.
+        """
+        run, driver = record.dagster_run, self._driver(record.dagster_run)
+        alive = driver.alive if driver else None
+        if alive or run.status not in BURIED:
+            return ""
+        if driver and alive is False:
+            return f"its process (pid {driver.pid} on {driver.host}) is gone without a word"
+        if time.time() - record.update_timestamp.timestamp() < SILENT_SECONDS:
+            return ""
+        if time.time() - self._pulse.last(run.run_id) < SILENT_SECONDS:
+            return ""
+        doing = f"was {run.status.value.lower()} and" if driver is None else "drove the flow, but"
+        return f"it {doing} nothing was heard of it for {SILENT_SECONDS / 60:.0f} minutes"
+
+
+def _failed(record: dg.RunRecord) -> bool:
+    return record.dagster_run.status == dg.DagsterRunStatus.FAILURE
 
 
 def switched_off(

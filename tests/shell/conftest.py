@@ -7,8 +7,19 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
+from dataflow_assets.connectors.memory import Store
+from sensors.sources import sources
+from tests.shell.switch import Switch
+
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as instance:
         yield instance
+
+
+@pytest.fixture
+def switch(store: Store, instance: dg.DagsterInstance) -> Iterator[Switch]:
+    found = Switch(store, instance)
+    yield found
+    sources.drop(found.flow)

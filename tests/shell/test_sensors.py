@@ -1,8 +1,6 @@
 """When a flow's sensor asks for a run and when it waits, on an ephemeral instance."""
 
-import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +8,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dataflow_assets.assets import graph, runs
+from dataflow_assets.assets import graph
 from dataflow_assets.assets.drivers import Driver
-from dataflow_assets.assets.metadata import event_metadata
-from dataflow_assets.assets.mirror import Figures
-from dataflow_assets.connectors.memory import MemorySliceSink, Store
+from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.connectors.memory.source import MemoryOffsetSource
-from dataflow_assets.contracts import Checkpoint, Run
+from dataflow_assets.contracts import Run
 from dataflow_assets.errors import Finding, TransientError
 from dataflow_assets.flow import Flow
 from jobs.flows import flow_job
@@ -24,54 +20,7 @@ from sensors import reload
 from sensors.ingest import flow_sensor
 from sensors.lag import lag_sensor
 from sensors.reload import fingerprint, reload_sensor
-from sensors.sources import sources
-from tests.shell.flows import location, memory_flow
-
-
-class Switch:
-    """The sensor of one flow, ticked by hand."""
-
-    def __init__(self, store: Store, instance: dg.DagsterInstance) -> None:
-        self.store, self.instance = store, instance
-        self.flow = memory_flow(store)
-
-    def tick(self) -> Any:
-        nodes = graph.build([self.flow]).nodes
-        sensor = flow_sensor(self.flow, nodes, flow_job(self.flow, nodes))
-        return sensor(dg.build_sensor_context(instance=self.instance))
-
-    def reason(self) -> str:
-        found = self.tick()
-        assert isinstance(found, dg.SkipReason), found
-        return found.skip_message or ""
-
-    def produce(self, count: int) -> None:
-        bodies = [json.dumps({"id": i, "name": "n"}).encode() for i in range(count)]
-        self.store.produce("orders", 0, bodies)
-
-    def mirror(self, **positions: int) -> None:
-        """As if a run had reported this checkpoint."""
-        found = {"0": 0, "1": 0, **{name[1:]: value for name, value in positions.items()}}
-        metadata = event_metadata(Checkpoint(1, found), Figures(0.0, 0, 1, 0, 1.0))
-        key = dg.AssetKey(list(graph.build([self.flow]).nodes[0].key))
-        self.instance.report_runless_asset_event(
-            dg.AssetMaterialization(asset_key=key, metadata=metadata)
-        )
-
-    def run(self, status: dg.DagsterRunStatus, **tags: str) -> dg.DagsterRun:
-        job = location([self.flow]).resolve_job_def("orders_job")
-        known = {runs.FLOWS: self.flow.id, **{f"dataflow/{k}": v for k, v in tags.items()}}
-        made = self.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=known)
-        if status == dg.DagsterRunStatus.FAILURE:
-            self.instance.report_run_failed(made)
-        return made
-
-
-@pytest.fixture
-def switch(store: Store, instance: dg.DagsterInstance) -> Iterator[Switch]:
-    found = Switch(store, instance)
-    yield found
-    sources.drop(found.flow)
+from tests.shell.switch import Switch, later
 
 
 def test_a_new_flow_runs_to_store_its_start(switch: Switch) -> None:
@@ -84,20 +33,23 @@ def test_a_new_flow_runs_to_store_its_start(switch: Switch) -> None:
 def test_nothing_new_is_known_without_touching_the_sink(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MemorySliceSink, "peek", _never)
     switch.produce(3)
-    switch.mirror(p0=3)
+    switch.stand(p0=3)
+    assert "nothing new" in switch.reason()  # the first look asks for the truth
+    monkeypatch.setattr(MemorySliceSink, "peek", _never)
     assert "nothing new" in switch.reason()
+    switch.produce(1)
+    assert isinstance(switch.tick(), dg.RunRequest)
 
 
 def test_new_records_become_a_run(switch: Switch) -> None:
     switch.produce(3)
-    switch.mirror(p0=2)
+    switch.stand(p0=2)
     assert isinstance(switch.tick(), dg.RunRequest)
 
 
 def test_a_new_partition_becomes_a_run(switch: Switch) -> None:
-    switch.mirror()
+    switch.stand()
     assert "nothing new" in switch.reason()
     source = switch.flow.source.model_copy(update={"partitions": 3})
     switch.flow = replace(switch.flow, source=source, hash="other")
@@ -117,14 +69,14 @@ def test_without_a_mirror_the_sink_is_asked(switch: Switch) -> None:
 
 def test_events_of_others_do_not_hide_the_mirror(switch: Switch) -> None:
     switch.produce(3)
-    switch.mirror(p0=3)
+    switch.stand(p0=3)
     key = dg.AssetKey(list(graph.build([switch.flow]).nodes[0].key))
     switch.instance.report_runless_asset_event(dg.AssetMaterialization(key))
     assert "nothing new" in switch.reason()
 
 
 def test_one_run_at_a_time(switch: Switch) -> None:
-    live = switch.run(dg.DagsterRunStatus.STARTED, driver=str(Driver.here()))
+    live = switch.run(dg.DagsterRunStatus.STARTED, driver=Driver.here())
     assert switch.reason() == f"run {live.run_id[:8]} is started"
 
 
@@ -132,18 +84,18 @@ def test_a_dead_run_is_reported_and_does_not_block(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = Driver.here()
-    dead = switch.run(dg.DagsterRunStatus.STARTED, driver=str(replace(here, boot="another")))
+    dead = switch.run(dg.DagsterRunStatus.STARTED, driver=replace(here, boot="another"))
     assert "failed once; next try in 5 s. Last error: its process" in switch.reason()
     run = switch.instance.get_run_by_id(dead.run_id)
     assert run is not None
     assert run.status == dg.DagsterRunStatus.FAILURE
-    _later(monkeypatch, 6)
+    later(monkeypatch, 6)
     assert isinstance(switch.tick(), dg.RunRequest)
 
 
 def test_a_run_on_another_host_is_not_judged(switch: Switch) -> None:
     away = Driver("another-host", "boot", 1, 1)
-    switch.run(dg.DagsterRunStatus.STARTED, driver=str(away))
+    switch.run(dg.DagsterRunStatus.STARTED, driver=away)
     assert "is started" in switch.reason()
 
 
@@ -153,7 +105,7 @@ def test_failures_make_it_wait_longer_and_say_why(
     for _ in range(3):
         switch.run(dg.DagsterRunStatus.FAILURE, error="no broker")
     assert switch.reason() == "failed 3 times in a row; next try in 20 s. Last error: no broker"
-    _later(monkeypatch, 21)
+    later(monkeypatch, 21)
     assert isinstance(switch.tick(), dg.RunRequest)
 
 
@@ -177,7 +129,7 @@ def test_an_unreachable_source_is_a_reason_to_wait(
     def down(*_: object) -> None:
         raise TransientError("no broker at kafka://user:hunter22@host")
 
-    switch.mirror()
+    switch.stand()
     monkeypatch.setattr(MemoryOffsetSource, "open", down)
     reason = switch.reason()
     assert "no broker" in reason
@@ -199,13 +151,13 @@ def test_flows_start_stopped_except_in_the_demo(
 
 def test_the_lag_is_observed_when_it_changes(switch: Switch) -> None:
     switch.produce(3)
-    switch.mirror(p0=1)
+    switch.stand(p0=1)
     sensor = lag_sensor(graph.build([switch.flow]))
     found: Any = sensor(dg.build_sensor_context(instance=switch.instance))
     observation, check = found.asset_events
     assert observation.metadata["lag_records"].value == 2
     assert check.check_name == "lag"
-    switch.mirror(p0=3)
+    switch.stand(p0=3)
     caught_up: Any = sensor(dg.build_sensor_context(switch.instance, cursor=found.cursor))
     assert caught_up.asset_events[0].metadata["lag_records"].value == 0
     quiet: Any = sensor(dg.build_sensor_context(switch.instance, cursor=caught_up.cursor))
@@ -218,17 +170,17 @@ def test_a_run_that_commits_tells_its_lag_itself(
 ) -> None:
     """The mirror of a live run is some seconds old: its plot would show peaks that never were."""
     switch.produce(3)
-    switch.mirror(p0=1)
+    switch.stand(p0=1)
     sensor = lag_sensor(graph.build([switch.flow]))
 
     def look() -> Any:
         return sensor(dg.build_sensor_context(instance=switch.instance))
 
-    live = switch.run(dg.DagsterRunStatus.STARTED, driver=str(Driver.here()))
+    live = switch.run(dg.DagsterRunStatus.STARTED, driver=Driver.here())
     quiet = look()
     assert not quiet.asset_events
     assert "its run tells its lag itself" in quiet.skip_reason.skip_message
-    _later(monkeypatch, 60)  # and has told nothing since: it hangs, or its commits do
+    later(monkeypatch, 60)  # and has told nothing since: it hangs, or its commits do
     assert look().asset_events[0].metadata["lag_records"].value == 2
     monkeypatch.undo()
     switch.instance.report_run_failed(live)
@@ -273,8 +225,3 @@ def _sensor(flow: Flow) -> dg.SensorDefinition:
 
 def _never(*_: object) -> None:
     pytest.fail("a tick touched the sink although the mirror was there")
-
-
-def _later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    now = time.time() + seconds
-    monkeypatch.setattr(time, "time", lambda: now)

@@ -6,14 +6,18 @@ with TransientError that carries the brokers and the client's own words.
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import closing
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from confluent_kafka import (
     IsolationLevel,
@@ -97,21 +101,53 @@ class Complaints:
             self.last = error.str()
 
 
+class Client:
+    """A connection to a cluster, shared by all topics that are asked about with its settings.
+
+    Each has threads and descriptors of its own: one per topic would use up those of a process that
+    looks at a hundred topics. It is closed when the last one who asks is gone.
+    """
+
+    _lock = threading.Lock()
+    _open: ClassVar[WeakValueDictionary[tuple[Any, ...], Client]] = WeakValueDictionary()
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.complaints = Complaints()
+        self.settings = {**settings, "error_cb": self.complaints.hear}
+        self.admin = AdminClient(self.settings)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Client:
+        """The one of this process: a forked one cannot use its parent's."""
+        key = (os.getpid(), *sorted(settings.items()))
+        with cls._lock:
+            found = cls._open.get(key)
+            if found is None:
+                found = cls._open[key] = cls(settings)
+            return found
+
+
 class Broker:
     """A warm connection to the cluster that holds the topic."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.bootstrap = bootstrap
         self.name = topic
-        self._complaints = Complaints()
-        servers = {"bootstrap.servers": bootstrap, "error_cb": self._complaints.hear}
-        self._settings = CLIENT | servers
+        self._settings = CLIENT | {"bootstrap.servers": bootstrap}
         self._groups: dict[str, Group] = {}
 
     @cached_property
-    def _admin(self) -> AdminClient:
+    def _client(self) -> Client:
         """It has no `close`: it ends with the last reference, so nothing else may keep one."""
-        return AdminClient(self._settings)
+        return Client.of(self._settings)
+
+    @property
+    def _admin(self) -> AdminClient:
+        return self._client.admin
+
+    @property
+    def _complaints(self) -> Complaints:
+        return self._client.complaints
 
     def topic(self, patience: float = PATIENCE) -> Topic:
         """The topic as it is now."""
@@ -135,7 +171,7 @@ class Broker:
     def about(self, topic: str) -> Self:
         """The same connection, to be asked about another topic."""
         other = copy(self)
-        vars(other).update(name=topic, _groups={}, _admin=self._admin)
+        vars(other).update(name=topic, _groups={}, _client=self._client)
         return other
 
     def offsets(self, topic: Topic, *wanted: Place, committed: bool = True) -> list[list[int]]:
@@ -180,11 +216,13 @@ class Broker:
 
     def committed(self, group: str, topic: Topic) -> dict[int, Committed]:
         """What the group has committed, by partition."""
-
-        def ask() -> dict[int, Committed]:
-            return self._group(group).committed(range(topic.partitions), TIMEOUT)
-
-        return self._patiently(f"reading the offsets of group {group}", ask, PATIENCE)
+        with closing(Group(self._client.settings, group, self.name)) as asked:
+            partitions = range(topic.partitions)
+            return self._patiently(
+                f"reading the offsets of group {group}",
+                lambda: asked.committed(partitions, TIMEOUT),
+                PATIENCE,
+            )
 
     def commit(
         self,
@@ -201,11 +239,11 @@ class Broker:
         for group in self._groups.values():
             group.close()
         self._groups.clear()
-        vars(self).pop("_admin", None)
+        vars(self).pop("_client", None)
 
     def _group(self, group: str) -> Group:
         if group not in self._groups:
-            self._groups[group] = Group(self._settings, group, self.name)
+            self._groups[group] = Group(self._client.settings, group, self.name)
         return self._groups[group]
 
     def _partitions(self, topic: Topic) -> list[TopicPartition]:

@@ -5,9 +5,13 @@ The consumer is assigned its partitions: it joins no group and commits nothing.
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
@@ -26,6 +30,7 @@ SETTINGS = {
     "queued.max.messages.kbytes": 4096,
 }
 MOST = 500  # records of one gulp
+IDLE = 4  # consumers of a cluster that wait for the next look
 SILENCE = 10.0  # seconds without an answer after which there will be none
 _SCHEMA = pa.schema(
     [
@@ -46,65 +51,111 @@ class Seen:
     size: int
 
 
+class Consumers:
+    """Consumers of one cluster, shared by everybody in the process who looks at its topics.
+
+    A look takes one, and puts it back for the next: connecting costs more than looking, and one for
+    each topic would use up the threads of a process that looks at a hundred of them.
+    """
+
+    _lock = threading.Lock()
+    _open: ClassVar[dict[tuple[int, str], Consumers]] = {}
+
+    def __init__(self, bootstrap: str) -> None:
+        self._settings = CLIENT | SETTINGS | {"bootstrap.servers": bootstrap}
+        self._key = os.getpid(), bootstrap
+        self._idle: list[Consumer] = []
+        self.users = 0
+
+    @classmethod
+    def join(cls, bootstrap: str) -> Consumers:
+        """Those of the cluster; whoever joins has to leave."""
+        with cls._lock:
+            found = cls._open.setdefault((os.getpid(), bootstrap), cls(bootstrap))
+            found.users += 1
+            return found
+
+    def leave(self) -> None:
+        """The last one who leaves closes them."""
+        with self._lock:
+            self.users -= 1
+            idle, self._idle = (self._idle, []) if self.users == 0 else ([], self._idle)
+            if self.users == 0:
+                self._open.pop(self._key, None)
+        for consumer in idle:
+            consumer.close()
+
+    @contextmanager
+    def assigned(self, partitions: list[TopicPartition]) -> Iterator[Consumer]:
+        """One that reads from there on; it is put back, and closed where enough of them wait."""
+        with self._lock:
+            consumer = self._idle.pop() if self._idle else None
+        consumer = consumer or Consumer(self._settings)
+        try:
+            while consumer.poll(0) is not None:
+                pass  # what it had to say since its last look was meant for others
+            consumer.assign(partitions)
+            yield consumer
+            consumer.unassign()
+        except BaseException:
+            consumer.close()
+            raise
+        self._put_back(consumer)
+
+    def _put_back(self, consumer: Consumer) -> None:
+        with self._lock:
+            keeps = self.users > 0 and len(self._idle) < IDLE
+            if keeps:
+                self._idle.append(consumer)
+        if not keeps:
+            consumer.close()
+
+
 class Peek:
-    """A consumer that is kept warm and reads nothing between two looks."""
+    """Looks at one topic; between two looks nothing is read."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic, self._bootstrap = topic, bootstrap
-        self._consumer = Consumer(CLIENT | SETTINGS | {"bootstrap.servers": bootstrap})
+        self._consumers: Consumers | None = Consumers.join(bootstrap)
+
+    @contextmanager
+    def _reading(self, positions: Mapping[int, int]) -> Iterator[Consumer]:
+        assert self._consumers is not None, "closed"  # noqa: S101 - a mistake of ours
+        wanted = [TopicPartition(self._topic, p, o) for p, o in positions.items()]
+        with self._consumers.assigned(wanted) as consumer:
+            yield consumer
 
     def look(self, positions: Mapping[int, int], seconds: float) -> dict[int, list[Seen]]:
         """A few records from each position on; fewer, or none, where the time or the log ends."""
         if not positions:
             return {}
-        self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in positions.items()])
-        try:
-            return self._gather(set(positions), time.monotonic() + seconds)
-        finally:
-            self._consumer.unassign()
-
-    def _gather(self, awaited: set[int], deadline: float) -> dict[int, list[Seen]]:
-        found: dict[int, list[Seen]] = {partition: [] for partition in awaited}
-        while awaited and (left := deadline - time.monotonic()) > 0:
-            first = self._consumer.poll(left)
-            for message in [*([first] if first else []), *self._consumer.consume(MOST, 0.002)]:
-                partition = _partition(message)
-                if message.error() is None:
-                    found[partition].append(_seen(message))
-                if partition >= 0:
-                    awaited.discard(partition)
-        return found
+        with self._reading(positions) as consumer:
+            return _gathered(consumer, set(positions), time.monotonic() + seconds)
 
     def read(self, positions: Mapping[int, int], most: int) -> dict[int, list[Message]]:
         """At most `most` whole records from each position on; fewer where the log ends."""
         found: dict[int, list[Message]] = {partition: [] for partition in positions}
         if not positions or most < 1:
             return found
-        self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in positions.items()])
-        try:
-            self._fill(found, most)
-        finally:
-            self._consumer.unassign()
+        with self._reading(positions) as consumer:
+            self._fill(consumer, found, most)
         return {partition: messages[:most] for partition, messages in found.items()}
 
     def all(self, partition: int) -> Iterator[Message]:
         """Every record of a partition, up to the first that is not decided yet."""
-        self._consumer.assign([TopicPartition(self._topic, partition, OFFSET_BEGINNING)])
-        try:
-            for message in self._answers():
+        with self._reading({partition: OFFSET_BEGINNING}) as consumer:
+            for message in self._answers(consumer):
                 error = message.error()
                 if error is not None and _partition(message) == partition:
                     return
                 if error is not None:
                     raise TransientError(f"kafka {self._bootstrap}: reading {self._topic}: {error}")
                 yield message
-        finally:
-            self._consumer.unassign()
 
-    def _fill(self, found: dict[int, list[Message]], most: int) -> None:
+    def _fill(self, consumer: Consumer, found: dict[int, list[Message]], most: int) -> None:
         """Reads until each partition has `most` records or has come to its end."""
         awaited = set(found)
-        for message in self._answers():
+        for message in self._answers(consumer):
             partition, error = _partition(message), message.error()
             if partition < 0:
                 sentence = f"kafka {self._bootstrap}: reading {self._topic}: {error}"
@@ -115,17 +166,32 @@ class Peek:
             if not awaited:
                 return
 
-    def _answers(self) -> Iterator[Message]:
-        while first := self._consumer.poll(SILENCE):
+    def _answers(self, consumer: Consumer) -> Iterator[Message]:
+        while first := consumer.poll(SILENCE):
             yield first
-            yield from self._consumer.consume(MOST, 0.002)
+            yield from consumer.consume(MOST, 0.002)
         raise TransientError(
             f"kafka {self._bootstrap}: reading {self._topic}: no answer for {SILENCE:g} seconds"
         )
 
     def close(self) -> None:
-        """Frees the connection; safe twice."""
-        self._consumer.close()
+        """Gives its share of the consumers up; safe twice."""
+        consumers, self._consumers = self._consumers, None
+        if consumers is not None:
+            consumers.leave()
+
+
+def _gathered(consumer: Consumer, awaited: set[int], deadline: float) -> dict[int, list[Seen]]:
+    found: dict[int, list[Seen]] = {partition: [] for partition in awaited}
+    while awaited and (left := deadline - time.monotonic()) > 0:
+        first = consumer.poll(left)
+        for message in [*([first] if first else []), *consumer.consume(MOST, 0.002)]:
+            partition = _partition(message)
+            if message.error() is None:
+                found[partition].append(_seen(message))
+            if partition >= 0:
+                awaited.discard(partition)
+    return found
 
 
 def _partition(message: Message) -> int:

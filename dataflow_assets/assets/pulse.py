@@ -1,0 +1,61 @@
+"""Signs of life of the runs that drive a flow, for whoever cannot look at their processes.
+
+They are kept in Dagster's own storage under the flow's name: one value per flow, whatever becomes
+of its runs.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from dataflow_assets.flow import Flow
+
+BEAT_SECONDS = 60.0
+SILENT_SECONDS = 600.0  # after which a run counts as dead whose process cannot be seen
+
+log = logging.getLogger(__name__)
+
+
+class Pulse:
+    """The signs of life of one flow's runs."""
+
+    def __init__(self, instance: dg.DagsterInstance, flow: Flow) -> None:
+        self._storage = instance.daemon_cursor_storage
+        self._key = f"dataflow/alive/{flow.id}"
+
+    def beat(self, run_id: str) -> None:
+        """The run is alive now."""
+        self._storage.set_cursor_values({self._key: f"{run_id} {time.time():.0f}"})
+
+    def last(self, run_id: str) -> float:
+        """When the run was alive, in seconds since 1970; 0.0 when it never said so."""
+        stored = self._storage.get_cursor_values({self._key}).get(self._key, "")
+        whose, _, when = stored.partition(" ")
+        return float(when) if whose == run_id else 0.0
+
+    @contextmanager
+    def beating(self, run_id: str) -> Iterator[None]:
+        """Shows that the run is alive until the block ends, whatever else its process does."""
+        self._try(run_id)
+        ended = threading.Event()
+        thread = threading.Thread(target=self._until, args=(run_id, ended), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _until(self, run_id: str, ended: threading.Event) -> None:
+        while not ended.wait(BEAT_SECONDS):
+            self._try(run_id)
+
+    def _try(self, run_id: str) -> None:
+        try:
+            self.beat(run_id)
+        except Exception as error:  # noqa: BLE001 - storages raise many kinds; the next may do
+            log.warning("no sign of life could be stored: %s", type(error).__name__)
