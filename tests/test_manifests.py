@@ -268,8 +268,9 @@ def test_a_secret_of_another_namespace_is_not_found(folder: Path) -> None:
     (loaded,) = found.flows
     (hint,) = map(str, found.hints)
     assert hint == (
-        "a.yaml:13:7: spec.sink.config.connectionStringSecretRef: secret shop/pg stands in no "
-        "document beside the manifest; the flow will look for shop/pg/dsn below DATAFLOW_SECRETS"
+        "a.yaml:13:7: spec.sink.config.connectionStringSecretRef: secret shop/pg not found in "
+        "this folder; at run time it is read from $DATAFLOW_SECRETS/shop/pg/dsn (DATAFLOW_SECRETS "
+        "is not set)"
     )
     with pytest.raises(PermanentError, match="failed to get secret shop/pg"):
         dsn(loaded)
