@@ -14,6 +14,7 @@ from dataflow_assets.paths import Path
 from dataflow_assets.paths.parts import BRACKETS, Unreadable, closing, unescaped
 from dataflow_assets.paths.queries import as_number
 
+LONGEST = 65_536  # characters
 DEEPEST = 50  # groups and negations inside each other
 METADATA = "metadata."
 
@@ -67,6 +68,8 @@ def read(text: str) -> Node:
     """The tree of a condition. Raises ValueError with a column."""
     if not text.strip():
         raise ValueError("is empty: a condition such as $.status == 'paid' is wanted")
+    if len(text) > LONGEST:
+        raise ValueError(f"is longer than {LONGEST} characters")
     reader = _Reader(text)
     try:
         return reader.whole()

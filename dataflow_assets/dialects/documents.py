@@ -17,12 +17,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.scanner import Scanner
 
 from dataflow_assets.errors import Finding
 
 Path = tuple[str | int, ...]
 
-MOST_NODES = 50_000  # anchors repeated inside anchors grow beyond every memory
+MOST_DOCUMENTS = 2_000
+MOST_TOKENS = 36_000  # of a whole file: about a second
+MOST_NODES = 50_000  # of a whole file: anchors repeated inside anchors grow beyond every memory
 MOST_DEPTH = 100
 _DEEP = "is nested too deeply, or an alias stands inside its own anchor"
 _START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -105,16 +108,20 @@ def parse(text: str, file: str) -> tuple[list[Document], list[Finding]]:
     """All documents of a text that can be read, and a finding for each mistake in the others."""
     documents: list[Document] = []
     findings: list[Finding] = []
-    for line, chunk in _chunks(text):
-        reader = _Reader(file, line)
+    work = _Work()
+    for number, (line, chunk) in enumerate(_chunks(text)):
+        reader = _Reader(file, line, work)
         try:
-            node = _composed(chunk)
+            work.document(number)
+            node = _composed(chunk, work)
             if node is not None and not (isinstance(node, ScalarNode) and node.value == ""):
                 documents.append(reader.document(node))
         except YAMLError as error:
             reader.syntax(error, chunk)
-        except (RecursionError, _TooMuch) as error:
-            reader.complain(1, 1, (), str(error) if isinstance(error, _TooMuch) else _DEEP)
+        except (RecursionError, _TooDeep):
+            reader.complain(1, 1, (), _DEEP)
+        except _TooMuch as error:
+            return documents, [*findings, *reader.findings, reader.at(1, 1, (), str(error))]
         findings += reader.findings
     return documents, findings
 
@@ -123,30 +130,78 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
     """Documents as text, each with the lines before it: a broken one does not hide the next."""
     starts = [match.start() for match in _START.finditer(text)]
     borders = [0, *starts, len(text)] if 0 not in starts else [*starts, len(text)]
+    line = 0
     for start, end in pairwise(borders):
         chunk = text[start:end]
         body = chunk.removeprefix("---")
         if any(not _EMPTY.fullmatch(line) for line in body.splitlines()):
-            yield text.count("\n", 0, start), chunk
+            yield line, chunk
+        line += chunk.count("\n")
 
 
-def _composed(text: str) -> Node | None:
+def _composed(text: str, work: _Work) -> Node | None:
     """Nodes only: values are made here, so that nothing of the text ends in a message."""
     yaml = YAML(typ="safe", pure=True)
+    yaml.Scanner = _Scanner
+    yaml.work = work
     yaml.composer.warn_double_anchors = False  # allowed by YAML; the later one counts
     node: Node | None = yaml.compose(text)
     return node
 
 
 class _TooMuch(Exception):
-    """The document is larger than a manifest can be."""
+    """The file asks for more work than a manifest can be worth; no more of it is read."""
+
+
+class _TooDeep(Exception):
+    """One document is nested too deeply."""
+
+
+class _Work:
+    """What a file has cost so far. All of its documents share the bounds: bombs come in rows."""
+
+    def __init__(self) -> None:
+        self.tokens = self.nodes = 0
+
+    def document(self, number: int) -> None:
+        """One more document; each costs a parser."""
+        if number >= MOST_DOCUMENTS:
+            raise _TooMuch(f"the file has more than {MOST_DOCUMENTS} documents: split it")
+
+    def token(self) -> None:
+        """One more sign of the text."""
+        self.tokens += 1
+        if self.tokens > MOST_TOKENS:
+            raise _TooMuch("the file is too large for a manifest: split it")
+
+    def node(self) -> None:
+        """One more value, be it copied by an alias or looked at for a merge key."""
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise _TooMuch(
+                "grows without end: aliases or merge keys repeat what they are part of, or the "
+                "file is too large for a manifest"
+            )
+
+
+class _Scanner(Scanner):
+    """Counts what it reads, and stops at brackets that it would only notice when all are read."""
+
+    def fetch_more_tokens(self) -> Any:
+        self.loader.work.token()
+        return super().fetch_more_tokens()
+
+    def fetch_flow_collection_start(self, *arguments: Any, **options: Any) -> None:
+        if len(self.flow_context) >= MOST_DEPTH:
+            raise _TooDeep
+        super().fetch_flow_collection_start(*arguments, **options)
 
 
 class _Reader:
     """Turns one document's nodes into values; the findings gather here."""
 
-    def __init__(self, file: str, offset: int) -> None:
-        self.file, self.offset = file, offset
+    def __init__(self, file: str, offset: int, work: _Work) -> None:
+        self.file, self.offset, self.work = file, offset, work
         self.findings: list[Finding] = []
         self.places: dict[Path, Place] = {}
         self.empty: set[Path] = set()
@@ -158,7 +213,10 @@ class _Reader:
         return Document(self.file, value, self.places, empty, sound)
 
     def complain(self, line: int, column: int, path: Path, message: str) -> None:
-        self.findings.append(Finding(self.file, line + self.offset, column, dotted(path), message))
+        self.findings.append(self.at(line, column, path, message))
+
+    def at(self, line: int, column: int, path: Path, message: str) -> Finding:
+        return Finding(self.file, line + self.offset, column, dotted(path), message)
 
     def syntax(self, error: YAMLError, text: str) -> None:
         if isinstance(error, ReaderError):
@@ -176,17 +234,13 @@ class _Reader:
         self.complain(node.start_mark.line + 1, node.start_mark.column + 1, path, message)
 
     def _place(self, path: Path, node: Node, key: Node) -> None:
-        if len(self.places) >= MOST_NODES:
-            raise _TooMuch(
-                "grows without end: aliases repeat what they stand in, or it is no manifest"
-            )
         at, before = node.start_mark, key.start_mark
         lines = at.line + 1 + self.offset, before.line + 1 + self.offset
         self.places[path] = Place(lines[0], at.column + 1, lines[1], before.column + 1)
 
     def _value(self, node: Node, path: Path) -> Any:
         if len(path) > MOST_DEPTH:
-            raise _TooMuch(_DEEP)
+            raise _TooDeep
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         if isinstance(node, SequenceNode):
@@ -196,6 +250,7 @@ class _Reader:
         return self._scalar(node, path)
 
     def _item(self, node: Node, path: Path) -> Any:
+        self.work.node()
         self._place(path, node, node)
         return self._value(node, path)
 
@@ -217,6 +272,7 @@ class _Reader:
     ) -> Iterator[tuple[ScalarNode, Node]]:
         merged: list[Node] = []
         for key, child in node.value:
+            self.work.node()
             if not isinstance(key, ScalarNode):
                 self._at(key, path, "a key is text")
             elif key.tag == f"{_CORE}merge":
@@ -233,6 +289,7 @@ class _Reader:
         self, nodes: list[Node], path: Path, lines: dict[str, int]
     ) -> Iterator[tuple[ScalarNode, Node]]:
         for node in nodes:
+            self.work.node()
             if not isinstance(node, MappingNode):
                 self._at(node, path, "`<<` takes a mapping, or a list of them")
                 continue

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -23,6 +24,7 @@ from dataflow_assets.spec import Spec
 AnySpec = TypeVar("AnySpec", bound=Spec)
 
 _WORD = re.compile(r"[a-z]+|[A-Z]+|[a-z]+([A-Z][a-z]*)+")
+MOST_FINDINGS = 100  # of one block: each is looked up with care, and nobody reads more
 IDENTIFIER = "^[a-zA-Z_][a-zA-Z0-9_]*$"
 _WANTS = {
     "string_type": "text",
@@ -108,7 +110,11 @@ def _findings(
         group = groups.setdefault(trouble.path, [])
         if not (group and trouble.details["type"].endswith("_parsing")):
             group.append(trouble)
-    return [_finding(path, group, model, document, base) for path, group in groups.items()]
+    told = islice(groups.items(), MOST_FINDINGS)
+    findings = [_finding(path, group, model, document, base) for path, group in told]
+    if (more := len(groups) - MOST_FINDINGS) > 0:
+        findings.append(document.finding(base, f"and {more} more mistakes in this block", key=True))
+    return findings
 
 
 def _located(details: ErrorDetails, document: Document, base: Path) -> _Trouble:
@@ -125,13 +131,17 @@ def _located(details: ErrorDetails, document: Document, base: Path) -> _Trouble:
 
 def _deepest(troubles: list[_Trouble]) -> Iterator[_Trouble]:
     """Without the arms of a union that failed sooner, or lists too short for wrong entries."""
-    paths = [t.path for t in troubles]
-    arms = [t.path for t in troubles if t.arms]
+    above = _above(t.path for t in troubles)
+    above_arms = _above(t.path for t in troubles if t.arms)
     for trouble in troubles:
         short = trouble.details["type"] == "too_short"
-        deep, size = paths if short else arms if trouble.arms else [], len(trouble.path)
-        if not any(len(path) > size and path[:size] == trouble.path for path in deep):
+        if trouble.path not in (above if short else above_arms if trouble.arms else ()):
             yield trouble
+
+
+def _above(paths: Iterable[Path]) -> set[Path]:
+    """Every place that one of these is inside of."""
+    return {path[:size] for path in paths for size in range(len(path))}
 
 
 def _finding(

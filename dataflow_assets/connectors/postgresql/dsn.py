@@ -3,8 +3,8 @@
 What the Go driver understands and libpq does not is mended here: odd characters in a URL's password
 are taken as they stand, pool settings are dropped, run-time parameters become `options`.
 
-Options that name a file name one below DATAFLOW_SECRETS, as `namespace/name/key`: a manifest must not
-choose which files of the machine are read, or written.
+Options that name a file name one below DATAFLOW_SECRETS, as `namespace/name/key`: a manifest must
+not choose which files of the machine are read, or written.
 """
 
 from __future__ import annotations
