@@ -33,8 +33,15 @@ _EMPTY = re.compile(r"(?:[ \t]*(?:#.*)?|%.*)", re.ASCII)
 _PLAIN_KEY = re.compile(r"[\w.$/-]{1,80}")
 _TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
 _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
+_NO_TAGS = "YAML tags are not supported: write the value itself"
+_TEMPLATE = "a key is text; `{{ }}` of a template must be rendered first"
+_OBJECT = frozenset({"apiVersion", "kind", "metadata", "spec"})
 _CORE = "tag:yaml.org,2002:"
+_TAG = "a value that begins with `!` must be in quotes; YAML tags are not supported"
 _PROBLEMS = (
+    (r"expected alphabetic", "a value that begins with `*` or `&` must be in quotes"),
+    (r"after the closing quote", "text after the closing quote: use the other quotes inside"),
+    (r"^indented: ", "{}: keys of one block start in the same column"),
     (r"\\t", "a tab cannot indent YAML: use spaces"),
     (r"^found a tab", "a tab cannot indent YAML: use spaces"),
     (r"cannot start any token", "a value cannot begin with this character: put it in quotes"),
@@ -43,7 +50,7 @@ _PROBLEMS = (
     (r"could not find expected ':'", "a key without `: ` after it"),
     (r"end of stream", "a quote or bracket is never closed"),
     (r"expected ',' or", "a bracket is not closed, or a comma is missing"),
-    (r"undefined alias", "an alias (`*name`) without an anchor (`&name`) before it"),
+    (r"undefined alias", "text that begins with `*` must be in quotes, an alias needs an anchor"),
     (r"escape", "an unknown escape sequence: use single quotes to keep a backslash"),
 )
 
@@ -66,6 +73,8 @@ class Document:
     value: Any = field(repr=False)
     places: dict[Path, Place] = field(repr=False)
     empty: frozenset[Path] = frozenset()
+    spoiled: frozenset[Path] = frozenset()
+    """Places whose value has a finding of its own already: nothing else is said about them."""
     sound: bool = True
     """False: it has findings of its own already, such as a key that is written twice."""
 
@@ -205,12 +214,13 @@ class _Reader:
         self.findings: list[Finding] = []
         self.places: dict[Path, Place] = {}
         self.empty: set[Path] = set()
+        self.spoiled: set[Path] = set()
 
     def document(self, node: Node) -> Document:
         self._place((), node, node)
         value = self._value(node, ())
-        empty, sound = frozenset(self.empty), not self.findings
-        return Document(self.file, value, self.places, empty, sound)
+        empty, spoiled = frozenset(self.empty), frozenset(self.spoiled)
+        return Document(self.file, value, self.places, empty, spoiled, not self.findings)
 
     def complain(self, line: int, column: int, path: Path, message: str) -> None:
         self.findings.append(self.at(line, column, path, message))
@@ -227,10 +237,13 @@ class _Reader:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         problem = str(getattr(error, "problem", "")) if isinstance(error, MarkedYAMLError) else ""
+        problem = _cause(problem, text.splitlines(), line - 1, column - 1, self.offset)
         known = (say for pattern, say in _PROBLEMS if re.search(pattern, problem))
-        self.complain(line, column, (), f"not valid YAML: {next(known, 'cannot be read here')}")
+        said = next(known, "cannot be read here").format(problem.removeprefix("indented: "))
+        self.complain(line, column, (), f"not valid YAML: {said}")
 
     def _at(self, node: Node, path: Path, message: str) -> None:
+        self.spoiled.add(path)
         self.complain(node.start_mark.line + 1, node.start_mark.column + 1, path, message)
 
     def _place(self, path: Path, node: Node, key: Node) -> None:
@@ -271,10 +284,20 @@ class _Reader:
         self, node: MappingNode, path: Path, lines: dict[str, int]
     ) -> Iterator[tuple[ScalarNode, Node]]:
         merged: list[Node] = []
+        second = _second_manifest(node) if path == () else None
         for key, child in node.value:
             self.work.node()
+            if key is second:
+                self.complain(
+                    key.start_mark.line + 1,
+                    1,
+                    (),
+                    "a second manifest begins here: put `---` before it",
+                )
+                return
             if not isinstance(key, ScalarNode):
-                self._at(key, path, "a key is text")
+                template = isinstance(key, MappingNode) and key.flow_style
+                self._at(key, path, _TEMPLATE if template else "a key is text")
             elif key.tag == f"{_CORE}merge":
                 merged += child.value if isinstance(child, SequenceNode) else [child]
             elif key.value in lines:
@@ -300,15 +323,50 @@ class _Reader:
 
     def _scalar(self, node: ScalarNode, path: Path) -> Any:
         tag, text = str(node.tag), str(node.value)
+        at = node.start_mark.pointer
+        if re.match(r"!(?!!)", node.start_mark.buffer[at : at + 2]) and tag.startswith(_CORE):
+            self._at(node, path, _TAG)  # `! $.a`: YAML drops the sign and keeps the rest
+            return None
         plain = node.style not in {"'", '"', "|", ">"}
         if not tag.startswith(_CORE) or tag == f"{_CORE}binary":
-            self._at(node, path, "YAML tags are not supported: write the value itself")
+            self._at(node, path, _TAG if not tag.startswith(_CORE) else _NO_TAGS)
             return None
         try:
             return _typed(tag.removeprefix(_CORE), text, plain)
         except ValueError:
             self._at(node, path, "the value does not fit its tag")
             return None
+
+
+def _second_manifest(node: MappingNode) -> ScalarNode | None:
+    """The key at which another object begins in the same document: `---` was forgotten."""
+    keys = [key for key, _ in node.value if isinstance(key, ScalarNode)]
+    names = [key.value for key in keys]
+    again = [key for at, key in enumerate(keys) if key.value in _OBJECT & {*names[:at]}]
+    return again[0] if len(again) > 1 else None
+
+
+def _cause(problem: str, lines: list[str], line: int, column: int, offset: int) -> str:
+    """The parser's problem, or what is behind it where the text tells more."""
+    text = lines[line] if line < len(lines) else ""
+    before = text[:column]
+    if "<scalar>" in problem and before.rstrip()[-1:] in {"'", '"'}:
+        return "after the closing quote"
+    if "mapping values" in problem and _PLAIN_KEY.fullmatch(before.strip()):
+        above = next((at for at in range(line - 1, -1, -1) if _indent(lines[at]) is not None), None)
+        if above is not None and _indent(lines[above]) != _indent(text):
+            own, other = _indent(text), _indent(lines[above])
+            return (
+                f"indented: line {line + 1 + offset} is indented by {own}, "
+                f"line {above + 1 + offset} by {other}"
+            )
+    return problem
+
+
+def _indent(line: str) -> int | None:
+    """Spaces before the text of a line; None where it has none, or a comment."""
+    text = line.lstrip(" ")
+    return None if not text.strip() or text.startswith("#") else len(line) - len(text)
 
 
 def _typed(kind: str, text: str, plain: bool) -> Any:

@@ -144,6 +144,8 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
     if text.count(":") + text.count(",") > MOST_ENTRIES:
         return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
+    if not documents and not findings:
+        return _FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
     return _sorted_out(documents, findings)
 
 

@@ -26,7 +26,7 @@ from dataflow_assets.databases import Identifier
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.raw import RawSink
 from dataflow_assets.shapes import DATA
-from dataflow_assets.spec import Addition, Hint
+from dataflow_assets.spec import Addition, Hint, Needs
 from dataflow_assets.wrapped import METADATA
 
 _ONE_INSERT = "every slice of a micro-batch is one INSERT, so no row waits for a batch to fill"
@@ -64,11 +64,13 @@ class ClickhouseSink(ClickhouseConnection, RawSink):
     delete_mode: Annotated[Literal["soft", "hard"] | None, Addition()] = None
     """`hard`: queries with FINAL see the row of a deleted key no more. `soft`: they see it, and its
     column `_deleted` is 1."""
-    columns: Annotated[Mapping[str, str], Addition()] = Field(default_factory=dict)
+    columns: Annotated[Mapping[str, str], Addition(), Needs("auto_create_table")] = Field(
+        default_factory=dict
+    )
     """Column types for a table that autoCreateTable makes."""
-    order_by: Annotated[tuple[Identifier, ...], Addition()] = ()
+    order_by: Annotated[tuple[Identifier, ...], Addition(), Needs("auto_create_table")] = ()
     """ORDER BY of a table that autoCreateTable makes, where conflictKey does not say."""
-    partition_by: Annotated[str | None, Addition()] = None
+    partition_by: Annotated[str | None, Addition(), Needs("auto_create_table")] = None
     """PARTITION BY of a table that autoCreateTable makes, e.g. `toYYYYMM(created)`."""
 
     @field_validator("conflict_key", "order_by", mode="before")
