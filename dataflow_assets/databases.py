@@ -16,6 +16,15 @@ from dataflow_assets.secrets import Fills, SecretRef
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 
 
+def foreign(text: str) -> str:
+    """What to do about an address of another kind; without it nothing is known."""
+    if text.lower().startswith("jdbc:"):
+        return "a JDBC address: remove `jdbc:`"
+    if "${" in text or text.startswith("$"):
+        return "environment variables are not expanded: use connectionStringSecretRef"
+    return ""
+
+
 class DatabaseTable(Connector):
     """A database and a table in it, both known without network."""
 

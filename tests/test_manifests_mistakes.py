@@ -1,4 +1,4 @@
-"""Everyday mistakes in manifests: what `dataflow check` says leads to the fix, or at least a note."""
+"""Everyday mistakes in manifests: what `dataflow check` says leads to the fix."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ MISTAKES = {
     ),
     "quotes inside quotes": (
         filtered('"$.s == "paid""').replace("{type: filter, config: {", "type: filter\n      c: {"),
-        ["not valid YAML: a bracket is not closed, or a comma is missing"],
+        ["not valid YAML: text after the closing quote: use the other quotes inside"],
     ),
     "quotes inside quotes of a block": (
         manifest(more='  a: "$.s == "paid""\n'),
@@ -105,11 +105,11 @@ MISTAKES = {
     ),
     "the step as a key": (
         steps("filter: {condition: $.a}"),
-        ["is required", "unknown key; write `type: filter`, and its settings under `config`"],
+        ["unknown key; write `type: filter`, and its settings under `config`", "is required"],
     ),
     "a setting beside the type": (
         steps("{type: filter, condition: $.a}"),
-        ["unknown key; did you mean config.condition?", "is required"],
+        ["is required", "unknown key; did you mean config.condition?"],
     ),
     "rename": (
         steps("{type: rename}"),
@@ -156,8 +156,8 @@ MISTAKES = {
         ["upsertMode needs tableEngine ReplacingMergeTree"],
     ),
     "a partition": (
-        sink("iceberg", f"{ICEBERG}, autoCreateTable: true, partitionBy: days(x)"),
-        ["did you mean day(x)?"],
+        sink("iceberg", f"{ICEBERG}, autoCreateTable: true, partitionBy: weeks(x)"),
+        ["unknown transform 'week'; write created_at, year(created_at)"],
     ),
     "a topic with a slash": (
         source("brokers: ['h:1'], topic: my topic/x"),

@@ -41,6 +41,7 @@ _TAG = "a value that begins with `!` must be in quotes; YAML tags are not suppor
 _PROBLEMS = (
     (r"expected alphabetic", "a value that begins with `*` or `&` must be in quotes"),
     (r"after the closing quote", "text after the closing quote: use the other quotes inside"),
+    (r"^a tag$", _TAG),
     (r"^indented: ", "{}: keys of one block start in the same column"),
     (r"\\t", "a tab cannot indent YAML: use spaces"),
     (r"^found a tab", "a tab cannot indent YAML: use spaces"),
@@ -237,6 +238,8 @@ class _Reader:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         problem = str(getattr(error, "problem", "")) if isinstance(error, MarkedYAMLError) else ""
+        if "scanning a tag" in str(getattr(error, "context", "")):
+            problem = "a tag"
         problem = _cause(problem, text.splitlines(), line - 1, column - 1, self.offset)
         known = (say for pattern, say in _PROBLEMS if re.search(pattern, problem))
         said = next(known, "cannot be read here").format(problem.removeprefix("indented: "))
@@ -352,7 +355,8 @@ def _cause(problem: str, lines: list[str], line: int, column: int, offset: int) 
     before = text[:column]
     if "<scalar>" in problem and before.rstrip()[-1:] in {"'", '"'}:
         return "after the closing quote"
-    if "mapping values" in problem and _PLAIN_KEY.fullmatch(before.strip()):
+    begins = "mapping values" in problem and _PLAIN_KEY.fullmatch(before.strip())
+    if begins or ("<block mapping start>" in problem and not before.strip()):
         above = next((at for at in range(line - 1, -1, -1) if _indent(lines[at]) is not None), None)
         if above is not None and _indent(lines[above]) != _indent(text):
             own, other = _indent(text), _indent(lines[above])

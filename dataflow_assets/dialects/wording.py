@@ -108,7 +108,7 @@ def _findings(
     troubles = [_located(details, document, base) for details in errors]
     groups: dict[Path, list[_Trouble]] = {}
     for trouble in _deepest(troubles):
-        if trouble.path in document.spoiled:
+        if any(trouble.path[: size + 1] in document.spoiled for size in range(len(trouble.path))):
             continue
         group = groups.setdefault(trouble.path, [])
         if not (group and trouble.details["type"].endswith("_parsing")):

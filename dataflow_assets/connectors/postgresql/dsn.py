@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote
 from psycopg import Error, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from dataflow_assets.databases import foreign
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import FOLDER, is_place, mounted
 
@@ -48,9 +49,8 @@ def parse(text: str) -> dict[str, str]:
     except (Error, ValueError):
         settings = None
     if settings is None:
-        raise PermanentError(
-            "connectionString: neither a postgresql:// URL nor libpq's key=value text"
-        )
+        usual = "neither a postgresql:// URL nor libpq's key=value text"
+        raise PermanentError(f"connectionString: {foreign(text) or usual}")
     found = {key: str(value) for key, value in settings.items() if value not in {None, ""}}
     _check_files(found)
     return found
