@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -29,7 +28,7 @@ from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import load
-from tests.hostile_manifests import KINDS, PLANTED, Text
+from tests.hostile_manifests import KINDS, PLANTED, Text, draw
 
 LONGEST = 2.0  # seconds of the processor for one file
 CHUNK = 500
@@ -142,7 +141,10 @@ def _resolved(flow: Flow) -> str:
         for branch in whole.branches:
             if isinstance(branch.sink, PostgresqlSink):
                 dsn.conninfo(branch.sink.dsn(), "fuzz")
-        shown = [whole.source.model_dump(), *(branch.sink.model_dump() for branch in whole.branches)]
+        shown = [
+            whole.source.model_dump(),
+            *(branch.sink.model_dump() for branch in whole.branches),
+        ]
         return repr(shown)
     except DataflowError as error:
         return str(error)
@@ -174,8 +176,7 @@ def chunk(given: Chunk) -> Done:
         place.fill()
         os.environ["DATAFLOW_SECRETS"] = str(place.inside / "secrets")
         for _ in range(given.count):
-            kind = rng.choice(tuple(KINDS))
-            text = KINDS[kind](rng)
+            kind, text = draw(rng)
             begun = time.thread_time()
             try:
                 outcome, flows = place.check(text)
@@ -239,8 +240,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the first chunk")
     parser.add_argument("--cores", type=int, default=os.cpu_count())
     given = parser.parse_args()
-    with suppress(OSError):
-        os.nice(10)
     head, begun = commit(), time.monotonic()
     page = report(fuzz(given.files, given.seed, given.cores), given, head, time.monotonic() - begun)
     sys.stdout.write(page)

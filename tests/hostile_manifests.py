@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables of values
 """Manifests that nobody should write: real ones with hostile values, keys, names and YAML."""
 
 from __future__ import annotations
@@ -5,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,23 +33,126 @@ VALUES = (
     *("postgresql://h/d?sslkey=default/pg/out", "postgresql://h/d?sslcert=default/pg/dsn"),
     *("postgresql://h/d?service=x", "postgresql://h/d?sslkeylogfile=/tmp/x", "postgresql://[::1"),
     *("postgresql://h:99999999/d", "postgresql://%zz@h/d", "postgresql://h/d?options=-c%20a"),
-    *("file:///etc/passwd", "clickhouse://h:9/d", "clickhouse://h:x/d", "clickhouse://h/d?secure=x"),
+    *(
+        "file:///etc/passwd",
+        "clickhouse://h:9/d",
+        "clickhouse://h:x/d",
+        "clickhouse://h/d?secure=x",
+    ),
     *("http://[/d", "https://h:99999999/d", "http://h/d?dial_timeout=" + "9" * 400, "http://@/?"),
-    *("$.a == 'x'", "!$.a", "$.a == True", "(((", "$.a =~ '(a+)+$'", "$.a in [1, 2", "$." + "a." * 60),
-    *("$.a =~ '[" + "a" * 900, "!" * 70, "$.a" + "\\" * 99, "#(" * 30, "a.#(b==1)#.c", "a|@reverse"),
-    *("bucket(16, id)", "day(", "id desc nulls", "decimal(99,1)", "list<struct<a:int>>", "a" * 3_000),
+    *(
+        "$.a == 'x'",
+        "!$.a",
+        "$.a == True",
+        "(((",
+        "$.a =~ '(a+)+$'",
+        "$.a in [1, 2",
+        "$." + "a." * 60,
+    ),
+    *(
+        "$.a =~ '[" + "a" * 900,
+        "!" * 70,
+        "$.a" + "\\" * 99,
+        "#(" * 30,
+        "a.#(b==1)#.c",
+        "a|@reverse",
+    ),
+    *(
+        "bucket(16, id)",
+        "day(",
+        "id desc nulls",
+        "decimal(99,1)",
+        "list<struct<a:int>>",
+        "a" * 3_000,
+    ),
 )
 SOUP = (
-    *("a", "b:", ": ", "- ", "? ", "[", "]", "{", "}", ", ", "&a ", "*a ", "!a ", "!!str ", "|", ">"),
-    *("'", '"', "\n", "\n  ", "\n    ", "\n---\n", "\n...\n", "\n%YAML 1.2\n", "#", "<<: ", "\t", "~"),
-    *("\r", "\u2028", "\x85", "\ufeff", "\x00", "😀", "@", "`", "=", "0", "1e9", "true", "\\", "\\x"),
+    *(
+        "a",
+        "b:",
+        ": ",
+        "- ",
+        "? ",
+        "[",
+        "]",
+        "{",
+        "}",
+        ", ",
+        "&a ",
+        "*a ",
+        "!a ",
+        "!!str ",
+        "|",
+        ">",
+    ),
+    *(
+        "'",
+        '"',
+        "\n",
+        "\n  ",
+        "\n    ",
+        "\n---\n",
+        "\n...\n",
+        "\n%YAML 1.2\n",
+        "#",
+        "<<: ",
+        "\t",
+        "~",
+    ),
+    *(
+        "\r",
+        "\u2028",
+        "\x85",
+        "\ufeff",
+        "\x00",
+        "😀",
+        "@",
+        "`",
+        "=",
+        "0",
+        "1e9",
+        "true",
+        "\\",
+        "\\x",
+    ),
     *("apiVersion: v1\n", "kind: Secret\n", "kind: DataFlow\n", "metadata:\n", "spec:\n", "data: "),
 )
 KEYS = (
     *("name", "namespace", "key", "type", "config", "when", "condition", "table", "topic", "query"),
-    *("brokers", "connectionString", "sslrootcert", "<<", "", " ", "a b", "__class__", "model_config"),
-    *("spec", "kind", "apiVersion", "metadata", "data", "stringData", "$ref", "file", "passwordFile"),
-    *("caFile", "certFile", "keyFile", "avroSchemaFile", "tls", "sasl", "a" * 2_000, "é", "1", "no"),
+    *(
+        "brokers",
+        "connectionString",
+        "sslrootcert",
+        "<<",
+        "",
+        " ",
+        "a b",
+        "__class__",
+        "model_config",
+    ),
+    *(
+        "spec",
+        "kind",
+        "apiVersion",
+        "metadata",
+        "data",
+        "stringData",
+        "$ref",
+        "file",
+        "passwordFile",
+    ),
+    *(
+        "caFile",
+        "certFile",
+        "keyFile",
+        "avroSchemaFile",
+        "tls",
+        "sasl",
+        "a" * 2_000,
+        "é",
+        "1",
+        "no",
+    ),
 )
 REFS = ("connectionStringSecretRef", "tableSecretRef")
 
@@ -93,15 +197,15 @@ def keys(rng: random.Random) -> Text:
     lines = rng.choice(_real()).splitlines()
     for _ in range(rng.randrange(1, 6)):
         at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
-        changes: tuple[Callable[[], str], ...] = (
-            lambda at=at: "",
-            lambda at=at, other=other: lines[other],
-            lambda at=at: " " + lines[at],
-            lambda at=at: lines[at][1:],
-            lambda at=at: re.sub(r"[\w.]+:", f"{rng.choice(KEYS)}:", lines[at], count=1),
-            lambda at=at: f"{lines[at]}\n{lines[at]}",
+        changes = (
+            "",
+            lines[other],
+            f" {lines[at]}",
+            lines[at][1:],
+            re.sub(r"[\w.]+:", f"{rng.choice(KEYS)}:", lines[at], count=1),
+            f"{lines[at]}\n{lines[at]}",
         )
-        lines[at] = rng.choice(changes)()
+        lines[at] = rng.choice(changes)
     return _encoded("\n".join(lines))
 
 
@@ -160,7 +264,18 @@ def names(rng: random.Random) -> Text:
 
 def references(rng: random.Random) -> Text:
     """SecretRefs to everywhere: only what is below the folder of secrets may be read."""
-    near = ("pg", "dsn", "out", "etc", "far", "hostname", "default", "..data", "..2026", "..outside")
+    near = (
+        "pg",
+        "dsn",
+        "out",
+        "etc",
+        "far",
+        "hostname",
+        "default",
+        "..data",
+        "..2026",
+        "..outside",
+    )
     refs = []
     for field in REFS:
         parts = {key: rng.choice(NAMES if rng.random() < 0.5 else near) for key in ("name", "key")}
@@ -189,8 +304,12 @@ KINDS: Mapping[str, Callable[[random.Random], Text]] = {
 }
 
 
-def some(seed: int, count: int) -> Iterator[Text]:
-    """So many of all kinds, the same for one seed."""
-    rng = random.Random(seed)
-    for _ in range(count):
-        yield rng.choice(tuple(KINDS.values()))(rng)
+WEIGHTS = {"bombs": 0.06}
+"""A bomb costs as much as fifty others."""
+
+
+def draw(rng: random.Random) -> tuple[str, Text]:
+    """The next file, and its kind."""
+    weights = [WEIGHTS.get(kind, 1.0) for kind in KINDS]
+    (kind,) = rng.choices(tuple(KINDS), weights)
+    return kind, KINDS[kind](rng)

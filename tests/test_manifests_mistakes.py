@@ -157,7 +157,7 @@ MISTAKES = {
     ),
     "a partition": (
         sink("iceberg", f"{ICEBERG}, autoCreateTable: true, partitionBy: weeks(x)"),
-        ["unknown transform 'week'; write created_at, year(created_at)"],
+        ["unknown transform 'weeks'; write created_at, year(created_at)"],
     ),
     "a topic with a slash": (
         source("brokers: ['h:1'], topic: my topic/x"),
