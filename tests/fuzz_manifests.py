@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from dataflow_assets.check import as_json, as_lines
 from dataflow_assets.connectors.postgresql import dsn
@@ -37,10 +38,11 @@ OUTCOMES = ("flows", "notes", "findings", "nothing")
 
 PAGE = """# Fuzz of manifests
 
-{date}, commit {head}, by `make fuzz-manifests`: {sent} hostile files, {rate:.0f} a second on {cores}
-cores; seeds {first} to {last}, each for {chunk} of them. No exception; no file was opened outside the
-folders of manifests and secrets; the slowest took {slowest:.2f} s of the processor, {longest:.0f} s
-are allowed. {resolved} flows were resolved with their secrets, or refused that with a sentence.
+{date}, commit {head}, by `make fuzz-manifests`: {sent} hostile files, {rate:.0f} a second
+with {cores} processes; seeds {first} to {last}, each for {chunk} of them. No exception; no file was
+opened outside the folders of manifests and secrets; the slowest took {slowest:.2f} s of the
+processor, {longest:.0f} s are allowed. {resolved} flows were resolved with their secrets, or
+refused that with a sentence.
 
 | kind | {outcomes} | all |
 |---|{dashes}---|
@@ -171,10 +173,10 @@ def chunk(given: Chunk) -> Done:
     """Checks its files. Raises Crashed with the seed and the text."""
     counts: Counts = Counter()
     resolved, slowest, rng = 0, 0.0, random.Random(given.seed)
-    with tempfile.TemporaryDirectory() as root:
+    with tempfile.TemporaryDirectory() as root, patch.dict(os.environ) as environment:
         place = Place(Path(root))
         place.fill()
-        os.environ["DATAFLOW_SECRETS"] = str(place.inside / "secrets")
+        environment["DATAFLOW_SECRETS"] = str(place.inside / "secrets")
         for _ in range(given.count):
             kind, text = draw(rng)
             begun = time.thread_time()

@@ -33,6 +33,8 @@ def check(asked: Namespace) -> int:
     """Prints what is wrong; 1 when anything is, or when there was nothing to check."""
     loaded = manifests.load(asked.paths)
     unchecked = [say for path in asked.paths for say in folders.unchecked(path)]
+    if not (unchecked or loaded.objects or loaded.findings):
+        unchecked = ["no manifest in these files: nothing was checked"]
     for say in unchecked:
         err(say)
     if asked.json:

@@ -37,6 +37,8 @@ class Loaded:
     flows: tuple[Flow, ...] = ()
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
+    objects: int = 0
+    """How many flows, Secrets and names of connections were read."""
 
     @property
     def broken(self) -> Mapping[str, tuple[Finding, ...]]:
@@ -109,6 +111,7 @@ def _assemble(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
         tuple(sorted(set(hints))),
+        sum(len(file.readings) + len(file.secrets) + len(file.names) for file in read),
     )
 
 

@@ -28,7 +28,7 @@ def expand(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
 
 
 def unchecked(path: Path) -> list[str]:
-    """Why a path that was named holds nothing to check: it is most likely another one."""
+    """Why a folder that was named holds nothing to check: most likely the path is wrong."""
     if not path.is_dir() or any(_walk(path)):
         return []
     others = sorted(entry.name for entry in _entries(path) if entry.suffix == ".json")[:3]
