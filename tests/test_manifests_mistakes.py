@@ -179,6 +179,10 @@ MISTAKES = {
         manifest(source=POSTGRES),
         ["the flow reads what it writes: orders is also its source"],
     ),
+    "a source that is nowhere, and a sink": (
+        manifest(source="type: postgresql, config: {connectionString: 'a b', table: orders}"),
+        ["neither a postgresql:// URL nor libpq's key=value text"],
+    ),
     "its own topic": (
         manifest(sink=KAFKA),
         ["the flow reads what it writes: orders is also its source"],
