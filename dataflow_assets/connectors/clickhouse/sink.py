@@ -49,7 +49,9 @@ class ClickhouseSink(ClickhouseConnection, RawSink):
     text_bodies: ClassVar = True
 
     batch_size: Annotated[int | None, Hint(_ONE_INSERT), Field(ge=0)] = None
+    """Rows of one statement."""
     batch_flush_interval_seconds: Annotated[int | None, Hint(_ONE_INSERT), Field(ge=0)] = None
+    """How long rows wait for more of them."""
     auto_create_table: bool = False
     """Make a missing table from the first records."""
     upsert_mode: bool = False

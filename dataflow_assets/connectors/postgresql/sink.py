@@ -60,7 +60,9 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
     longest_name: ClassVar = 63
 
     batch_size: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
+    """Rows of one statement."""
     batch_flush_interval_seconds: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
+    """How long rows wait for more of them."""
     auto_create_table: bool = False
     """Make a missing table from the first records."""
     upsert_mode: bool = False
@@ -68,6 +70,8 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
     conflict_key: Annotated[tuple[Identifier, ...], Needs("upsert_mode")] = ()
     """One column or a list of them; without it the table's primary key."""
     upsert_strategy: Literal["always", "ifNewer"] = "always"
+    """`always`: the row that is read last replaces the stored one. `ifNewer`: only where its
+    `upsertVersionColumn` is higher."""
     upsert_version_column: Annotated[Identifier | None, Needs("upsert_strategy", "ifNewer")] = None
     """Required with `ifNewer`: only a higher version replaces a stored row."""
     soft_delete_column: Annotated[Identifier | None, Needs("upsert_mode")] = None
