@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all fuzz chaos bench demo demo-clean servers-up servers-down
+.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos bench demo demo-clean servers-up servers-down
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -33,6 +33,9 @@ test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers 
 
 fuzz: setup ## A million hostile messages through every step, on all cores; the result goes to tests/fuzz-result.md
 	$(BIN)/python -m tests.fuzz
+
+fuzz-manifests: setup ## A hundred thousand hostile manifests, on all cores; the result goes to tests/fuzz-manifests-result.md
+	$(BIN)/python -m tests.fuzz_manifests
 
 chaos: setup ## 200 kills at random moments over all sinks, every record accounted for; CHAOS="--kills 20 --sinks kafka --seed 7"; the result goes to tests/chaos-result.md
 	$(BIN)/python -m tests.chaos $(CHAOS)

@@ -18,6 +18,15 @@ ColumnName = Annotated[str, StringConstraints(pattern=COLUMN_NAME)]
 """The name of a column as the database has it: names are quoted in every statement."""
 
 
+def foreign(text: str) -> str:
+    """What to do about an address of another kind; without it nothing is known."""
+    if text.lower().startswith("jdbc:"):
+        return "a JDBC address: remove `jdbc:`"
+    if "${" in text or text.startswith("$"):
+        return "environment variables are not expanded: use connectionStringSecretRef"
+    return ""
+
+
 class DatabaseTable(Connector):
     """A database and a table in it, both known without network."""
 

@@ -6,6 +6,7 @@ reference and the code cannot disagree:
 - no marker: *used*
 - `Hint("what happens instead")`: accepted; `dataflow check` notes what happens instead
 - `Refused("why", allowed=...)`: any other value than the allowed ones is a finding
+- `Needs("other_field")`: without effect unless that one is set, which is a note
 - `Addition()`: ours, not the DataFlow Operator's; marked in the generated reference
 """
 
@@ -29,6 +30,15 @@ class Hint:
     """The field is accepted; `instead` says what this engine does about it."""
 
     instead: str
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The field has an effect only where another one is set; `dataflow check` notes it."""
+
+    other: str
+    """The other field, by its name in Python."""
+    value: Any = True
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,10 @@ class Written(ABC):
     @abstractmethod
     def parse(cls, text: str) -> Self:
         """Raises ValueError, which becomes a finding."""
+
+    def remarks(self) -> Iterator[str]:
+        """What `dataflow check` notes about a text that can be read."""
+        return iter(())
 
     @classmethod
     def __get_pydantic_core_schema__(
@@ -103,12 +117,22 @@ def hints(spec: Spec, path: str = "") -> Iterator[tuple[str, str]]:
         here = f"{path}.{field.alias or name}".lstrip(".")
         yield from ((here, mark.instead) for mark in marks(field, Hint))
         yield from [(here, told[name])] if name in told else []
+        yield from ((here, say) for mark in marks(field, Needs) for say in _lacking(spec, mark))
         yield from _nested_hints(getattr(spec, name), here)
+
+
+def _lacking(spec: Spec, mark: Needs) -> Iterator[str]:
+    if getattr(spec, mark.other) != mark.value:
+        other = type(spec).model_fields[mark.other].alias
+        value = str(mark.value).lower() if isinstance(mark.value, bool) else mark.value
+        yield f"has no effect without {other}: {value}"
 
 
 def _nested_hints(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, Spec):
         yield from hints(value, path)
+    elif isinstance(value, Written):
+        yield from ((path, remark) for remark in value.remarks())
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _nested_hints(item, f"{path}[{index}]")

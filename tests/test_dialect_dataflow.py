@@ -94,11 +94,14 @@ BAD_SPEC = [
         "12:19: spec.ackGranularity: is not one of the allowed values: batch, message",
     ),
     ("  replicas: -1", "12:13: spec.replicas: must be at least 0"),
-    ("  replicas: '2'", "12:13: spec.replicas: wants a whole number, got text"),
+    ("  replicas: '2'", "12:13: spec.replicas: wants a whole number, got text: remove the quotes"),
     ("  transformWorkers: 65", "12:21: spec.transformWorkers: must be at most 64"),
     ("  maxRejectedPercent: 101", "12:23: spec.maxRejectedPercent: must be at most 100"),
     ("  max_rejected_percent: 1", "12:3: spec.max_rejected_percent: unknown key; "),
-    ("  checkpointReset: 'true'", "12:20: spec.checkpointReset: wants true or false, got text"),
+    (
+        "  checkpointReset: 'true'",
+        "12:20: spec.checkpointReset: wants true or false, got text: remove the quotes",
+    ),
     (
         "  checkpointSaveInterval: 30",
         "12:27: spec.checkpointSaveInterval: wants text, got a number: put it in quotes",

@@ -126,9 +126,9 @@ def test_one_broken_file_hides_nothing(folder: Path) -> None:
         "bad.yaml:2:1: document: not valid YAML: a bracket is not closed, or a comma is missing",
         "binary.yaml:1:1: file: is not UTF-8 text",
         "control.yaml:1:4: document: not valid YAML: a character that it does not allow",
-        "huge.yaml:1:1: file: is larger than 1024 KiB, which no manifest is",
+        "huge.yaml:1:1: file: is larger than 512 KiB: split it",
         "list.yaml:1:1: document: wants a mapping with apiVersion, kind, metadata and spec",
-        "long.yaml:1:1: file: has more than 20000 entries, which no manifest has",
+        "long.yaml:1:1: file: has more than 10000 entries: split it",
         "missing.yaml:1:1: file: no such file or folder",
         "nothing.yaml:1:1: apiVersion: is required",
         "nothing.yaml:1:1: metadata: is required",
@@ -171,8 +171,8 @@ def test_one_identity_once(folder: Path) -> None:
     loaded = load(".")
     assert names(loaded) == ["default/b"]
     assert said(loaded) == [
-        "a.yaml:4:9: metadata.name: the flow default/a also stands in b.yaml:1",
-        "b.yaml:4:9: metadata.name: the flow default/a also stands in a.yaml:1",
+        "a.yaml:4:9: metadata.name: duplicate flow name default/a, also defined in b.yaml:1",
+        "b.yaml:4:9: metadata.name: duplicate flow name default/a, also defined in a.yaml:1",
     ]
 
 
@@ -268,8 +268,9 @@ def test_a_secret_of_another_namespace_is_not_found(folder: Path) -> None:
     (loaded,) = found.flows
     (hint,) = map(str, found.hints)
     assert hint == (
-        "a.yaml:13:7: spec.sink.config.connectionStringSecretRef: secret shop/pg stands in no "
-        "document beside the manifest; the flow will look for shop/pg/dsn below DATAFLOW_SECRETS"
+        "a.yaml:13:7: spec.sink.config.connectionStringSecretRef: secret shop/pg not found in "
+        "this folder; at run time it is read from $DATAFLOW_SECRETS/shop/pg/dsn (DATAFLOW_SECRETS "
+        "is not set)"
     )
     with pytest.raises(PermanentError, match="failed to get secret shop/pg"):
         dsn(loaded)

@@ -51,7 +51,11 @@ def test_what_does_not_fit_together_is_a_finding(config: dict[str, Any], message
 def test_key_words_of_the_original_are_accepted() -> None:
     found = sink(batchSize=100, batchFlushIntervalSeconds=10, rawMode=False, conflictKey="id")
     assert found.conflict_key == ("id",)
-    assert {path for path, _ in hints(found)} == {"batchSize", "batchFlushIntervalSeconds"}
+    assert {path for path, _ in hints(found)} == {
+        "batchSize",
+        "batchFlushIntervalSeconds",
+        "conflictKey",  # without upsertMode
+    }
     assert (
         sink(columns={"a": "timestamp(3) with time zone", "b": "text[]"}).columns["b"] == "text[]"
     )

@@ -30,7 +30,11 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d.*")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and hands back its exit code."""
     parser = _parser()
-    asked = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given:
+        parser.print_help(sys.stderr)
+        return 2
+    asked = parser.parse_args(given)
     if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
         parser.error("--table truncate needs --from: rows that were read stay read otherwise")
     if getattr(asked, "table", "keep") == "adopt" and asked.start != "checkpoint":
@@ -60,10 +64,20 @@ def _failed(error: Exception, verbose: bool) -> int:
     return 1
 
 
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("dataflow-assets")
+    except PackageNotFoundError:  # a copy of the source that was never installed
+        return "(not installed)"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dataflow", description="Flows from manifests: check, try, run, look, start anew."
+        prog="dataflow", description="Check, preview, run and inspect data flows."
     )
+    parser.add_argument("--version", action="version", version=f"dataflow {_version()}")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--verbose", action="store_true", help="more about errors and progress")
     several = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -74,9 +88,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(add: Add, common: argparse.ArgumentParser) -> None:
     parser = add(
-        "check", parents=[common], help="everything that is wrong with manifests, without network"
+        "check",
+        parents=[common],
+        help="report everything that is wrong with manifests, without network",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument("--strict", action="store_true", help="exit 1 for notes as well")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parser.set_defaults(command=commands.check)
 
@@ -167,7 +184,7 @@ def _replay(add: Add, common: argparse.ArgumentParser) -> None:
     parser = add(
         "replay",
         parents=[common],
-        help="rejected records once more through their flow, when the cause is mended",
+        help="retry rejected records after you fixed the cause",
         description="Puts the rejected records of a flow back: from its error sink, or from the "
         "table of rejected records beside its tables. Each is stored at most once; what is "
         "rejected again waits for the next replay. The flow itself may run meanwhile.",

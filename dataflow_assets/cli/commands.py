@@ -22,7 +22,7 @@ from dataflow_assets.cli.logs import logged
 from dataflow_assets.cli.sentences import sentence, trace
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import Loaded
+from dataflow_assets.manifests import Loaded, folders
 
 if TYPE_CHECKING:
     from dataflow_assets.cli.running import Outcome
@@ -30,14 +30,20 @@ if TYPE_CHECKING:
 
 
 def check(asked: Namespace) -> int:
-    """Prints what is wrong; 1 when anything is."""
+    """Prints what is wrong; 1 when anything is, or when there was nothing to check."""
     loaded = manifests.load(asked.paths)
+    unchecked = [say for path in asked.paths for say in folders.unchecked(path)]
+    if not (unchecked or loaded.objects or loaded.findings):
+        unchecked = ["no manifest in these files: nothing was checked"]
+    for say in unchecked:
+        err(say)
     if asked.json:
         out(json.dumps(as_json(loaded), indent=2))
     else:
         for line in as_lines(loaded):
             out(line)
-    return 1 if loaded.findings else 0
+    notes = asked.strict and loaded.hints
+    return 1 if loaded.findings or notes or unchecked else 0
 
 
 def run(asked: Namespace) -> int:

@@ -35,7 +35,7 @@ def _unknown(loaded: Loaded, name: str) -> str:
     close = suggest(name, [*known, *(flow.name for flow in loaded.flows)])
     meant = f"; did you mean {close}?" if close else ""
     hidden = " (manifests with findings are left out)" if loaded.findings else ""
-    return f"no flow {name}{meant} There is: {', '.join(known) or 'none'}{hidden}"
+    return f"no flow {name}{meant or '.'} There is: {', '.join(known) or 'none'}{hidden}"
 
 
 def to_run(loaded: Loaded, names: list[str]) -> list[Flow]:

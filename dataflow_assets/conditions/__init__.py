@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from typing_extensions import override
 
@@ -27,6 +28,8 @@ from dataflow_assets.conditions.grammar import Node, Not, Test, read
 from dataflow_assets.conditions.holding import holds
 from dataflow_assets.records import Record
 from dataflow_assets.spec import Written
+
+_WORDS = frozenset({"true", "false", "True", "False", "null"})
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,33 @@ class Condition(Written):
         """The metadata keys it looks at."""
         return frozenset(test.key for test in _tests(read(self.text)) if test.path is None)
 
+    @override
+    def remarks(self) -> Iterator[str]:
+        """What is allowed and yet most likely meant otherwise: it would filter every record."""
+        for test in _tests(read(self.text)):
+            yield from _field_remarks(test)
+            yield from _value_remarks(test)
+
     def compile(self) -> Callable[[Record], bool]:
         """Record -> whether it holds; made once per task."""
         return holds(read(self.text))
+
+
+def _field_remarks(test: Test) -> Iterator[str]:
+    field = test.written
+    name, dot, _ = field.partition(".")
+    if not test.sign and field in _WORDS:
+        yield f"`{field}` is read as the field `{field}` of the record, not as a value"
+    elif dot and name != "metadata" and get_close_matches(name.lower(), ["metadata"], cutoff=0.75):
+        yield "the field is looked up in the body; did you mean metadata, as in metadata.topic?"
+
+
+def _value_remarks(test: Test) -> Iterator[str]:
+    (value,) = test.values if test.bare and len(test.values) == 1 else ("",)
+    if value in {"True", "False"}:
+        yield f"compares with the text {value}, not with JSON's: did you mean {value.lower()}?"
+    elif value in {"null", "None"}:
+        yield f"compares with the text {value}: a null has the empty text '', a missing field none"
 
 
 def _tests(node: Node) -> Iterator[Test]:

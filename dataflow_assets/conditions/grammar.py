@@ -14,6 +14,7 @@ from dataflow_assets.paths import Path
 from dataflow_assets.paths.parts import BRACKETS, Unreadable, closing, unescaped
 from dataflow_assets.paths.queries import as_number
 
+LONGEST = 65_536  # characters
 DEEPEST = 50  # groups and negations inside each other
 METADATA = "metadata."
 
@@ -24,6 +25,16 @@ _QUOTED = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
 _WORD = re.compile(r"(?:(?!&&|\|\|)[^\s)])+")
 _ITEM = re.compile(r"[^\s,\]'\"]+")
 _SIGNS = "== != < <= > >= in =~"
+_ELSEWHERE = {
+    "and": "`and` is written &&",
+    "or": "`or` is written ||",
+    "not": "`not` is written !, before the field",
+    "in": "`in` is written in lower case, with a list: in [a, b]",
+    "like": "`like` is written =~, with a regular expression",
+    "is": "for `is null` write !$.path",
+}
+"""Words of other languages, and how they are written here."""
+_LETTERS = re.compile(r"[A-Za-z]+(?!\w)")
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,10 @@ class Test:
     key: str
     sign: str = ""
     values: tuple[str, ...] = ()
+    bare: bool = False
+    """True for a value without quotes."""
+    written: str = ""
+    """The field as the manifest writes it."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +82,8 @@ def read(text: str) -> Node:
     """The tree of a condition. Raises ValueError with a column."""
     if not text.strip():
         raise ValueError("is empty: a condition such as $.status == 'paid' is wanted")
+    if len(text) > LONGEST:
+        raise ValueError(f"is longer than {LONGEST} characters")
     reader = _Reader(text)
     try:
         return reader.whole()
@@ -104,7 +121,7 @@ class _Reader:
         node = self._unary()
         if not self._sees("&&", "||", ")", ""):
             after = "; a group is not compared" if self._ended_with(")") else ""
-            self._fail(f"text after a condition{after}; allowed: && || )")
+            self._fail(f"text after a condition{after}{self._hint()}; allowed: && || )")
         return node
 
     def _unary(self) -> Node:
@@ -125,19 +142,30 @@ class _Reader:
         return node
 
     def _test(self) -> Test:
+        self._skip()
+        start = self.at
         path, key = self._field()
+        written = self.text[start : self.at]
         self._skip()
         sign = _SIGN.match(self.text, self.at)
         if not sign:
             if nearly := _NEARLY.match(self.text, self.at):
                 self._no_sign(nearly[0])
             if not self._sees("&&", "||", ")", ""):
-                self._fail(f"no operator; allowed: {_SIGNS} && || )")
-            return Test(path, key)
+                hint = self._hint(path.text if path else "")
+                self._fail(f"no operator{hint}; allowed: {_SIGNS} && || )")
+            return Test(path, key, written=written)
         self.at = sign.end()
         self._skip()
+        bare = not self._sees("'", '"', "[")
         values = self._list() if sign[2] else (self._value(sign[1]),)
-        return Test(path, key, sign[0], values)
+        return Test(path, key, sign[0], values, bare, written)
+
+    def _hint(self, field: str = "") -> str:
+        """How the word that comes next, or was read as a field, is written here."""
+        found = _LETTERS.match(self.text, self.at)
+        words = [field.lower(), found[0].lower() if found else ""]
+        return next((f": {_ELSEWHERE[word]}" for word in words if word in _ELSEWHERE), "")
 
     def _field(self) -> tuple[Path | None, str]:
         start = self.at
@@ -176,8 +204,9 @@ class _Reader:
     def _no_sign(self, sign: str, at: int | None = None) -> NoReturn:
         where = "in a key it is written \\" + sign[0]
         nearly = _NEARLY.match(self.text, self.at if at is None else at)
-        if nearly and nearly[0] != "=":
-            where = f"{nearly[0]} is followed by a blank or a quote; {where}"
+        if nearly:
+            equal = "equality is written ==" if nearly[0] == "=" else ""
+            where = f"{equal or f'put a space after {nearly[0]}'}; {where}"
         self._fail(f"no operator: {where}; allowed: {_SIGNS}", at)
 
     def _value(self, sign: str) -> str:

@@ -157,8 +157,8 @@ __all__ = [
     "local_now",
     "named_in",
     "next_attempt",
-    "refuse_shared",
     "next_reading",
     "part_of",
+    "refuse_shared",
     "utc_now",
 ]

@@ -45,6 +45,8 @@ class Source(Connector):
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "messages"
     """`messages`: `SourceSession.frame`. The pass itself reads with `batches`: `columns` are typed
     rows, `entries` are messages with body, key, metadata and the branch they are for."""
+    reads_back: ClassVar[bool] = True
+    """True: what a sink of the same address writes is read by this source."""
     continuous: ClassVar[bool] = False
     """True: new data keeps coming; runs of the flow's own job stay on (Kafka, CDC)."""
 

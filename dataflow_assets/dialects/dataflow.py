@@ -72,7 +72,8 @@ def read(document: Document) -> Reading:
         return Reading(document, tuple(findings))
     findings += [*_rules(document, envelope), *_error_rules(document, steps.branches, errors)]
     findings += _rereading(document, source, steps.branches)
-    notes = _hints(document, envelope, source, steps.branches, errors)
+    findings += _looping(document, source, steps.branches, errors)
+    notes = _hints(document, envelope, source, steps, errors)
     if findings or not document.sound:
         return Reading(document, tuple(findings), notes)
     return Reading(document, (), notes, _flow(document, envelope, source, steps, errors), envelope)
@@ -101,6 +102,8 @@ def _explained(finding: Finding) -> Finding:
     """Says where a connector's key belongs when it stands beside `type` instead of in `config`."""
     _, _, place = finding.path.partition("spec.")
     end, _, key = place.partition(".")
+    if end.startswith("transformations[") and finding.message.startswith("unknown key"):
+        return _explained_step(finding, key)
     ends: dict[str, Mapping[str, type[Any]]]
     ends = {"source": catalogue.sources(), "sink": catalogue.sinks()}
     if end not in ends or not finding.message.startswith("unknown key"):
@@ -115,7 +118,19 @@ def _explained(finding: Finding) -> Finding:
     return replace(finding, message=f"unknown key; {advice}")
 
 
-def _fields(cls: type[Connector]) -> Iterable[tuple[str, Any]]:
+def _explained_step(finding: Finding, key: str) -> Finding:
+    """Says how a step is written whose name, or whose setting, stands beside `type`."""
+    steps = catalogue.steps()
+    if key in steps:
+        advice = f"write `type: {key}`, and its settings under `config`"
+    elif any(key in (info.alias, name) for step in steps.values() for name, info in _fields(step)):
+        advice = f"did you mean config.{key}?"
+    else:
+        return finding
+    return replace(finding, message=f"unknown key; {advice}")
+
+
+def _fields(cls: type[Spec]) -> Iterable[tuple[str, Any]]:
     return cls.model_fields.items()
 
 
@@ -157,17 +172,39 @@ def _error_rules(
         yield document.finding((*_ERRORS, "config"), message, key=True)
 
 
+def _looping(
+    document: Document, source: Source, branches: Iterable[Branch], errors: Sink | None
+) -> Iterable[Finding]:
+    """A flow that reads its own rows never comes to an end."""
+    ends = [(branch.place, branch.sink) for branch in branches]
+    ends += [((*_ERRORS, "config"), errors)] if errors else []
+    for place, sink in ends:
+        if _same(source, sink):
+            message = f"the flow reads what it writes: {sink.address().name} is also its source"
+            yield document.finding(place, message, key=True)
+
+
+def _same(source: Source, sink: Sink) -> bool:
+    """Whether both are one topic or table of one server; a query reads what it likes."""
+    one, other = source.address(), sink.address()
+    named = (one.system, one.namespace, one.name) == (other.system, other.namespace, other.name)
+    together = set(source.spellings()) & set(sink.spellings())
+    reads = source.reads_back and getattr(source, "query", None) is None
+    return named and bool(together) and reads
+
+
 def _hints(
     document: Document,
     manifest: model.Manifest,
     source: Source,
-    branches: Iterable[Branch],
+    steps: dataflow_steps.Steps,
     errors: Sink | None,
 ) -> tuple[Finding, ...]:
     parts: list[tuple[Path, Spec]] = [
         ((), manifest),
         ((*_SOURCE, "config"), source),
-        *((branch.place, branch.sink) for branch in branches),
+        *((branch.place, branch.sink) for branch in steps.branches),
+        *((place, one.step) for place, one in steps.placed()),
         *([((*_ERRORS, "config"), errors)] if errors else []),
     ]
     notes = [
@@ -175,7 +212,12 @@ def _hints(
         for base, spec in parts
         for path, instead in hints(spec)
     ]
-    if manifest.api_version != model.API_VERSION:
+    notes += [
+        document.finding((*place[:-1], "when"), remark)
+        for place, one in steps.placed()
+        for remark in (one.when.remarks() if one.when else ())
+    ]
+    if manifest.api_version == f"{model.STALE_GROUP}/v1":
         notes.append(document.finding(("apiVersion",), f"an old name of {model.API_VERSION}"))
     return tuple(notes)
 

@@ -33,7 +33,8 @@ def end(
     if not isinstance(config, dict) or not config:
         return None, []
     connector, findings = validate(found[name], document, (*path, "config"))
-    return connector, findings or list(_lost(document, path, connector))
+    findings = findings or list(_lost(document, path, connector))
+    return (None if findings else connector), findings
 
 
 def _lost(document: Document, path: Path, connector: Connector | None) -> Iterable[Finding]:

@@ -11,7 +11,7 @@ from dataflow_assets.conditions import Condition
 from dataflow_assets.dialects import dataflow_model as model
 from dataflow_assets.dialects.dataflow_ends import end
 from dataflow_assets.dialects.documents import Document, Path
-from dataflow_assets.dialects.keys import meant
+from dataflow_assets.dialects.keys import suggest
 from dataflow_assets.dialects.wording import validate
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch
@@ -19,6 +19,18 @@ from dataflow_assets.steps import Step
 from dataflow_assets.transforms.router import Router
 
 _LIST: Path = ("spec", "transformations")
+_ELSEWHERE = {
+    "rename": "replaceField (it renames fields)",
+    "drop": "remove (fields) or filter (records)",
+    "delete": "remove (fields) or filter (records)",
+    "map": "replaceField or select",
+    "convert": "cast",
+    "route": "router",
+    "split": "flatten or router",
+    "deduplicate": "dedupe",
+    "unwrap": "debeziumUnwrap",
+}
+"""What other tools call a step, and the steps that do it here."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,11 @@ class Steps:
     transformations: tuple[Transformation, ...]
     branches: tuple[Branch, ...]
     findings: tuple[Finding, ...]
+
+    def placed(self) -> list[tuple[Path, Transformation]]:
+        """Each step with the place of its settings; none where a step has findings."""
+        steps = () if self.findings else self.transformations
+        return [((*_LIST, number, "config"), step) for number, step in enumerate(steps)]
 
 
 def read(document: Document, main: Branch | None) -> Steps:
@@ -62,7 +79,7 @@ class _Entry:
         if not isinstance(name, str):
             return None  # a finding of the envelope already
         if name not in steps:
-            message = f"unknown step; {meant(name, tuple(steps))}"
+            message = f"unknown step; {_meant(name, tuple(steps))}"
             self._complain(("type",), message)
             return None
         step, findings = validate(steps[name], self._document, (*self._path, "config"))
@@ -96,6 +113,14 @@ class _Entry:
 
     def _complain(self, path: Path, message: str) -> None:
         self.findings.append(self._document.finding((*self._path, *path), message))
+
+
+def _meant(name: str, steps: tuple[str, ...]) -> str:
+    """The step that does what this name says; a name that is merely alike may do the opposite."""
+    if known := _ELSEWHERE.get(name.casefold()):
+        return f"did you mean {known}?"
+    close = suggest(name, steps, cutoff=0.75)
+    return f"did you mean {close}?" if close else f"allowed: {', '.join(steps)}"
 
 
 def _merged(

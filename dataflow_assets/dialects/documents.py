@@ -17,12 +17,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.scanner import Scanner
 
 from dataflow_assets.errors import Finding
 
 Path = tuple[str | int, ...]
 
-MOST_NODES = 50_000  # anchors repeated inside anchors grow beyond every memory
+MOST_DOCUMENTS = 2_000
+MOST_TOKENS = 36_000  # of a whole file: about a second
+MOST_NODES = 50_000  # of a whole file: anchors repeated inside anchors grow beyond every memory
 MOST_DEPTH = 100
 _DEEP = "is nested too deeply, or an alias stands inside its own anchor"
 _START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
@@ -30,8 +33,16 @@ _EMPTY = re.compile(r"(?:[ \t]*(?:#.*)?|%.*)", re.ASCII)
 _PLAIN_KEY = re.compile(r"[\w.$/-]{1,80}")
 _TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
 _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
+_NO_TAGS = "YAML tags are not supported: write the value itself"
+_TEMPLATE = "a key is text; `{{ }}` of a template must be rendered first"
+_OBJECT = frozenset({"apiVersion", "kind", "metadata", "spec"})
 _CORE = "tag:yaml.org,2002:"
+_TAG = "a value that begins with `!` must be in quotes; YAML tags are not supported"
 _PROBLEMS = (
+    (r"expected alphabetic", "a value that begins with `*` or `&` must be in quotes"),
+    (r"after the closing quote", "text after the closing quote: use the other quotes inside"),
+    (r"^a tag$", _TAG),
+    (r"^indented: ", "{}: keys of one block start in the same column"),
     (r"\\t", "a tab cannot indent YAML: use spaces"),
     (r"^found a tab", "a tab cannot indent YAML: use spaces"),
     (r"cannot start any token", "a value cannot begin with this character: put it in quotes"),
@@ -40,7 +51,7 @@ _PROBLEMS = (
     (r"could not find expected ':'", "a key without `: ` after it"),
     (r"end of stream", "a quote or bracket is never closed"),
     (r"expected ',' or", "a bracket is not closed, or a comma is missing"),
-    (r"undefined alias", "an alias (`*name`) without an anchor (`&name`) before it"),
+    (r"undefined alias", "text that begins with `*` must be in quotes, an alias needs an anchor"),
     (r"escape", "an unknown escape sequence: use single quotes to keep a backslash"),
 )
 
@@ -63,6 +74,8 @@ class Document:
     value: Any = field(repr=False)
     places: dict[Path, Place] = field(repr=False)
     empty: frozenset[Path] = frozenset()
+    spoiled: frozenset[Path] = frozenset()
+    """Places whose value has a finding of its own already: nothing else is said about them."""
     sound: bool = True
     """False: it has findings of its own already, such as a key that is written twice."""
 
@@ -105,16 +118,20 @@ def parse(text: str, file: str) -> tuple[list[Document], list[Finding]]:
     """All documents of a text that can be read, and a finding for each mistake in the others."""
     documents: list[Document] = []
     findings: list[Finding] = []
-    for line, chunk in _chunks(text):
-        reader = _Reader(file, line)
+    work = _Work()
+    for number, (line, chunk) in enumerate(_chunks(text)):
+        reader = _Reader(file, line, work)
         try:
-            node = _composed(chunk)
+            work.document(number)
+            node = _composed(chunk, work)
             if node is not None and not (isinstance(node, ScalarNode) and node.value == ""):
                 documents.append(reader.document(node))
         except YAMLError as error:
             reader.syntax(error, chunk)
-        except (RecursionError, _TooMuch) as error:
-            reader.complain(1, 1, (), str(error) if isinstance(error, _TooMuch) else _DEEP)
+        except (RecursionError, _TooDeep):
+            reader.complain(1, 1, (), _DEEP)
+        except _TooMuch as error:
+            return documents, [*findings, *reader.findings, reader.at(1, 1, (), str(error))]
         findings += reader.findings
     return documents, findings
 
@@ -123,42 +140,94 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
     """Documents as text, each with the lines before it: a broken one does not hide the next."""
     starts = [match.start() for match in _START.finditer(text)]
     borders = [0, *starts, len(text)] if 0 not in starts else [*starts, len(text)]
+    line = 0
     for start, end in pairwise(borders):
         chunk = text[start:end]
         body = chunk.removeprefix("---")
         if any(not _EMPTY.fullmatch(line) for line in body.splitlines()):
-            yield text.count("\n", 0, start), chunk
+            yield line, chunk
+        line += chunk.count("\n")
 
 
-def _composed(text: str) -> Node | None:
+def _composed(text: str, work: _Work) -> Node | None:
     """Nodes only: values are made here, so that nothing of the text ends in a message."""
     yaml = YAML(typ="safe", pure=True)
+    yaml.Scanner = _Scanner
+    yaml.work = work
     yaml.composer.warn_double_anchors = False  # allowed by YAML; the later one counts
     node: Node | None = yaml.compose(text)
     return node
 
 
 class _TooMuch(Exception):
-    """The document is larger than a manifest can be."""
+    """The file asks for more work than a manifest can be worth; no more of it is read."""
+
+
+class _TooDeep(Exception):
+    """One document is nested too deeply."""
+
+
+class _Work:
+    """What a file has cost so far. All of its documents share the bounds: bombs come in rows."""
+
+    def __init__(self) -> None:
+        self.tokens = self.nodes = 0
+
+    def document(self, number: int) -> None:
+        """One more document; each costs a parser."""
+        if number >= MOST_DOCUMENTS:
+            raise _TooMuch(f"the file has more than {MOST_DOCUMENTS} documents: split it")
+
+    def token(self) -> None:
+        """One more sign of the text."""
+        self.tokens += 1
+        if self.tokens > MOST_TOKENS:
+            raise _TooMuch("the file is too large for a manifest: split it")
+
+    def node(self) -> None:
+        """One more value, be it copied by an alias or looked at for a merge key."""
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise _TooMuch(
+                "grows without end: aliases or merge keys repeat what they are part of, or the "
+                "file is too large for a manifest"
+            )
+
+
+class _Scanner(Scanner):
+    """Counts what it reads, and stops at brackets that it would only notice when all are read."""
+
+    def fetch_more_tokens(self) -> Any:
+        self.loader.work.token()
+        return super().fetch_more_tokens()
+
+    def fetch_flow_collection_start(self, *arguments: Any, **options: Any) -> None:
+        if len(self.flow_context) >= MOST_DEPTH:
+            raise _TooDeep
+        super().fetch_flow_collection_start(*arguments, **options)
 
 
 class _Reader:
     """Turns one document's nodes into values; the findings gather here."""
 
-    def __init__(self, file: str, offset: int) -> None:
-        self.file, self.offset = file, offset
+    def __init__(self, file: str, offset: int, work: _Work) -> None:
+        self.file, self.offset, self.work = file, offset, work
         self.findings: list[Finding] = []
         self.places: dict[Path, Place] = {}
         self.empty: set[Path] = set()
+        self.spoiled: set[Path] = set()
 
     def document(self, node: Node) -> Document:
         self._place((), node, node)
         value = self._value(node, ())
-        empty, sound = frozenset(self.empty), not self.findings
-        return Document(self.file, value, self.places, empty, sound)
+        empty, spoiled = frozenset(self.empty), frozenset(self.spoiled)
+        return Document(self.file, value, self.places, empty, spoiled, not self.findings)
 
     def complain(self, line: int, column: int, path: Path, message: str) -> None:
-        self.findings.append(Finding(self.file, line + self.offset, column, dotted(path), message))
+        self.findings.append(self.at(line, column, path, message))
+
+    def at(self, line: int, column: int, path: Path, message: str) -> Finding:
+        return Finding(self.file, line + self.offset, column, dotted(path), message)
 
     def syntax(self, error: YAMLError, text: str) -> None:
         if isinstance(error, ReaderError):
@@ -169,24 +238,25 @@ class _Reader:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         problem = str(getattr(error, "problem", "")) if isinstance(error, MarkedYAMLError) else ""
+        if "scanning a tag" in str(getattr(error, "context", "")):
+            problem = "a tag"
+        problem = _cause(problem, text.splitlines(), line - 1, column - 1, self.offset)
         known = (say for pattern, say in _PROBLEMS if re.search(pattern, problem))
-        self.complain(line, column, (), f"not valid YAML: {next(known, 'cannot be read here')}")
+        said = next(known, "cannot be read here").format(problem.removeprefix("indented: "))
+        self.complain(line, column, (), f"not valid YAML: {said}")
 
     def _at(self, node: Node, path: Path, message: str) -> None:
+        self.spoiled.add(path)
         self.complain(node.start_mark.line + 1, node.start_mark.column + 1, path, message)
 
     def _place(self, path: Path, node: Node, key: Node) -> None:
-        if len(self.places) >= MOST_NODES:
-            raise _TooMuch(
-                "grows without end: aliases repeat what they stand in, or it is no manifest"
-            )
         at, before = node.start_mark, key.start_mark
         lines = at.line + 1 + self.offset, before.line + 1 + self.offset
         self.places[path] = Place(lines[0], at.column + 1, lines[1], before.column + 1)
 
     def _value(self, node: Node, path: Path) -> Any:
         if len(path) > MOST_DEPTH:
-            raise _TooMuch(_DEEP)
+            raise _TooDeep
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         if isinstance(node, SequenceNode):
@@ -196,6 +266,7 @@ class _Reader:
         return self._scalar(node, path)
 
     def _item(self, node: Node, path: Path) -> Any:
+        self.work.node()
         self._place(path, node, node)
         return self._value(node, path)
 
@@ -216,9 +287,20 @@ class _Reader:
         self, node: MappingNode, path: Path, lines: dict[str, int]
     ) -> Iterator[tuple[ScalarNode, Node]]:
         merged: list[Node] = []
+        second = _second_manifest(node) if path == () else None
         for key, child in node.value:
+            self.work.node()
+            if key is second:
+                self.complain(
+                    key.start_mark.line + 1,
+                    1,
+                    (),
+                    "a second manifest begins here: put `---` before it",
+                )
+                return
             if not isinstance(key, ScalarNode):
-                self._at(key, path, "a key is text")
+                template = isinstance(key, MappingNode) and key.flow_style
+                self._at(key, path, _TEMPLATE if template else "a key is text")
             elif key.tag == f"{_CORE}merge":
                 merged += child.value if isinstance(child, SequenceNode) else [child]
             elif key.value in lines:
@@ -233,6 +315,7 @@ class _Reader:
         self, nodes: list[Node], path: Path, lines: dict[str, int]
     ) -> Iterator[tuple[ScalarNode, Node]]:
         for node in nodes:
+            self.work.node()
             if not isinstance(node, MappingNode):
                 self._at(node, path, "`<<` takes a mapping, or a list of them")
                 continue
@@ -243,15 +326,51 @@ class _Reader:
 
     def _scalar(self, node: ScalarNode, path: Path) -> Any:
         tag, text = str(node.tag), str(node.value)
+        at = node.start_mark.pointer
+        if re.match(r"!(?!!)", node.start_mark.buffer[at : at + 2]) and tag.startswith(_CORE):
+            self._at(node, path, _TAG)  # `! $.a`: YAML drops the sign and keeps the rest
+            return None
         plain = node.style not in {"'", '"', "|", ">"}
         if not tag.startswith(_CORE) or tag == f"{_CORE}binary":
-            self._at(node, path, "YAML tags are not supported: write the value itself")
+            self._at(node, path, _TAG if not tag.startswith(_CORE) else _NO_TAGS)
             return None
         try:
             return _typed(tag.removeprefix(_CORE), text, plain)
         except ValueError:
             self._at(node, path, "the value does not fit its tag")
             return None
+
+
+def _second_manifest(node: MappingNode) -> ScalarNode | None:
+    """The key at which another object begins in the same document: `---` was forgotten."""
+    keys = [key for key, _ in node.value if isinstance(key, ScalarNode)]
+    names = [key.value for key in keys]
+    again = [key for at, key in enumerate(keys) if key.value in _OBJECT & {*names[:at]}]
+    return again[0] if len(again) > 1 else None
+
+
+def _cause(problem: str, lines: list[str], line: int, column: int, offset: int) -> str:
+    """The parser's problem, or what is behind it where the text tells more."""
+    text = lines[line] if line < len(lines) else ""
+    before = text[:column]
+    if "<scalar>" in problem and before.rstrip()[-1:] in {"'", '"'}:
+        return "after the closing quote"
+    begins = "mapping values" in problem and _PLAIN_KEY.fullmatch(before.strip())
+    if begins or ("<block mapping start>" in problem and not before.strip()):
+        above = next((at for at in range(line - 1, -1, -1) if _indent(lines[at]) is not None), None)
+        if above is not None and _indent(lines[above]) != _indent(text):
+            own, other = _indent(text), _indent(lines[above])
+            return (
+                f"indented: line {line + 1 + offset} is indented by {own}, "
+                f"line {above + 1 + offset} by {other}"
+            )
+    return problem
+
+
+def _indent(line: str) -> int | None:
+    """Spaces before the text of a line; None where it has none, or a comment."""
+    text = line.lstrip(" ")
+    return None if not text.strip() or text.startswith("#") else len(line) - len(text)
 
 
 def _typed(kind: str, text: str, plain: bool) -> Any:

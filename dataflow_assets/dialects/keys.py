@@ -9,11 +9,24 @@ from typing import Any, get_args
 from dataflow_assets.dialects.documents import Path
 from dataflow_assets.spec import Spec
 
+_ALIASES = {
+    "groupid": "consumerGroup",
+    "group": "consumerGroup",
+    "bootstrapservers": "brokers",
+    "dsn": "connectionString",
+    "url": "connectionString",
+    "primarykey": "conflictKey",
+    "keycolumns": "conflictKey",
+}
+"""What other tools call a key that is called otherwise here."""
+_INSIDE = {"host", "hostname", "port", "user", "username", "password", "database", "dbname"}
+"""Keys of other tools that are parts of a connection string here."""
 
-def suggest(word: str, allowed: Iterable[str]) -> str | None:
+
+def suggest(word: str, allowed: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The allowed name that was probably meant."""
     names = {_plain(name): name for name in allowed}
-    close = get_close_matches(_plain(word), names, n=1, cutoff=0.6)
+    close = get_close_matches(_plain(word), names, n=1, cutoff=cutoff)
     return names[close[0]] if close else None
 
 
@@ -34,6 +47,13 @@ def unknown(path: Path, model: type[Spec], base: Path) -> str:
     models = sorted(models_at(path[:-1], model, base), key=str)
     known = [name for spec in models for name in names(spec)]
     deeper = [name for spec in models for name in _inner(spec) if name.endswith(f".{key}")]
+    alias = _ALIASES.get(_plain(key))
+    if alias in known:
+        return f"unknown key; did you mean {alias}?"
+    if key in _INSIDE and "connectionString" in known:
+        return "unknown key; it is a part of connectionString: scheme://user:password@host/database"
+    if key == "schema" and "table" in known:
+        return "unknown key; write table: schema.name"
     if deeper and _plain(key) not in map(_plain, known):
         return f"unknown key; did you mean {deeper[0]}?"
     return f"unknown key; {meant(key, known)}"

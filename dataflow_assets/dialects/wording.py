@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -24,6 +25,8 @@ AnySpec = TypeVar("AnySpec", bound=Spec)
 
 _WORD = re.compile(r"[a-z]+|[A-Z]+|[a-z]+([A-Z][a-z]*)+")
 COLUMN_NAME = r"^[^\x00]+$"
+MOST_FINDINGS = 100  # of one block: each is looked up with care, and nobody reads more
+_WITH_UNIT = re.compile(r"\d+(\.\d+)?\s*[A-Za-zµ]{1,3}")
 _WANTS = {
     "string_type": "text",
     "string_sub_type": "text",
@@ -105,10 +108,16 @@ def _findings(
     troubles = [_located(details, document, base) for details in errors]
     groups: dict[Path, list[_Trouble]] = {}
     for trouble in _deepest(troubles):
+        if any(trouble.path[: size + 1] in document.spoiled for size in range(len(trouble.path))):
+            continue
         group = groups.setdefault(trouble.path, [])
         if not (group and trouble.details["type"].endswith("_parsing")):
             group.append(trouble)
-    return [_finding(path, group, model, document, base) for path, group in groups.items()]
+    told = islice(groups.items(), MOST_FINDINGS)
+    findings = [_finding(path, group, model, document, base) for path, group in told]
+    if (more := len(groups) - MOST_FINDINGS) > 0:
+        findings.append(document.finding(base, f"and {more} more mistakes in this block", key=True))
+    return findings
 
 
 def _located(details: ErrorDetails, document: Document, base: Path) -> _Trouble:
@@ -125,13 +134,17 @@ def _located(details: ErrorDetails, document: Document, base: Path) -> _Trouble:
 
 def _deepest(troubles: list[_Trouble]) -> Iterator[_Trouble]:
     """Without the arms of a union that failed sooner, or lists too short for wrong entries."""
-    paths = [t.path for t in troubles]
-    arms = [t.path for t in troubles if t.arms]
+    above = _above(t.path for t in troubles)
+    above_arms = _above(t.path for t in troubles if t.arms)
     for trouble in troubles:
         short = trouble.details["type"] == "too_short"
-        deep, size = paths if short else arms if trouble.arms else [], len(trouble.path)
-        if not any(len(path) > size and path[:size] == trouble.path for path in deep):
+        if trouble.path not in (above if short else above_arms if trouble.arms else ()):
             yield trouble
+
+
+def _above(paths: Iterable[Path]) -> set[Path]:
+    """Every place that one of these is inside of."""
+    return {path[:size] for path in paths for size in range(len(path))}
 
 
 def _finding(
@@ -155,11 +168,26 @@ def _finding(
 
 def ruled(message: str, path: Path, models: Iterable[type[Spec]], document: Document) -> Finding:
     """A rule of the connector's own: it stands at the key that its sentence begins with."""
+    models = list(models)
     for text in sorted(_texts(document.get(*path)), key=len, reverse=True):
+        message = re.sub(rf"(?<![\w/]){re.escape(text)}(?![\w/])", "(value)", message)
+    for text in _secrets(document.get(*path), models):
         message = message.replace(text, "(value)")
     first = message.split(" ", 1)[0].strip("`:,")
     known = {name for spec in models for name in names(spec)}
-    return document.finding((*path, first) if first in known else path, message)
+    place = (*path, first) if first in known else path
+    return document.finding(
+        place, message.removeprefix(f"{first}: ") if first in known else message
+    )
+
+
+def _secrets(value: Any, models: Iterable[type[Spec]]) -> Iterator[str]:
+    """Texts of fields that are secret: hidden wherever they occur, be it inside another word."""
+    for spec in models if isinstance(value, dict) else ():
+        for name, info in spec.model_fields.items():
+            text = value.get(info.alias or name)
+            if "SecretStr" in str(info.annotation) and isinstance(text, str) and text:
+                yield text
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -174,11 +202,27 @@ def _texts(value: Any) -> Iterator[str]:
 def _wrong_kind(wants: Iterable[str], path: Path, document: Document) -> str:
     value = document.get(*path)
     names = list(wants)
-    quotes = "text" in names and isinstance(value, bool | int | float)
-    advice = ": put it in quotes" if quotes else ""
-    if quotes and isinstance(value, bool):
-        advice = " (yes, no, on, off, true and false are): put it in quotes"
-    return f"wants {' or '.join(names)}, got {kind(value)}{advice}"
+    return f"wants {' or '.join(names)}, got {kind(value)}{_advice(names, value)}"
+
+
+def _advice(wants: list[str], value: Any) -> str:
+    """What to do, where a value of the wrong kind is an everyday mistake."""
+    if "text" in wants and isinstance(value, bool):
+        return " (yes, no, on, off, true and false are): put it in quotes"
+    if "text" in wants and isinstance(value, int | float):
+        return ": put it in quotes"
+    if "a list" in wants:
+        lists = {str: ": write it as a list, [a, b]", dict: ": begin each entry with `- `"}
+        return next((say for sort, say in lists.items() if isinstance(value, sort)), "")
+    if not isinstance(value, str):
+        return ""
+    if wants == ["true or false"] and value in {"true", "false"}:
+        return ": remove the quotes"
+    if wants[0] in {"a whole number", "a number"}:
+        if re.fullmatch(r"-?\d+(\.\d+)?", value):
+            return ": remove the quotes"
+        return ": write it without a unit" if _WITH_UNIT.fullmatch(value) else ""
+    return ""
 
 
 def _says(details: ErrorDetails, value: Any) -> str:

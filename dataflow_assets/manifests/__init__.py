@@ -24,8 +24,8 @@ from dataflow_assets.manifests.neighbours import clashes
 from dataflow_assets.manifests.secret_refs import absent, missing_keys
 from dataflow_assets.secrets import Secrets
 
-MOST_BYTES = 1024 * 1024  # as much as Kubernetes takes
-MOST_ENTRIES = 20_000  # some other YAML in the folder must not cost every tick half a minute
+MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
+MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
 
 AnyPath = str | os.PathLike[str]
 
@@ -37,6 +37,8 @@ class Loaded:
     flows: tuple[Flow, ...] = ()
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
+    objects: int = 0
+    """How many flows, Secrets and names of connections were read."""
 
     @property
     def broken(self) -> Mapping[str, tuple[Finding, ...]]:
@@ -109,6 +111,7 @@ def _assemble(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
         tuple(sorted(set(hints))),
+        sum(len(file.readings) + len(file.secrets) + len(file.names) for file in read),
     )
 
 
@@ -136,14 +139,16 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
     if not Path(file).is_file():
         return _refused(file, "is not a regular file")
     if size > MOST_BYTES:
-        return _refused(file, f"is larger than {MOST_BYTES // 1024} KiB, which no manifest is")
+        return _refused(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         return _refused(file, "is not UTF-8 text")
     if text.count(":") + text.count(",") > MOST_ENTRIES:
-        return _refused(file, f"has more than {MOST_ENTRIES} entries, which no manifest has")
+        return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
+    if not documents and not findings:
+        return _FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
     return _sorted_out(documents, findings)
 
 

@@ -27,6 +27,15 @@ def expand(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
     return list(files.values()), findings
 
 
+def unchecked(path: Path) -> list[str]:
+    """Why a folder that was named holds nothing to check: most likely the path is wrong."""
+    if not path.is_dir() or any(_walk(path)):
+        return []
+    others = sorted(entry.name for entry in _entries(path) if entry.suffix == ".json")[:3]
+    ignored = f" ({', '.join(others)} is not read: JSON is read from *.yaml too)" if others else ""
+    return [f"{path}: no *.yaml or *.yml in this folder: nothing was checked{ignored}"]
+
+
 def _walk(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:
     """Manifests below a folder. Hidden names are skipped: mounted ConfigMaps keep copies there."""
     real = folder.resolve()

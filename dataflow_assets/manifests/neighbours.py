@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from dataflow_assets.contracts import Address
 from dataflow_assets.dialects.documents import Document, Path
@@ -11,11 +12,12 @@ from dataflow_assets.flow import Flow, asset_key
 
 Pair = tuple[Flow, Document]
 _NAME: Path = ("metadata", "name")
+NAMED = 3
 
 
 def clashes(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
     """A finding in every flow that gets in another one's way."""
-    yield from _shared(flows, lambda flow: flow.id, "the flow {0} also stands in {1}")
+    yield from _shared(flows, lambda flow: flow.id, "duplicate flow name {0}, also defined in {1}")
     single = list({flow.id: (flow, document) for flow, document in flows}.values())
     yield from _shared(
         single,
@@ -33,8 +35,15 @@ def _shared(
         groups.setdefault(name(flow), []).append(document)
     for shared, documents in groups.items():
         for document in documents if len(documents) > 1 else ():
-            others = ", ".join(_where(d) for d in documents if d is not document)
+            others = _places(documents, document)
             yield document, document.finding(_NAME, message.format(shared, others))
+
+
+def _places(documents: list[Document], own: Document) -> str:
+    """Where the others are: the first few, and how many more there are."""
+    others = [_where(document) for document in documents[: NAMED + 1] if document is not own]
+    more = len(documents) - 1 - len(others[:NAMED])
+    return ", ".join(others[:NAMED]) + (f" and {more} more" if more else "")
 
 
 def _where(document: Document) -> str:
@@ -64,7 +73,8 @@ def _collision(
     key: str, by_address: dict[Address, list[tuple[Document, Path]]]
 ) -> Iterator[tuple[Document, Finding]]:
     for address, users in by_address.items():
-        others = " and ".join(_where(u[0][0]) for a, u in by_address.items() if a != address)
+        found = (u[0][0] for a, u in by_address.items() if a != address)
+        others = " and ".join(_where(document) for document in islice(found, NAMED))
         message = (
             f"its asset key {key} is also that of something else in {others}; give one of them a "
             "connection name of its own"

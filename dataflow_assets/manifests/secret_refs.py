@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path as File
 
 from pydantic import SecretStr
 
 from dataflow_assets.dialects.documents import Document, Path
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
-from dataflow_assets.secrets import SecretRef
+from dataflow_assets.secrets import FOLDER, SecretRef, mounted
 from dataflow_assets.spec import Spec
 
 Pair = tuple[Flow, Document]
@@ -37,15 +36,15 @@ def missing_keys(flows: list[Pair], documents: Documents) -> Iterator[tuple[Docu
 
 def absent(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
     """A note for every Secret that is nowhere yet; it may be mounted where the flow will run."""
-    folder = os.environ.get("DATAFLOW_SECRETS")
+    unset = "" if os.environ.get(FOLDER) else f" ({FOLDER} is not set)"
     for flow, document in flows:
         for path, ref in references(flow):
             name = (ref.namespace or flow.namespace, ref.name)
-            mounted = folder is not None and File(folder, *name, ref.key).is_file()
-            if name not in documents and not mounted:
+            place = "/".join((*name, ref.key))
+            if name not in documents and mounted(place) is None:
                 message = (
-                    f"secret {'/'.join(name)} stands in no document beside the manifest; the flow "
-                    f"will look for {'/'.join(name)}/{ref.key} below DATAFLOW_SECRETS"
+                    f"secret {'/'.join(name)} not found in this folder; at run time it is read "
+                    f"from ${FOLDER}/{place}{unset}"
                 )
                 yield document.finding(path, message, key=True)
 

@@ -25,6 +25,7 @@ _WANTED = (
     'wants {"body": ..., "metadata": {...}}, or {"text": "...", "metadata": {...}} for a message '
     "that is no JSON"
 )
+_KEYS = frozenset({"body", "text", "base64", "metadata"})
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,12 @@ def _message(line: bytes) -> Message:
 def _unkept(line: bytes, error: Exception) -> Message:
     """JSON of which not even the parts can be told exactly: the record is rejected for that."""
     try:
-        records.parse(line)
+        found = records.parse(line)
     except RejectedRecord:
         return Message(line, {}, line)
-    raise ValueError(str(error)) from None
+    bare = isinstance(found, dict) and not found.keys() & _KEYS
+    advice = 'this line is a bare record: write it as {"body": RECORD}'
+    raise ValueError(advice if bare else str(error)) from None
 
 
 def _raw(found: _Line) -> bytes | None:

@@ -84,7 +84,7 @@ def escaped(text: str) -> str:
 
 def _verdict(info: FieldInfo) -> str:
     for hint in marks(info, Hint):
-        return f"hint: {hint.instead}"
+        return f"note: {hint.instead}"
     for refused in marks(info, Refused):
         return f"refused: {refused.why}"
     return "used"

@@ -21,7 +21,7 @@ Each field has one verdict:
 | Verdict | Meaning |
 |---|---|
 | used | does what it says |
-| hint | accepted; `dataflow check` notes what happens instead |
+| note | accepted; `dataflow check` notes what happens instead |
 | refused | any other value than the default is a finding that says why |
 
 *Addition* marks a field that the DataFlow Operator does not have.
@@ -39,6 +39,7 @@ _BLOCKS: tuple[tuple[str, type[Spec]], ...] = (
     ("`metadata`", model.Metadata),
     ("`spec`", model.DataFlowSpec),
     ("`spec.source` and `spec.sink`", model.End),
+    ("`spec.errors`", model.ErrorSink),
     ("`spec.maintenance`", model.Maintenance),
 )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from urllib.parse import parse_qsl, unquote
 
+from dataflow_assets.databases import foreign
 from dataflow_assets.errors import PermanentError
 
 _URL = re.compile(
@@ -69,10 +70,11 @@ def parse(text: str) -> Place:
     """
     match = _URL.match(text.strip())
     if match is None:
-        raise PermanentError(
-            "connectionString: not a URL of ClickHouse; write http://user:password@host:8123/database,"
+        usual = (
+            "not a URL of ClickHouse; write http://user:password@host:8123/database,"
             " https://... or clickhouse://user:password@host:9000/database"
         )
+        raise PermanentError(f"connectionString: {foreign(text.strip()) or usual}")
     query = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
     native, secure = match["scheme"] == "clickhouse", _is_secure(match["scheme"], query)
     found = [_host(part, native=native, secure=secure) for part in match["hosts"].split(",")]

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import connect, insert, listed, literal, quote, rows
+from dataflow_assets.connectors.clickhouse.client import (
+    connect,
+    insert,
+    listed,
+    literal,
+    quote,
+    rows,
+)
 from dataflow_assets.connectors.clickhouse.failures import Failure, failing
 from dataflow_assets.connectors.clickhouse.frame_place import APPLICATION, Place, told
 from dataflow_assets.connectors.clickhouse.table import Table, find

@@ -49,8 +49,8 @@ from dataflow_assets.contracts import (
     Totals,
     divided,
     local_now,
-    refuse_shared,
     next_reading,
+    refuse_shared,
     utc_now,
 )
 from dataflow_assets.errors import TransientError

@@ -26,7 +26,7 @@ from dataflow_assets.databases import ColumnName
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.raw import RawSink
 from dataflow_assets.shapes import DATA
-from dataflow_assets.spec import Addition, Hint
+from dataflow_assets.spec import Addition, Hint, Needs
 from dataflow_assets.wrapped import METADATA
 
 _ONE_INSERT = "every slice of a micro-batch is one INSERT, so no row waits for a batch to fill"
@@ -49,7 +49,9 @@ class ClickhouseSink(ClickhouseConnection, RawSink):
     text_bodies: ClassVar = True
 
     batch_size: Annotated[int | None, Hint(_ONE_INSERT), Field(ge=0)] = None
+    """Rows of one statement."""
     batch_flush_interval_seconds: Annotated[int | None, Hint(_ONE_INSERT), Field(ge=0)] = None
+    """How long rows wait for more of them."""
     auto_create_table: bool = False
     """Make a missing table from the first records."""
     upsert_mode: bool = False
@@ -64,11 +66,13 @@ class ClickhouseSink(ClickhouseConnection, RawSink):
     delete_mode: Annotated[Literal["soft", "hard"] | None, Addition()] = None
     """`hard`: queries with FINAL see the row of a deleted key no more. `soft`: they see it, and its
     column `_deleted` is 1."""
-    columns: Annotated[Mapping[str, str], Addition()] = Field(default_factory=dict)
+    columns: Annotated[Mapping[str, str], Addition(), Needs("auto_create_table")] = Field(
+        default_factory=dict
+    )
     """Column types for a table that autoCreateTable makes."""
-    order_by: Annotated[tuple[ColumnName, ...], Addition()] = ()
+    order_by: Annotated[tuple[ColumnName, ...], Addition(), Needs("auto_create_table")] = ()
     """ORDER BY of a table that autoCreateTable makes, where conflictKey does not say."""
-    partition_by: Annotated[str | None, Addition()] = None
+    partition_by: Annotated[str | None, Addition(), Needs("auto_create_table")] = None
     """PARTITION BY of a table that autoCreateTable makes, e.g. `toYYYYMM(created)`."""
 
     @field_validator("conflict_key", "order_by", mode="before")

@@ -8,14 +8,16 @@ from typing import Any
 
 from pyiceberg import exceptions as ice
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.typedef import Identifier
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from requests import PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
 
+from dataflow_assets.connectors.iceberg import remote_files
 from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
@@ -54,6 +56,12 @@ class BoundedCatalog(RestCatalog):
         super()._config_headers(session)
         for scheme in ("http://", "https://"):
             session.mount(scheme, _Deadline())
+
+    def _load_file_io(
+        self, properties: Properties = EMPTY_DICT, location: str | None = None
+    ) -> FileIO:
+        """Called for every table, with what the catalog and the table ask for."""
+        return super()._load_file_io({**properties, **remote_files.PROPERTIES}, location)
 
     def table(self, identifier: Identifier) -> Table | None:
         """The table as it stands now; None where it or its namespace is missing."""

@@ -36,8 +36,8 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
     divided,
-    refuse_shared,
     next_reading,
+    refuse_shared,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import from_environment, reach

@@ -23,7 +23,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.raw import RawSink
-from dataflow_assets.spec import Addition, Hint
+from dataflow_assets.spec import Addition, Hint, Needs
 
 
 class IcebergSink(IcebergConnection, RawSink):
@@ -53,14 +53,16 @@ class IcebergSink(IcebergConnection, RawSink):
     """The least time between two commits while little arrives."""
     auto_create_table: bool = False
     """True: a missing namespace or table is created, with `columns` and the types of a sample."""
-    columns: Annotated[dict[str, str], Addition()] = Field(default_factory=dict)
+    columns: Annotated[dict[str, str], Addition(), Needs("auto_create_table")] = Field(
+        default_factory=dict
+    )
     """Columns of a table that is created: name to Iceberg type, such as `decimal(10,2)`."""
     target_file_size_bytes: Annotated[int, Addition()] = Field(128 * 1024 * 1024, ge=1024)
     """A data file is closed once it is this long."""
-    partition_by: Annotated[tuple[str, ...], Addition()] = ()
+    partition_by: Annotated[tuple[str, ...], Addition(), Needs("auto_create_table")] = ()
     """Partitions of a table that is created: `created_at`, `year(..)`, `month(..)`, `day(..)`,
     `hour(..)`, `bucket(16, id)`, `truncate(10, name)`."""
-    sort_by: Annotated[tuple[str, ...], Addition()] = ()
+    sort_by: Annotated[tuple[str, ...], Addition(), Needs("auto_create_table")] = ()
     """Sort order of a table that is created: `id`, `created_at desc nulls last`."""
     upsert_mode: Annotated[bool, Addition()] = False
     """True: rows replace those of the same `conflictKey`, and deletes delete."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 _UNITS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
@@ -25,4 +25,10 @@ def _duration(text: str) -> str:
     return text
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
+def _text(value: Any) -> Any:
+    if isinstance(value, int | float):
+        raise ValueError("must be a duration with its unit, like 500ms or 1m30s")  # noqa: TRY004
+    return value
+
+
+Duration = Annotated[str, AfterValidator(_duration), BeforeValidator(_text)]

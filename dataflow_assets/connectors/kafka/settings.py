@@ -1,7 +1,6 @@
 """How to reach a Kafka topic: the declared part, shared by source and sink, without network.
 
-The rules between `securityProtocol`, `tls` and `sasl` are complete; which protocols work today is
-said by the `Later` marks alone.
+Which protocols work today is said by the `Later` marks.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ Problem = tuple[str, str, str]  # kind of error, key, sentence
 
 DEFAULT_PORT = "9092"
 _BROKER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}")
+NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")  # Kafka's own rule
 _SECURE = "encrypted and authenticated connections to Kafka"
 
 
@@ -142,6 +142,12 @@ class KafkaConnection(Connector):
         for name in ("brokers", "topic"):
             if not (getattr(self, name) or getattr(self, f"{name}_secret_ref")):
                 yield "value_error", "", f"{name} is required: set {name} or {name}SecretRef"
+        if self.topic and not NAME.fullmatch(self.topic):
+            yield (
+                "value_error",
+                "topic",
+                "not a topic's name: letters a-z, digits, `.`, `_` and `-` are allowed, up to 249",
+            )
         if self.security_protocol:
             yield from _matrix(self.security_protocol, "tls", self.tls, "SSL")
             yield from _matrix(self.security_protocol, "sasl", self.sasl, "SASL")
@@ -185,10 +191,11 @@ class KafkaConnection(Connector):
 
 
 def _matrix(protocol: str, key: str, block: Spec | None, part: str) -> Iterator[Problem]:
-    """Whether a block may or must stand beside an explicit protocol."""
+    """Whether a block may be beside an explicit protocol.
+
+    That a protocol needs a block is not said as long as the block itself is refused.
+    """
     wanted = part in protocol.split("_")
-    if wanted and block is None:
-        yield "rule", "securityProtocol", f"{protocol} needs the block {key}"
     if not wanted and block is not None:
         yield (
             "rule",

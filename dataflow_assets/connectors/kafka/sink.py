@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -35,7 +34,6 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 _ALL = "every record is acknowledged by all replicas that are in sync, as transactions need it"
 _ONE_COMMIT = "a slice of a micro-batch is one transaction: its records are seen together"
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class KafkaSink(KafkaConnection, Sink):
@@ -130,8 +128,6 @@ class KafkaSink(KafkaConnection, Sink):
         given = [name for name, value in keys.items() if value]
         if len(given) > 1:
             yield "value_error", given[1], f"{' and '.join(given)} exclude each other: keep one"
-        if self.topic and not _NAME.fullmatch(self.topic):
-            yield "value_error", "topic", "not a topic's name: letters, digits and ._- are allowed"
         made = {"topicPartitions": self.topic_partitions, "topicReplicas": self.topic_replicas}
         for name in (name for name, value in made.items() if value and not self.auto_create_topic):
             yield "value_error", name, f"{name} requires autoCreateTopic: true"

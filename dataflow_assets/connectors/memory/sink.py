@@ -45,8 +45,8 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
     divided,
-    refuse_shared,
     next_reading,
+    refuse_shared,
     utc_now,
 )
 from dataflow_assets.errors import PermanentError, TakenOver

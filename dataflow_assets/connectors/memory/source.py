@@ -36,6 +36,7 @@ _DDL = "_at bigint, body binary, key binary"
 
 
 class _MemorySource(Source):
+    reads_back: ClassVar[bool] = False  # topics and tables of one name are two things in a store
     store: str
     """Name of the store."""
     topic: str

@@ -2,6 +2,9 @@
 
 What the Go driver understands and libpq does not is mended here: odd characters in a URL's password
 are taken as they stand, pool settings are dropped, run-time parameters become `options`.
+
+Options that name a file name one below DATAFLOW_SECRETS, as `namespace/name/key`: a manifest must
+not choose which files of the machine are read, or written.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from urllib.parse import parse_qsl, unquote
 from psycopg import Error, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from dataflow_assets.databases import foreign
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.secrets import FOLDER, is_place, mounted
 
 _URL = re.compile(
     r"^postgres(?:ql)?://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
@@ -21,6 +26,10 @@ _URL = re.compile(
     re.DOTALL,
 )
 _DROPPED = ("pool_", "statement_cache", "description_cache", "default_query_exec_mode")
+_FILES = frozenset({"sslcert", "sslkey", "sslrootcert", "sslcrl"})
+_SYSTEM = ("sslrootcert", "system")  # libpq's word for the certificates of the machine
+# Each reads a file of its own choice with settings or passwords, loads or writes one.
+_REFUSED = frozenset({"passfile", "service", "servicefile", "sslcrldir", "sslkeylogfile", "gsslib"})
 # A dead peer is noticed within about a minute; the server's own settings bound the rest.
 _LIVENESS = {
     "connect_timeout": "10",
@@ -40,15 +49,37 @@ def parse(text: str) -> dict[str, str]:
     except (Error, ValueError):
         settings = None
     if settings is None:
-        raise PermanentError(
-            "connectionString: neither a postgresql:// URL nor libpq's key=value text"
-        )
-    return {key: str(value) for key, value in settings.items() if value not in {None, ""}}
+        usual = "neither a postgresql:// URL nor libpq's key=value text"
+        raise PermanentError(f"connectionString: {foreign(text) or usual}")
+    found = {key: str(value) for key, value in settings.items() if value not in {None, ""}}
+    _check_files(found)
+    return found
 
 
 def conninfo(text: str, application: str) -> str:
     """What both drivers get: the settings, time limits and the session's name."""
-    return make_conninfo("", **{**_LIVENESS, **parse(text), "application_name": application})
+    settings = _with_files(parse(text))
+    return make_conninfo("", **{**_LIVENESS, **settings, "application_name": application})
+
+
+def _check_files(settings: dict[str, str]) -> None:
+    for key in sorted(_REFUSED & settings.keys()):
+        raise PermanentError(f"connectionString: {key} names a file, which is not allowed here")
+    for key in sorted(_FILES & settings.keys()):
+        if not is_place(settings[key]) and (key, settings[key]) != _SYSTEM:
+            raise PermanentError(
+                f"connectionString: {key} must be the name of a file below {FOLDER}, written "
+                f"{key}=namespace/name/key; other paths are not allowed"
+            )
+
+
+def _with_files(settings: dict[str, str]) -> dict[str, str]:
+    """The settings with the whole path of each file."""
+    places = {k: v for k, v in settings.items() if k in _FILES and (k, v) != _SYSTEM}
+    found = {key: mounted(place) for key, place in places.items()}
+    for key in (key for key, path in found.items() if path is None):
+        raise PermanentError(f"connectionString: {key}: {FOLDER} has no file {places[key]}")
+    return settings | {key: str(path) for key, path in found.items()}
 
 
 def server(text: str) -> str:

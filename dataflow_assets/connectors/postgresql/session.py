@@ -33,8 +33,8 @@ from dataflow_assets.contracts import (
     Target,
     Ticket,
     divided,
-    refuse_shared,
     next_reading,
+    refuse_shared,
 )
 
 if TYPE_CHECKING:
@@ -102,9 +102,7 @@ class PostgresqlSession(SinkSession):
     def adopt(self) -> None:
         with self._translated("adopting"), self._transaction():
             self._branch.hold(self.identity)
-            self._branch.start(
-                self._checkpoint.source, self.identity, self._checkpoint.reading
-            )
+            self._branch.start(self._checkpoint.source, self.identity, self._checkpoint.reading)
         self._reload()
 
     @override

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ from dataflow_assets.databases import ColumnName
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.raw import RawSink
 from dataflow_assets.shapes import DATA
-from dataflow_assets.spec import Addition, Hint
+from dataflow_assets.spec import Addition, Hint, Needs
 from dataflow_assets.wrapped import METADATA
 
 _TYPE = re.compile(
@@ -60,27 +60,39 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
     longest_name: ClassVar = 63
 
     batch_size: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
+    """Rows of one statement."""
     batch_flush_interval_seconds: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
+    """How long rows wait for more of them."""
     auto_create_table: bool = False
     """Make a missing table from the first records."""
     upsert_mode: bool = False
     """INSERT ... ON CONFLICT ... DO UPDATE; the last row of a key wins."""
-    conflict_key: tuple[ColumnName, ...] = ()
+    conflict_key: Annotated[tuple[ColumnName, ...], Needs("upsert_mode")] = ()
     """One column or a list of them; without it the table's primary key."""
     upsert_strategy: Literal["always", "ifNewer"] = "always"
-    upsert_version_column: ColumnName | None = None
+    """`always`: the row that is read last replaces the stored one. `ifNewer`: only where its
+    `upsertVersionColumn` is higher."""
+    upsert_version_column: Annotated[ColumnName | None, Needs("upsert_strategy", "ifNewer")] = None
     """Required with `ifNewer`: only a higher version replaces a stored row."""
-    soft_delete_column: ColumnName | None = None
+    soft_delete_column: Annotated[ColumnName | None, Needs("upsert_mode")] = None
     """Deletes set this column to now() and keep the row."""
     delete_mode: Annotated[Literal["soft", "hard"] | None, Addition()] = None
     """`hard` removes the row of a deleted key."""
-    columns: Annotated[Mapping[str, str], Addition()] = Field(default_factory=dict)
+    columns: Annotated[Mapping[str, str], Addition(), Needs("auto_create_table")] = Field(
+        default_factory=dict
+    )
     """Column types for a table that autoCreateTable makes."""
 
     @field_validator("conflict_key", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value or ()
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if self.delete_mode == "hard" and self.soft_delete_column:
+            yield "soft_delete_column", "has no effect with deleteMode: hard"
 
     @field_validator("columns")
     @classmethod

@@ -1,0 +1,290 @@
+"""Everyday mistakes in manifests: what `dataflow check` says leads to the fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dataflow_assets.conditions import Condition
+from dataflow_assets.manifests import Loaded, load
+
+KAFKA = 'type: kafka, config: {brokers: ["h:9092"], topic: orders}'
+POSTGRES = "type: postgresql, config: {connectionString: 'postgresql://h/d', table: orders}"
+DSN = "connectionString: 'postgresql://h/d', table: t"
+CLICKHOUSE = "connectionString: 'http://h/d', table: t"
+ICEBERG = "catalogURI: 'http://c:8181', namespace: n, table: t"
+
+
+def manifest(source: str = KAFKA, sink: str = POSTGRES, more: str = "") -> str:
+    return (
+        "apiVersion: dataflow.dataflow.io/v1\nkind: DataFlow\nmetadata: {name: a}\n"
+        f"spec:\n  source: {{{source}}}\n  sink: {{{sink}}}\n{more}"
+    )
+
+
+def steps(*entries: str) -> str:
+    return manifest(more="  transformations:\n" + "".join(f"    - {entry}\n" for entry in entries))
+
+
+def checked(tmp_path: Path, text: str) -> Loaded:
+    (tmp_path / "a.yaml").write_text(text)
+    return load(tmp_path / "a.yaml")
+
+
+def sink(name: str, config: str) -> str:
+    return manifest(sink=f"type: {name}, config: {{{config}}}")
+
+
+def source(config: str) -> str:
+    return manifest(source=f"type: kafka, config: {{{config}}}")
+
+
+def filtered(condition: str) -> str:
+    return steps(f"{{type: filter, config: {{condition: {condition}}}}}")
+
+
+QUOTES = "must be in quotes"
+NEW_WORDS = "no operator"
+MISTAKES = {
+    "indentation": (
+        manifest().replace("  source:", "   source:").replace("  sink:", "    sink:"),
+        ["line 6 is indented by 4, line 5 by 3: keys of one block start in the same column"],
+    ),
+    "an exclamation mark": (
+        filtered("!$.draft"),
+        [f"a value that begins with `!` {QUOTES}; YAML tags are not supported"],
+    ),
+    "an exclamation mark and a space": (
+        filtered("! $.draft"),
+        [f"a value that begins with `!` {QUOTES}; YAML tags are not supported"],
+    ),
+    "an asterisk": (
+        steps("{type: mask, config: {fields: [a], maskChar: * }}"),
+        [f"not valid YAML: a value that begins with `*` or `&` {QUOTES}"],
+    ),
+    "quotes inside quotes": (
+        filtered('"$.s == "paid""').replace("{type: filter, config: {", "type: filter\n      c: {"),
+        ["not valid YAML: text after the closing quote: use the other quotes inside"],
+    ),
+    "quotes inside quotes of a block": (
+        manifest(more='  a: "$.s == "paid""\n'),
+        ["not valid YAML: text after the closing quote: use the other quotes inside"],
+    ),
+    "single quotes inside single quotes": (
+        manifest(more="  a: '$.a == 'x''\n"),
+        ["not valid YAML: text after the closing quote: use the other quotes inside"],
+    ),
+    "no dashes between two": (
+        manifest() + manifest(),
+        ["a second manifest begins here: put `---` before it"],
+    ),
+    "a template": (
+        manifest().replace("{name: a}", "{{ .Values.name }}"),
+        ["a key is text; `{{ }}` of a template must be rendered first"],
+    ),
+    "true in quotes": (
+        sink("postgresql", f"{DSN}, autoCreateTable: 'true'"),
+        ["wants true or false, got text: remove the quotes"],
+    ),
+    "a list as text": (
+        source("brokers: 'a:9092,b:9092', topic: t"),
+        ["wants a list, got text: write it as a list, [a, b]"],
+    ),
+    "steps as a mapping": (
+        manifest(more="  transformations: {type: mask}\n"),
+        ["wants a list, got a mapping: begin each entry with `- `"],
+    ),
+    "a unit": (
+        manifest(more="  maxBytesPerBatch: 64MiB\n"),
+        ["wants a whole number, got text: write it without a unit"],
+    ),
+    "a duration without a unit": (
+        source("brokers: ['h:1'], topic: t, consumerMaxWait: 5"),
+        ["must be a duration with its unit, like 500ms or 1m30s"],
+    ),
+    "the step as a key": (
+        steps("filter: {condition: $.a}"),
+        ["unknown key; write `type: filter`, and its settings under `config`", "is required"],
+    ),
+    "a setting beside the type": (
+        steps("{type: filter, condition: $.a}"),
+        ["is required", "unknown key; did you mean config.condition?"],
+    ),
+    "rename": (
+        steps("{type: rename}"),
+        ["unknown step; did you mean replaceField (it renames fields)?"],
+    ),
+    "drop": (
+        steps("{type: drop}"),
+        ["unknown step; did you mean remove (fields) or filter (records)?"],
+    ),
+    "a group": (
+        source("brokers: ['h:1'], topic: t, groupId: g"),
+        ["unknown key; did you mean consumerGroup?"],
+    ),
+    "a host": (
+        sink("postgresql", f"{DSN}, host: h"),
+        ["unknown key; it is a part of connectionString: scheme://user:password@host/database"],
+    ),
+    "a schema": (
+        sink("postgresql", f"{DSN}, schema: s"),
+        ["unknown key; write table: schema.name"],
+    ),
+    "another apiVersion": (
+        manifest().replace("dataflow.dataflow.io/v1", "v1", 1),
+        ["is not one of the allowed values: dataflow.dataflow.io/v1"],
+    ),
+    "SASL_SSL alone": (
+        source("brokers: ['h:1'], topic: t, securityProtocol: SASL_SSL"),
+        ["not supported yet: encrypted and authenticated connections to Kafka"],
+    ),
+    "jdbc": (
+        sink("postgresql", "connectionString: 'jdbc:postgresql://h/d', table: t"),
+        ["a JDBC address: remove `jdbc:`"],
+    ),
+    "a variable": (
+        sink("postgresql", "connectionString: '${DATABASE_URL}', table: t"),
+        ["environment variables are not expanded: use connectionStringSecretRef"],
+    ),
+    "a zone": (
+        steps("{type: timezone, config: {timezone: Berlin, fields: [t]}}"),
+        ["is no time zone: wanted is a name like Europe/Berlin, or +hh:mm"],
+    ),
+    "an engine": (
+        sink("clickhouse", f"{CLICKHOUSE}, upsertMode: true, tableEngine: MergeTree"),
+        ["upsertMode needs tableEngine ReplacingMergeTree"],
+    ),
+    "a partition": (
+        sink("iceberg", f"{ICEBERG}, autoCreateTable: true, partitionBy: weeks(x)"),
+        ["unknown transform 'weeks'; write created_at, year(created_at)"],
+    ),
+    "a topic with a slash": (
+        source("brokers: ['h:1'], topic: my topic/x"),
+        ["not a topic's name: letters a-z, digits, `.`, `_` and `-` are allowed, up to 249"],
+    ),
+    "a topic with typographic quotes": (source("brokers: ['h:1'], topic: “o”"), ["not a topic's"]),
+    "a pattern of topics": (source("brokers: ['h:1'], topic: 'orders.*'"), ["not a topic's name"]),
+    "a topic of dots": (source("brokers: ['h:1'], topic: '..'"), ["not a topic's name"]),
+    "one equals sign": (filtered("$.a = 'x'"), ["no operator: equality is written ==;"]),
+    "three equals signs": (filtered("$.a === 1"), ["no operator: put a space after ==;"]),
+    "no space": (filtered("$.a ==5"), ["no operator: put a space after ==;"]),
+    "and": (filtered("$.a == 1 and $.b == 2"), ["text after a condition: `and` is written &&;"]),
+    "or": (filtered("$.a or $.b"), ["no operator: `or` is written ||;"]),
+    "not": (filtered("not $.a"), ["no operator: `not` is written !, before the field;"]),
+    "IN": (filtered("$.a IN (1,2)").replace("$.a IN (1,2)", "'$.a IN (1,2)'"), ["in [a, b]"]),
+    "LIKE": (filtered("$.a LIKE 'x%'"), ["`like` is written =~, with a regular expression;"]),
+    "is null": (filtered("$.a is null"), ["for `is null` write !$.path;"]),
+    "its own table": (
+        manifest(source=POSTGRES),
+        ["the flow reads what it writes: orders is also its source"],
+    ),
+    "a source that is nowhere, and a sink": (
+        manifest(source="type: postgresql, config: {connectionString: 'a b', table: orders}"),
+        ["neither a postgresql:// URL nor libpq's key=value text"],
+    ),
+    "its own topic": (
+        manifest(sink=KAFKA),
+        ["the flow reads what it writes: orders is also its source"],
+    ),
+    "its own source as error sink": (
+        manifest(
+            source=POSTGRES,
+            sink=POSTGRES.replace("orders", "o"),
+            more=f"  errors: {{{POSTGRES}}}\n",
+        ),
+        ["the flow reads what it writes: orders is also its source"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_so_that_it_can_be_fixed(tmp_path: Path, name: str) -> None:
+    text, expected = MISTAKES[name]
+    loaded = checked(tmp_path, text)
+    said = [finding.message for finding in loaded.findings]
+    assert len(said) == len(expected)
+    for found, part in zip(said, expected, strict=True):
+        assert part in found
+    assert loaded.flows == ()
+
+
+NOTES = {
+    "a key without upserts": (
+        sink("postgresql", f"{DSN}, conflictKey: id, softDeleteColumn: gone"),
+        ["has no effect without upsertMode: true"] * 2,
+    ),
+    "a version that nobody compares": (
+        sink("postgresql", f"{DSN}, upsertMode: true, upsertVersionColumn: v"),
+        ["has no effect without upsertStrategy: ifNewer"],
+    ),
+    "columns of a table that is not made": (
+        sink("postgresql", f"{DSN}, columns: {{a: text}}"),
+        ["has no effect without autoCreateTable: true"],
+    ),
+    "marks where rows are removed": (
+        sink("postgresql", f"{DSN}, upsertMode: true, deleteMode: hard, softDeleteColumn: gone"),
+        ["has no effect with deleteMode: hard"],
+    ),
+    "an order of a table that is not made": (
+        sink(
+            "clickhouse", f"{CLICKHOUSE}, orderBy: id, partitionBy: toYYYYMM(t), columns: {{a: x}}"
+        ),
+        ["has no effect without autoCreateTable: true"] * 3,
+    ),
+    "partitions of a table that is not made": (
+        sink("iceberg", f"{ICEBERG}, partitionBy: id, sortBy: id, columns: {{a: int}}"),
+        ["has no effect without autoCreateTable: true"] * 3,
+    ),
+    "True": (
+        filtered("$.a == True"),
+        ["compares with the text True, not with JSON's: did you mean"],
+    ),
+    "null": (filtered("$.a != null"), ["compares with the text null: a null has the empty text"]),
+    "true as a field": (filtered("'true'"), ["`true` is read as the field `true` of the record"]),
+    "metdata": (filtered("metdata.topic == 'x'"), ["did you mean metadata, as in metadata.topic?"]),
+    "in a when": (steps("{type: snakeCase, when: $.a == False}"), ["compares with the text False"]),
+    "the old group": (
+        manifest().replace("dataflow.dataflow.io/v1", "dataflow.oss.io/v1"),
+        ["an old name of dataflow.dataflow.io/v1"],
+    ),
+    "nothing in it": ("# later\n", ["no manifest in this file"]),
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_what_is_accepted_and_has_no_effect_is_noted(tmp_path: Path, name: str) -> None:
+    text, expected = NOTES[name]
+    loaded = checked(tmp_path, text)
+    assert loaded.findings == ()
+    said = [hint.message for hint in loaded.hints]
+    assert len(said) == len(expected)
+    for found, part in zip(said, expected, strict=True):
+        assert part in found
+
+
+QUIET = {
+    "what has an effect": sink("postgresql", f"{DSN}, upsertMode: true, conflictKey: id"),
+    "another table": manifest(source=POSTGRES, sink=POSTGRES.replace("orders", "o")),
+    "another server": manifest(source=POSTGRES, sink=POSTGRES.replace("//h/", "//i/")),
+    "another port": manifest(source=POSTGRES, sink=POSTGRES.replace("//h/", "//h:5433/")),
+    "a query of its own table": manifest(
+        source="type: postgresql, config: {connectionString: 'postgresql://h/d', query: select 1, "
+        "changeTrackingColumn: id}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_what_is_right_is_not_noted(tmp_path: Path, name: str) -> None:
+    loaded = checked(tmp_path, QUIET[name])
+    assert (loaded.findings, loaded.hints) == ((), ())
+    assert len(loaded.flows) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["$.a == 'True'", "$.a == true", "$.metdata.x == 1", "metadata.topic == 'x'", "$.true", "meta"],
+)
+def test_conditions_that_mean_what_they_say(text: str) -> None:
+    assert list(Condition.parse(text).remarks()) == []
