@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 import devservers
 from dataflow_assets.connectors.clickhouse import client as clients
-from tests.chaos import kill_workers
+from tests.chaos_kills import kill_workers
 from tests.conftest import Topics
 from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import KAFKA_TO_CLICKHOUSE, KAFKA_TO_POSTGRESQL, Command, write
