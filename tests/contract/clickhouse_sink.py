@@ -28,6 +28,7 @@ class Clickhouse(SinkDriver, Remote):
         r"|of clickhouse/\S+ was dropped while the flow ran; create it again)"
         r", or set autoCreateTable: true"
     )
+    in_task = "clickhouse.before-insert"
     failpoints = (
         "drain.begun",
         "clickhouse.begin",

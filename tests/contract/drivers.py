@@ -57,6 +57,8 @@ class SinkDriver(ABC):
     variant: ClassVar[str] = ""
     upserts: ClassVar[bool] = False
     failpoints: ClassVar[tuple[str, ...]]
+    in_task: ClassVar[str]
+    """The failpoint at which a task has read its records and has not yet committed them."""
     bad: ClassVar[tuple[bytes, ...]] = (b"not json", b'{"id": "x"}', b'{"id": 5, "zzz": 1}')
     """Bodies that it rejects, each for a reason of its own."""
 
@@ -121,6 +123,7 @@ class MemoryParts(_Memory, SourceDriver):
 
 
 class _MemorySinkDriver(_Memory, SinkDriver):
+    in_task = "memory.write"
     kind: ClassVar[Any]
 
     def declare(self) -> Sink:

@@ -139,6 +139,7 @@ class Postgresql(SinkDriver, _Database):
         r"|of postgresql/\S+ was dropped while the flow ran; create it again)"
         r", or set autoCreateTable: true"
     )
+    in_task = "postgresql.before-commit"
     failpoints = (
         "drain.begun",
         "postgresql.begin",
@@ -261,6 +262,7 @@ class Iceberg(SinkDriver, _Lake):
         r"n_\w+\.target at \S+: NoSuchTableError: .+; create the table again, or set autoCreateT"
         r"|table n_\w+\.target does not exist: create it, or set autoCreateTable: true"
     )
+    in_task = "iceberg.staged"
     failpoints: ClassVar[tuple[str, ...]] = (
         "drain.begun",
         "iceberg.begin",
