@@ -11,6 +11,7 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import pytest
@@ -31,6 +32,11 @@ def encode(row: Row) -> bytes:
     return json.dumps({"id": row[0], "name": row[1]}).encode()
 
 
+def pairs(rows: Sequence[dict[str, Any]]) -> list[Row]:
+    """Rows with other columns beside the two."""
+    return [(row["id"], row["name"]) for row in rows]
+
+
 class SourceDriver(ABC):
     type: ClassVar[str]
     columns: ClassVar[bool] = False
@@ -47,6 +53,16 @@ class SourceDriver(ABC):
 
 
 class OffsetSourceDriver(SourceDriver):
+    """Its records lie in two partitions in turn, and each partition keeps their order."""
+
+    @cached_property
+    def partitions(self) -> dict[int, int]:
+        """By `id`: the partition."""
+        return {}
+
+    def _place(self, rows: Sequence[Row]) -> None:
+        self.partitions.update({id_: index % 2 for index, (id_, _) in enumerate(rows)})
+
     @abstractmethod
     def recreate(self) -> None:
         """The topic is another one of the same name, without records."""
@@ -77,6 +93,10 @@ class SinkDriver(ABC):
     def rows(self) -> list[Row]:
         """What stands in the target, sorted."""
 
+    def arrived(self) -> list[list[Row]]:
+        """The rows, in sequences in each of which the order of a partition is kept; none: in no."""
+        return []
+
     @abstractmethod
     def rejected(self) -> list[str]:
         """The reasons of the rejected records."""
@@ -95,6 +115,7 @@ class MemoryOffsets(_Memory, OffsetSourceDriver):
     type = "memory-offsets"
 
     def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        self._place(rows)
         bodies = [*map(encode, rows), *raw]
         for partition in (0, 1):
             self.store.produce("t", partition, bodies[partition::2])
@@ -131,8 +152,12 @@ class _MemorySinkDriver(_Memory, SinkDriver):
         return sink
 
     def rows(self) -> list[Row]:
-        found = [json.loads(row) for (row,) in self.store.query("select row from rows")]
-        return sorted((row["id"], row["name"]) for row in found)
+        return sorted(*self.arrived())
+
+    def arrived(self) -> list[list[Row]]:
+        found = self.store.query("select row from rows order by rowid")
+        rows = [json.loads(row) for (row,) in found]
+        return [[(row["id"], row["name"]) for row in rows]]
 
     def rejected(self) -> list[str]:
         return sorted(reason for (reason,) in self.store.query("select reason from rejected"))

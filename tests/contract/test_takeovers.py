@@ -1,4 +1,4 @@
-"""Two drivers of one flow: the newer one goes on, and nothing that the older one has begun counts."""
+"""Two drivers of one flow: the newer one goes on, and nothing of the older one counts twice."""
 
 from __future__ import annotations
 
