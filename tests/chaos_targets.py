@@ -27,12 +27,15 @@ class Target(ABC):
     columns: ClassVar[Mapping[str, str]] = {}
     """Their types, where the flow makes the table."""
 
-    def __init__(self, way: str, given: Fixtures, chance: random.Random, folder: Path) -> None:
+    def __init__(
+        self, way: str, given: Fixtures, chance: random.Random, folder: Path, **options: object
+    ) -> None:
         upserts = way == "upsert"
         self.model = Model(chance, upserts=upserts, keeps_absent=upserts and self.keeps_absent)
         self.source, self.system = SYSTEMS["kafka"](given), SYSTEMS[self.type](given)
         self.read = self.source.at("source", {"tombstones": "delete"} if upserts else {})
-        self.stored = self.system.at("sink", self._upserting() if upserts else self.appending())
+        config = self._upserting() if upserts else self.appending()
+        self.stored = self.system.at("sink", {**config, **options})
         if not upserts:
             self.create()
         ends = ("kafka", self.read), (self.type, self.stored)
