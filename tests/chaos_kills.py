@@ -40,6 +40,7 @@ GENTLE = ("driver", "worker", "driver + worker", *PAUSES)
 """Kinds that leave every server alone."""
 LOST_TASK = "Lost task"
 TAKEN_OVER = "taken over by run"
+IN_TASK = 10.0  # seconds until a worker is in a task
 TAKEOVER = 120.0  # seconds for a second driver to begin and to store something
 
 
@@ -73,11 +74,13 @@ def kinds_of(places: Places) -> tuple[str, ...]:
 
 def kill(kind: str, driver: Driver, places: Places, chance: random.Random) -> bool:
     """Kills what the kind names, at once; servers come back after a while. Whether it counts."""
-    if not driver.meet(chance):
-        return False
-    before = _lost_tasks(places.spark)
     victims = [*KILLS[kind]]
     chance.shuffle(victims)
+    if not driver.meet(chance) or (
+        "worker" in victims and not _tasks(driver, places.spark, chance)
+    ):
+        return False
+    before = _lost_tasks(places.spark)
     met = driver.busy
     for victim in victims:
         _kill(victim, driver, places, chance)
@@ -117,7 +120,7 @@ def pause_task(
     first: Driver, spark: Server, chance: random.Random, takeover: Takeover
 ) -> tuple[Driver, bool]:
     """Stops a worker in a task until a second driver has stored something; the same."""
-    if not first.meet(chance) or not (found := _busy_workers(spark.pid)):
+    if not first.meet(chance) or not (found := _tasks(first, spark, chance)):
         return first, False
     with _stopped(chance.choice(found)):
         reports = first.reports
@@ -139,6 +142,17 @@ def _left(first: Driver, second: Driver, takeover: Takeover) -> Driver:
     assert TAKEN_OVER in said, f"of two drivers one ended with: {said}"
     assert left.alive, f"both drivers ended, the second with: {left.said}"
     return left
+
+
+def _tasks(driver: Driver, spark: Server, chance: random.Random) -> list[psutil.Process]:
+    """Waits for some moment at which workers are in a task of the driver: those workers."""
+    deadline = time.monotonic() + IN_TASK
+    while time.monotonic() < deadline and driver.alive:
+        time.sleep(chance.uniform(0.0, 0.15))
+        found = _busy_workers(spark.pid) if driver.busy else []
+        if found and driver.busy:
+            return found
+    return []
 
 
 @contextmanager

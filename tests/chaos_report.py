@@ -87,13 +87,14 @@ class Done:
 
     def slow(self) -> str:
         """How long a kill of each kind took, for whoever waits."""
-        seconds, met = Counter[str](), Counter[str]()
+        seconds, met, missed = Counter[str](), Counter[str](), Counter[str]()
         for tally, _ in self.tallies:
             seconds += tally.seconds
             met += tally.met
-        return "\n".join(
-            f"{kind}: {seconds[kind] / met[kind]:.1f} s" for kind in KINDS if met[kind]
-        )
+            missed += tally.missed
+        each = {kind: seconds[kind] / met[kind] for kind in KINDS if met[kind]}
+        lines = (f"{kind}: {took:.1f} s, {missed[kind]} met none" for kind, took in each.items())
+        return "\n".join(lines)
 
 
 def _line(*cells: object) -> str:
