@@ -29,7 +29,7 @@ class Driver:
         token = uuid.uuid4().hex
         self._counter = Path(tempfile.gettempdir(), f"dataflow-failpoint-{BEGUN}-{token}")
         armed = {"DATAFLOW_FAILPOINT": f"{BEGUN}:file:{NEVER}", "DATAFLOW_FAILPOINT_TOKEN": token}
-        self.process = command.start("run", str(manifest), "--for", FOR, "--json", **armed)
+        self.process = command.spawn("run", str(manifest), "--for", FOR, "--json", env=armed)
         self.positions: dict[str, int] = {}
         self.reports = 0
         self.rejected = 0
@@ -44,7 +44,12 @@ class Driver:
     @staticmethod
     def _reading(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Thread:
         assert stream is not None
-        thread = threading.Thread(target=lambda: [take(line) for line in stream], daemon=True)
+
+        def read() -> None:
+            for line in stream:
+                take(line)
+
+        thread = threading.Thread(target=read, daemon=True)
         thread.start()
         return thread
 
