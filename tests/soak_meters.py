@@ -121,8 +121,8 @@ def _postgresql(own: Own) -> Iterable[Meter]:
         "where relname like 'dataflow%' and relkind = 'r'"
     )
     yield Meter("PostgreSQL: sessions", ask(clients), 1.2, 3)
-    yield Meter("PostgreSQL: pg_class rows", ask("select count(*) from pg_class"), 1.0, 6)
-    yield Meter("PostgreSQL: pg_attribute rows", ask("select count(*) from pg_attribute"), 1.0, 60)
+    yield Meter("PostgreSQL: pg_class rows", ask("select count(*) from pg_class"), 1.0, 12)
+    yield Meter("PostgreSQL: pg_attribute rows", ask("select count(*) from pg_attribute"), 1.0, 120)
     yield Meter("PostgreSQL: pg_class and pg_attribute, KB", ask(f"{bloat} / 1024"), 1.3, 200)
     yield Meter("PostgreSQL: checkpoints, KB", ask(ours), 1.5, 300)
 
