@@ -75,7 +75,7 @@ class Runner:
         self.starts += 1
         with self._log.open("a") as log:
             arguments = ("run", *self.manifests, "--for", "36000")
-            self._process: subprocess.Popen[str] = self._command.spawn(*arguments, log=log)
+            self._process = self._command.spawn(*arguments, log=log)
 
 
 @dataclass
