@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos bench demo demo-clean servers-up servers-down
+.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak bench demo demo-clean servers-up servers-down
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -37,11 +37,14 @@ fuzz: setup ## A million hostile messages through every step, on all cores; the 
 fuzz-manifests: setup ## A hundred thousand hostile manifests, on all cores; the result goes to tests/fuzz-manifests-result.md
 	$(BIN)/python -m tests.fuzz_manifests
 
-chaos: setup ## 200 kills at random moments over all sinks, every record accounted for; CHAOS="--kills 20 --sinks kafka --seed 7"; the result goes to tests/chaos-result.md
+chaos: setup ## 200 kills and pauses that meet running work, over all sinks; values and order are compared; CHAOS="--kills 20 --modes 'kafka append' --seed 7"; the result goes to tests/chaos-result.md
 	$(BIN)/python -m tests.chaos $(CHAOS)
 
 test-all: setup ## Every law on Spark, with every other end: an hour or two
 	$(BIN)/pytest --full
+
+soak: setup ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to tests/soak-result.md
+	$(BIN)/python -m tests.soak $(SOAK)
 
 bench: setup ## Measurements, each beside its own bound
 	$(BIN)/python -m bench

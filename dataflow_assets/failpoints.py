@@ -1,8 +1,9 @@
 """Named places where a crash test may stop the process: `DATAFLOW_FAILPOINT=name:action[:nth]`.
 
-Actions: `kill` (SIGKILL to this process and to the driver of the run), `raise` (an error as if the
-outside had failed), `sleep` (30 s, for a racing driver), `file` (wait until the file named by
-DATAFLOW_FAILPOINT_FILE is gone). Without the variable a failpoint costs one comparison.
+Actions: `kill` (SIGKILL to this process and to the driver of the run), `kill-driver` (to the driver
+alone), `kill-task` (to this process alone), `raise` (an error as if the outside had failed),
+`sleep` (30 s, for a racing driver), `file` (wait until the file named by DATAFLOW_FAILPOINT_FILE is
+gone). Without the variable a failpoint costs one comparison.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Failpoint:
 
 
 _armed: Failpoint | None = None
+_VICTIMS = ("kill", "kill-driver", "kill-task")
 
 
 def from_environment() -> Failpoint | None:
@@ -66,9 +68,8 @@ def _times_reached(failpoint: Failpoint) -> int:
 
 
 def _act(failpoint: Failpoint) -> None:
-    if failpoint.action == "kill":
-        os.kill(failpoint.driver, signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
+    if failpoint.action in _VICTIMS:
+        _kill(failpoint)
     elif failpoint.action == "raise":
         raise TransientError(f"failpoint {failpoint.name}")
     elif failpoint.action == "sleep":
@@ -76,3 +77,10 @@ def _act(failpoint: Failpoint) -> None:
     else:
         while Path(failpoint.file).exists():
             time.sleep(0.05)
+
+
+def _kill(failpoint: Failpoint) -> None:
+    if failpoint.action != "kill-task":
+        os.kill(failpoint.driver, signal.SIGKILL)
+    if failpoint.action != "kill-driver":
+        os.kill(os.getpid(), signal.SIGKILL)

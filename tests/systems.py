@@ -48,7 +48,7 @@ def state(changes: Iterable[Change]) -> list[Row]:
     rows: dict[int, Row] = {}
     for change in changes:
         if change.op == "delete":
-            rows.pop(change.row["id"])
+            rows.pop(change.row["id"], None)
         else:
             rows[change.row["id"]] = change.row
     return list(rows.values())
@@ -148,7 +148,13 @@ class Kafka(System):
     def change(self, config: Config, changes: Sequence[Change]) -> None:
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
+        # in their order and once, also on a broker that has just come back
+        settings = {
+            "bootstrap.servers": self.server.bootstrap,
+            "log_level": 0,
+            "enable.idempotence": True,
+        }
+        producer = Producer(settings)
         for change in changes:
             body = None if change.op == "delete" else json.dumps(change.row).encode()
             id_ = change.row["id"]
@@ -374,8 +380,10 @@ def made_by(sink: System) -> Config:
     return {"autoCreateTable": True} if "auto_create_table" in fields else {}
 
 
-def manifest(folder: Path, source: tuple[str, Config], sink: tuple[str, Config]) -> Path:
-    """A flow between these two ends, in small micro-batches."""
+def manifest(
+    folder: Path, source: tuple[str, Config], sink: tuple[str, Config], records: int = 100
+) -> Path:
+    """A flow between these two ends, in micro-batches of so many records of a partition."""
     ends = {
         role: {"type": kind, "config": config}
         for role, (kind, config) in (("source", source), ("sink", sink))
@@ -385,7 +393,7 @@ def manifest(folder: Path, source: tuple[str, Config], sink: tuple[str, Config])
         "apiVersion": "dataflow.dataflow.io/v1",
         "kind": "DataFlow",
         "metadata": {"name": name},
-        "spec": {"maxRecordsPerBatch": 100, **ends},
+        "spec": {"maxRecordsPerBatch": records, **ends},
     }
     path = folder / f"{name}.yaml"
     YAML().dump(document, path)

@@ -12,7 +12,8 @@ import devservers
 from dataflow_assets.connectors.clickhouse import ClickhouseSink
 from dataflow_assets.contracts import Sink
 from devservers import Proxy
-from tests.contract.drivers import Row, SinkDriver
+from tests import arrivals
+from tests.contract.drivers import Row, SinkDriver, pairs
 from tests.contract.remote import SECRET, Remote, proxied
 
 
@@ -29,6 +30,7 @@ class Clickhouse(SinkDriver, Remote):
         r"|of clickhouse/\S+ was dropped while the flow ran; create it again)"
         r", or set autoCreateTable: true"
     )
+    in_task = "clickhouse.before-insert"
     failpoints = (
         "drain.begun",
         "clickhouse.begin",
@@ -49,7 +51,7 @@ class Clickhouse(SinkDriver, Remote):
         self.dsn = self.seen = server.dsn(request.getfixturevalue("database"))
         self.query(
             "create table target (id Int64, name Nullable(String)) engine = MergeTree "
-            "order by id settings non_replicated_deduplication_window = 1000"
+            "order by tuple() settings non_replicated_deduplication_window = 1000"
         )
 
     def declare(self) -> Sink:
@@ -59,6 +61,10 @@ class Clickhouse(SinkDriver, Remote):
     def rows(self) -> list[Row]:
         found = self.query("select id, name from target order by 1, 2")
         return [(int(id_), str(name)) for id_, name in found]
+
+    def arrived(self) -> list[list[Row]]:
+        with clickhouse_connect.get_client(dsn=self.dsn) as client:
+            return [pairs(arrivals.clickhouse(client, "target"))]
 
     def rejected(self) -> list[str]:
         found = self.query("select reason from target_rejected final order by 1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -14,7 +14,14 @@ from dataflow_assets.drain import drain
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.order import Order, Patience, Report, Start
 from tests.contract import SINKS, SOURCES
-from tests.contract.drivers import MemoryOffsets, MemoryParts, Row, SinkDriver, SourceDriver
+from tests.contract.drivers import (
+    MemoryOffsets,
+    MemoryParts,
+    OffsetSourceDriver,
+    Row,
+    SinkDriver,
+    SourceDriver,
+)
 
 CHECKPOINT = Start()
 
@@ -44,7 +51,19 @@ class Case:
         return drain(self.flow(**policies), lambda: self.engine, order)
 
     def expect(self, rows: list[Row]) -> None:
+        """These rows, in this order within a partition where the sink keeps one."""
         assert self.sink.rows() == sorted(rows)
+        if isinstance(self.source, OffsetSourceDriver):
+            for sequence in self.sink.arrived():
+                self._expect_order(sequence, rows, self.source.partitions)
+
+    @staticmethod
+    def _expect_order(sequence: list[Row], rows: list[Row], partitions: Mapping[int, int]) -> None:
+        there = {*sequence}
+        for partition in {*partitions.values()}:
+            found = [row for row in sequence if partitions[row[0]] == partition]
+            wanted = [row for row in rows if row in there and partitions[row[0]] == partition]
+            assert found == wanted, f"partition {partition}"
 
     def totals(self) -> Totals:
         checkpoint = self.sink.declare().peek(self.flow().target(self.flow().branches[0]))

@@ -11,6 +11,7 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import pytest
@@ -31,6 +32,11 @@ def encode(row: Row) -> bytes:
     return json.dumps({"id": row[0], "name": row[1]}).encode()
 
 
+def pairs(rows: Sequence[dict[str, Any]]) -> list[Row]:
+    """Rows with other columns beside the two."""
+    return [(row["id"], row["name"]) for row in rows]
+
+
 class SourceDriver(ABC):
     type: ClassVar[str]
     columns: ClassVar[bool] = False
@@ -47,6 +53,16 @@ class SourceDriver(ABC):
 
 
 class OffsetSourceDriver(SourceDriver):
+    """Its records lie in two partitions in turn, and each partition keeps their order."""
+
+    @cached_property
+    def partitions(self) -> dict[int, int]:
+        """By `id`: the partition."""
+        return {}
+
+    def _place(self, rows: Sequence[Row]) -> None:
+        self.partitions.update({id_: index % 2 for index, (id_, _) in enumerate(rows)})
+
     @abstractmethod
     def recreate(self) -> None:
         """The topic is another one of the same name, without records."""
@@ -57,6 +73,8 @@ class SinkDriver(ABC):
     variant: ClassVar[str] = ""
     upserts: ClassVar[bool] = False
     failpoints: ClassVar[tuple[str, ...]]
+    in_task: ClassVar[str]
+    """The failpoint at which a task has read its records and has not yet committed them."""
     bad: ClassVar[tuple[bytes, ...]] = (b"not json", b'{"id": "x"}', b'{"id": 5, "zzz": 1}')
     """Bodies that it rejects, each for a reason of its own."""
 
@@ -74,6 +92,10 @@ class SinkDriver(ABC):
     @abstractmethod
     def rows(self) -> list[Row]:
         """What stands in the target, sorted."""
+
+    def arrived(self) -> list[list[Row]]:
+        """The rows, in sequences in each of which the order of a partition is kept; none: in no."""
+        return []
 
     @abstractmethod
     def rejected(self) -> list[str]:
@@ -97,6 +119,7 @@ class MemoryOffsets(_Memory, OffsetSourceDriver):
     type = "memory-offsets"
 
     def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        self._place(rows)
         bodies = [*map(encode, rows), *raw]
         for partition in (0, 1):
             self.store.produce("t", partition, bodies[partition::2])
@@ -125,6 +148,7 @@ class MemoryParts(_Memory, SourceDriver):
 
 
 class _MemorySinkDriver(_Memory, SinkDriver):
+    in_task = "memory.write"
     kind: ClassVar[Any]
 
     def declare(self) -> Sink:
@@ -132,8 +156,12 @@ class _MemorySinkDriver(_Memory, SinkDriver):
         return sink
 
     def rows(self) -> list[Row]:
-        found = [json.loads(row) for (row,) in self.store.query("select row from rows")]
-        return sorted((row["id"], row["name"]) for row in found)
+        return sorted(*self.arrived())
+
+    def arrived(self) -> list[list[Row]]:
+        found = self.store.query("select row from rows order by rowid")
+        rows = [json.loads(row) for (row,) in found]
+        return [[(row["id"], row["name"]) for row in rows]]
 
     def rejected(self) -> list[str]:
         return sorted(reason for (reason,) in self.store.query("select reason from rejected"))

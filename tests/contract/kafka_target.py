@@ -15,7 +15,8 @@ import devservers
 from dataflow_assets.connectors.kafka import KafkaSink
 from dataflow_assets.contracts import Sink
 from devservers import Proxy
-from tests.contract.drivers import Row, SinkDriver, encode
+from tests import arrivals
+from tests.contract.drivers import Row, SinkDriver, encode, pairs
 from tests.contract.remote import SECRET, Remote
 from tests.kafka_topics import committed
 
@@ -24,6 +25,7 @@ PRODUCE, END_TXN = 0, 26  # Kafka's numbers of the requests
 
 class KafkaTarget(SinkDriver, Remote):
     type = "kafka"
+    in_task = "kafka.before-commit"
     failpoints = (
         "drain.begun",
         "kafka.begin",
@@ -80,8 +82,10 @@ class KafkaTarget(SinkDriver, Remote):
         self.admin.delete_topics([self.topic])[self.topic].result(20)
 
     def rows(self) -> list[Row]:
-        found = [json.loads(m.value() or b"") for m in self._messages(self.topic)]
-        return sorted((row["id"], row["name"]) for row in found)
+        return sorted(row for sequence in self.arrived() for row in sequence)
+
+    def arrived(self) -> list[list[Row]]:
+        return [pairs(rows) for rows in arrivals.kafka(self.server.bootstrap, self.topic)]
 
     def rejected(self) -> list[str]:
         found = [json.loads(m.value() or b"") for m in self._messages(f"{self.topic}.rejected")]

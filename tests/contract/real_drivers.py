@@ -20,7 +20,15 @@ from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
 from dataflow_assets.contracts import Sink, Source
 from devservers import Proxy
-from tests.contract.drivers import OffsetSourceDriver, Row, SinkDriver, SourceDriver, encode
+from tests import arrivals
+from tests.contract.drivers import (
+    OffsetSourceDriver,
+    Row,
+    SinkDriver,
+    SourceDriver,
+    encode,
+    pairs,
+)
 from tests.contract.remote import SECRET, Remote, proxied
 from tests.iceberg_driver import connection
 
@@ -42,6 +50,7 @@ class Kafka(OffsetSourceDriver, Remote):
         self.security: dict[str, Any] = {}
 
     def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        self._place(rows)
         producer = Producer({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
         for index, body in enumerate([*map(encode, rows), *raw]):
             producer.produce(self.topic, body, partition=index % 2)
@@ -139,6 +148,7 @@ class Postgresql(SinkDriver, _Database):
         r"|of postgresql/\S+ was dropped while the flow ran; create it again)"
         r", or set autoCreateTable: true"
     )
+    in_task = "postgresql.before-commit"
     failpoints = (
         "drain.begun",
         "postgresql.begin",
@@ -153,7 +163,8 @@ class Postgresql(SinkDriver, _Database):
     def __init__(self, request: pytest.FixtureRequest) -> None:
         super().__init__(request)
         self.connect()
-        self._execute("create table {}.{} (id bigint not null, name text)")
+        columns = f"id bigint not null, name text, {arrivals.IDENTITY}"
+        self._execute(f"create table {{}}.{{}} ({columns})")
 
     def declare(self) -> Sink:
         return PostgresqlSink(connection_string=self.seen, table=f"{self.schema}.target")
@@ -168,6 +179,9 @@ class Postgresql(SinkDriver, _Database):
         with psycopg.connect(self.dsn) as connection:
             sql = f"select id, name from {self.schema}.target order by 1, 2"
             return [(int(id_), str(name)) for id_, name in connection.execute(sql)]
+
+    def arrived(self) -> list[list[Row]]:
+        return [pairs(arrivals.postgresql(self.dsn, f"{self.schema}.target"))]
 
     def rejected(self) -> list[str]:
         with psycopg.connect(self.dsn) as connection:
@@ -270,6 +284,7 @@ class Iceberg(SinkDriver, _Lake):
         r"n_\w+\.target at \S+: NoSuchTableError: .+; create the table again, or set autoCreateT"
         r"|table n_\w+\.target does not exist: create it, or set autoCreateTable: true"
     )
+    in_task = "iceberg.staged"
     failpoints: ClassVar[tuple[str, ...]] = (
         "drain.begun",
         "iceberg.begin",
@@ -300,6 +315,10 @@ class Iceberg(SinkDriver, _Lake):
         found = self.catalog.load_table((self.namespace, "target")).scan().to_arrow()
         return sorted((row["id"], row["name"]) for row in found.to_pylist())
 
+    def arrived(self) -> list[list[Row]]:
+        """Of an unpartitioned table: rows of one commit are in one file for each slice."""
+        return [pairs(arrivals.iceberg(self.catalog.load_table((self.namespace, "target"))))]
+
     def rejected(self) -> list[str]:
         found = self.catalog.load_table((self.namespace, "target_rejected")).scan().to_arrow()
         reasons = {row["id"]: str(row["reason"]) for row in found.to_pylist()}
@@ -324,6 +343,9 @@ class IcebergPartitioned(Iceberg):
     variant = "partitioned"
     partitions = (("name", "truncate[5]"), ("id", "bucket[3]"))
 
+    def arrived(self) -> list[list[Row]]:
+        return []
+
 
 class IcebergUpsert(Iceberg):
     """Rows merged by their key, into partitions that files are rewritten in."""
@@ -344,6 +366,9 @@ class IcebergUpsert(Iceberg):
         "iceberg.moved",
         "drain.finished",
     )
+
+    def arrived(self) -> list[list[Row]]:
+        return []
 
     def declare(self) -> Sink:
         keyed = {"upsertMode": True, "conflictKey": "id"}

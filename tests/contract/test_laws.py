@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets import catalogue
-from dataflow_assets.contracts import Limit, Run
-from dataflow_assets.errors import PermanentError, TakenOver, TransientError
+from dataflow_assets.contracts import Limit
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.order import Start
 from tests.contract import SINKS, SOURCES
 from tests.contract.conftest import Case, numbered
@@ -72,18 +72,6 @@ def test_small_spans_add_up(case: Case) -> None:
     assert len(reports) > 3
     case.expect(numbered(1, 26))
     assert case.totals().rows == 25
-
-
-def test_a_second_driver_fences_the_first(case: Case) -> None:
-    case.source.seed(numbered(1, 10))
-    flow = case.flow().resolved()
-    branch = flow.branches[0]
-    old = branch.sink.open(flow.target(branch), Run())
-    case.drain()
-    with pytest.raises(TakenOver, match="taken over by run"):
-        old.restart({}, "x")
-    old.close()
-    case.expect(numbered(1, 9 + 1))
 
 
 def test_one_bad_record_is_rejected_and_the_others_arrive(sink_case: Case) -> None:

@@ -43,7 +43,7 @@ def held(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str) -> Iterator[C
     finally:
         gate.unlink()
         reached.unlink(missing_ok=True)
-        monkeypatch.delenv("DATAFLOW_FAILPOINT")
+        monkeypatch.delenv("DATAFLOW_FAILPOINT", raising=False)
 
 
 class Draining(threading.Thread):

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from pyiceberg.catalog import Catalog
 
 import devservers
 from dataflow_assets.connectors.clickhouse import client as clients
+from tests import arrivals
+from tests.arrivals import Row
 from tests.conftest import Topics
 from tests.e2e.flows import (
     KAFKA_TO_CLICKHOUSE,
@@ -39,6 +42,8 @@ class RealFlow:
     topic: str
     kafka: devservers.Kafka
     ids: Callable[[], list[int]]
+    arrived: Callable[[], list[list[Row]]] = list
+    """The rows, in sequences in each of which the sink keeps the order of a partition."""
     produced: int = 0
 
     def produce(self, count: int) -> None:
@@ -47,7 +52,19 @@ class RealFlow:
         self.produced += count
 
     def expect_everything_once(self) -> None:
+        """Every record once, with its values, and each partition in its order."""
         assert self.ids() == list(range(self.produced))
+        for sequence in self.arrived():
+            assert [row for row in sequence if not _as_sent(row)] == []
+            for partition in (0, 1):
+                of_it = [row["id"] for row in sequence if row["id"] % 2 == partition]
+                assert of_it == sorted(of_it), f"partition {partition}"
+
+
+def _as_sent(row: Row) -> bool:
+    number, nested = row["id"], row["nested"]
+    nested = json.loads(nested) if isinstance(nested, str) else nested
+    return bool(row["name"] == f"name-{number}" and nested == {"n": number})
 
 
 @dataclass
@@ -63,7 +80,10 @@ class Changes(RealFlow):
         self.produced += count
 
     def expect_everything_once(self) -> None:
+        """Each key once, as its last record has it."""
         assert self.ids() == list(range(self.produced))[-self.keys :]
+        (rows,) = self.arrived()
+        assert [row for row in rows if row["id"] != row["number"] % self.keys] == []
 
 
 @pytest.fixture
@@ -80,8 +100,9 @@ def to_postgresql(
     schema: str,
 ) -> RealFlow:
     dsn, table, name = postgresql.dsn(), f"{schema}.target", topic(2)
+    columns = f"id bigint not null, name text, nested jsonb, {arrivals.IDENTITY}"
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(f"create table {table} (id bigint not null, name text, nested jsonb)")
+        connection.execute(f"create table {table} ({columns})".encode())
 
     def ids() -> list[int]:
         with psycopg.connect(dsn) as connection:
@@ -97,7 +118,7 @@ def to_postgresql(
         dsn=dsn,
         table=table,
     )
-    return RealFlow(manifest, name, kafka, ids)
+    return RealFlow(manifest, name, kafka, ids, lambda: [arrivals.postgresql(dsn, table)])
 
 
 @pytest.fixture
@@ -112,7 +133,8 @@ def to_iceberg(
     name = topic(2)
     values = _lake_values(kafka, seaweedfs, name, namespace)
     manifest = write(tmp_path, KAFKA_TO_ICEBERG, **values)
-    return RealFlow(manifest, name, kafka, lambda: _numbers(catalog, namespace, "id"))
+    rows = partial(_rows, catalog, namespace)
+    return RealFlow(manifest, name, kafka, lambda: _numbers(catalog, namespace, "id"), rows)
 
 
 @pytest.fixture
@@ -127,7 +149,8 @@ def to_iceberg_upsert(
     name = topic(2)
     values = _lake_values(kafka, seaweedfs, name, namespace)
     manifest = write(tmp_path, KAFKA_TO_ICEBERG_UPSERT, **values)
-    return Changes(manifest, name, kafka, lambda: _numbers(catalog, namespace, "number"))
+    rows = partial(_rows, catalog, namespace)
+    return Changes(manifest, name, kafka, lambda: _numbers(catalog, namespace, "number"), rows)
 
 
 def _lake_values(
@@ -135,6 +158,10 @@ def _lake_values(
 ) -> dict[str, Any]:
     place = {"bootstrap": kafka.bootstrap, "topic": topic, "namespace": namespace}
     return {"name": _fresh(), "limit": 700, "table": "target", **place, **iceberg_values(seaweedfs)}
+
+
+def _rows(catalog: Catalog, namespace: str) -> list[list[Row]]:
+    return [arrivals.iceberg(catalog.load_table((namespace, "target")))]
 
 
 def _numbers(catalog: Catalog, namespace: str, column: str) -> list[int]:
@@ -167,7 +194,12 @@ def to_clickhouse(
         dsn=dsn,
         table="target",
     )
-    return RealFlow(manifest, name, kafka, ids)
+
+    def rows() -> list[list[Row]]:
+        with clients.connect(dsn, "tests") as client:
+            return [arrivals.clickhouse(client, "target")]
+
+    return RealFlow(manifest, name, kafka, ids, rows)
 
 
 @pytest.fixture
@@ -187,7 +219,7 @@ def to_kafka(tmp_path: Path, kafka: devservers.Kafka, topic: Topics) -> RealFlow
         limit=700,
         target=target,
     )
-    return RealFlow(manifest, name, kafka, ids)
+    return RealFlow(manifest, name, kafka, ids, lambda: arrivals.kafka(kafka.bootstrap, target))
 
 
 def _fresh() -> str:

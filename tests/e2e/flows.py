@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from confluent_kafka import Producer
 
@@ -118,8 +119,23 @@ class Command:
     spark: str
 
     def start(self, *arguments: str, **environment: str) -> Forked:
-        env = {**os.environ, "DATAFLOW_SPARK": self.spark, **environment}
-        return Forked(arguments, ROOT, env)
+        return Forked(arguments, ROOT, self._environment(environment))
+
+    def spawn(
+        self, *arguments: str, log: IO[str] | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """A process as a person starts it; what it prints goes to `log`, else into pipes."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "dataflow_assets.cli", *arguments],
+            cwd=ROOT,
+            env=self._environment({"PYTHONFAULTHANDLER": "1", **(env or {})}),
+            stdout=log or subprocess.PIPE,
+            stderr=log or subprocess.PIPE,
+            text=True,
+        )
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        return {**os.environ, "DATAFLOW_SPARK": self.spark, **more}
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*arguments, **environment)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 import signal
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 
-from tests.chaos import Storm, sinks, storm
+from tests.chaos import Storm, storm
+from tests.chaos_kills import GENTLE
+from tests.chaos_targets import MODES
 from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.kafka_target import KafkaTarget
 from tests.contract.real_drivers import Iceberg, IcebergUpsert, Postgresql
@@ -36,45 +37,52 @@ STEPS = [
 ]
 
 
+IN_TASKS = {
+    "clickhouse.before-insert",
+    "clickhouse.done",
+    "clickhouse.inserted",
+    "clickhouse.recorded",
+    "clickhouse.write",
+    "iceberg.staged",
+    "kafka.after-commit",
+    "kafka.before-commit",
+    "kafka.produce",
+    "postgresql.after-commit",
+    "postgresql.before-commit",
+    "postgresql.copy",
+}
+
+
 @pytest.mark.parametrize(("target", "step"), STEPS)
 def test_killed_at_a_step(
     target: str, step: str, request: pytest.FixtureRequest, command: Command
 ) -> None:
+    """Driver and worker the first time the step is reached, then the driver, then the worker."""
     flow: RealFlow = request.getfixturevalue(target)
     flow.produce(3_000)
-    failpoint = {
-        "DATAFLOW_FAILPOINT": f"{step}:kill:2",
-        "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex,
-    }
-    killed = command.run("run", str(flow.manifest), **failpoint)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    again = command.run("run", str(flow.manifest), "--json")
+    for action in ("kill:1", "kill-driver:2"):
+        killed = command.run("run", str(flow.manifest), **_failpoint(step, action))
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    flow.produce(200)
+    apart = _failpoint(step, "kill-task:1") if step in IN_TASKS else {}
+    again = command.run("run", str(flow.manifest), "--json", **apart)
     assert again.returncode == 0, again.stderr
     flow.expect_everything_once()
     assert json.loads(again.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("sink", sinks())
+def _failpoint(step: str, action: str) -> dict[str, str]:
+    token = uuid.uuid4().hex
+    return {"DATAFLOW_FAILPOINT": f"{step}:{action}", "DATAFLOW_FAILPOINT_TOKEN": token}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", MODES)
 def test_killed_at_random_moments(
-    sink: str, request: pytest.FixtureRequest, command: Command, tmp_path: Path
+    mode: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """`make chaos` in small; servers that others use are not killed here."""
+    """`make chaos` in small: values and order; servers that others use are not killed here."""
     seed = random.randrange(1 << 30)
     request.node.add_report_section("call", "seed", str(seed))
-    given = Storm(sink, request, command, tmp_path)
-    storm(given, random.Random(seed), 3, ["driver", "workers"])
-
-
-def test_an_upsert_killed_at_random_moments(to_iceberg_upsert: RealFlow, command: Command) -> None:
-    """Every key is changed many times; the last of its records stands there in the end."""
-    seed = random.randrange(1 << 30)
-    chance = random.Random(seed)
-    for _ in range(3):
-        to_iceberg_upsert.produce(2_000)
-        process = command.start("run", str(to_iceberg_upsert.manifest))
-        time.sleep(chance.uniform(1.0, 8.0))
-        process.kill()
-        process.communicate()
-    last = command.run("run", str(to_iceberg_upsert.manifest))
-    assert last.returncode == 0, f"seed {seed}: {last.stderr}"
-    to_iceberg_upsert.expect_everything_once()
+    given = Storm(mode, request, tmp_path, seed)
+    storm(given, given.chance.sample(GENTLE, 3), 3)

@@ -1,0 +1,131 @@
+"""A driver that runs in a process of its own, watched from outside: what it does just now."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from tests.e2e.flows import Command
+
+BEGUN = "drain.begun"
+NEVER = 1_000_000_000
+"""A failpoint that is reached so often: it never acts, and its file counts the micro-batches."""
+FOR = "7200"
+
+
+class Driver:
+    """`dataflow run --for`, whose reports are read as it prints them."""
+
+    def __init__(self, command: Command, manifest: Path) -> None:
+        token = uuid.uuid4().hex
+        self._counter = Path(tempfile.gettempdir(), f"dataflow-failpoint-{BEGUN}-{token}")
+        armed = {"DATAFLOW_FAILPOINT": f"{BEGUN}:file:{NEVER}", "DATAFLOW_FAILPOINT_TOKEN": token}
+        self.process = command.spawn("run", str(manifest), "--for", FOR, "--json", env=armed)
+        self.positions: dict[str, int] = {}
+        self.reports = 0
+        self.rejected = 0
+        self._begun_at_report = 0
+        self._said: deque[str] = deque(maxlen=200)
+        self._typical = 0.5
+        self._threads = [
+            self._reading(self.process.stdout, self._reported),
+            self._reading(self.process.stderr, self._said.append),
+        ]
+
+    @staticmethod
+    def _reading(stream: IO[str] | None, take: Callable[[str], None]) -> threading.Thread:
+        assert stream is not None
+
+        def read() -> None:
+            for line in stream:
+                take(line)
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        return thread
+
+    @property
+    def begun(self) -> int:
+        """Micro-batches that were begun."""
+        try:
+            return self._counter.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def killed(self) -> bool:
+        """By a signal, rather than ended by itself."""
+        return (self.process.poll() or 0) < 0
+
+    @property
+    def busy(self) -> bool:
+        """It is between the begin of a micro-batch and its report."""
+        return self.alive and self.begun > self._begun_at_report
+
+    @property
+    def said(self) -> str:
+        """The end of what it printed for a person."""
+        return "".join(self._said)
+
+    def stored(self, ends: Mapping[str, int]) -> bool:
+        """Whether all up to these positions is committed."""
+        return all(self.positions.get(partition, 0) >= end for partition, end in ends.items())
+
+    def meet(self, chance: random.Random, seconds: float = 120) -> bool:
+        """Waits for some micro-batch and some moment of it; whether the driver is in the middle."""
+        wanted = self.begun + chance.choice((1, 1, 2))
+        deadline = time.monotonic() + seconds
+        while self.begun < wanted and self.alive and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0.0, self._typical))
+        return self.busy
+
+    def until(self, there: Callable[[], bool], seconds: float) -> bool:
+        """Waits until something is so; False when the time is up or the driver has ended."""
+        deadline = time.monotonic() + seconds
+        while not there():
+            if not self.alive or time.monotonic() > deadline:
+                return there()
+            time.sleep(0.01)
+        return True
+
+    def ended(self, seconds: float = 60) -> str:
+        """What it printed for a person, once it has ended."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"a driver did not end: {self.said}") from None
+        for thread in self._threads:
+            thread.join(5)
+        self._counter.unlink(missing_ok=True)
+        return self.said
+
+    def _reported(self, line: str) -> None:
+        try:
+            report: dict[str, Any] = json.loads(line)
+        except json.JSONDecodeError:
+            return  # cut off by a kill
+        if "outcome" in report:
+            self._said.append(f"{report['outcome']}: {report['error']}\n")
+        elif not report["last"]:
+            self._committed(report)
+
+    def _committed(self, report: Mapping[str, Any]) -> None:
+        self._begun_at_report = self.begun
+        self.positions |= report["positions"]
+        self.rejected = report["total_rejected"]
+        self.reports += 1
+        self._typical = min(3.0, 0.7 * self._typical + 0.3 * min(report["seconds"], 3.0))
