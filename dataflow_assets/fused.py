@@ -151,8 +151,11 @@ class Pass:
         filled = (batch for batch in batches if batch.num_rows)
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
+            piece = self.span.slices[index]
             bounded = self._bounded(index, chain([first], filled), told)
-            yield self.span.slices[index], self._messages(index, bounded)
+            yield piece, self._messages(index, bounded)
+            if piece.partition in told.cuts:
+                return  # what follows in this Spark partition lies behind the cut
 
     def _bounded(
         self, index: int, batches: Iterable[pa.RecordBatch], told: _Told

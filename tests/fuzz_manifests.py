@@ -80,7 +80,7 @@ def watch() -> Watch:
 def stray(opened: list[str], folder: Path) -> list[str]:
     """Files outside the folder that are none of Python's own code."""
     code = [sys.prefix, sys.base_prefix, str(Path(__file__).parent.parent)]
-    known = tuple(os.path.realpath(path) + os.sep for path in (folder, *code))
+    known = tuple(os.path.realpath(path) + os.sep for path in (str(folder), *code))
     return [path for path in opened if not os.path.realpath(path).startswith(known)]
 
 

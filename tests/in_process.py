@@ -17,6 +17,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+BATCH_ROWS = 7  # Spark cuts what it hands to Python into batches too
 Batches = Iterator[pa.RecordBatch]
 Function = Callable[[Iterable[pa.RecordBatch]], Batches]
 
@@ -67,7 +68,13 @@ class Frame:
 
 def _mapped(function: Function, batches: Batches) -> Batches:
     loaded: Function = cloudpickle.loads(cloudpickle.dumps(function))
-    return loaded(batches)
+    return loaded(_cut(batches))
+
+
+def _cut(batches: Batches) -> Batches:
+    for batch in batches:
+        for first in range(0, max(1, batch.num_rows), BATCH_ROWS):
+            yield batch.slice(first, BATCH_ROWS)
 
 
 def _of(columns: tuple[str, ...], batches: Batches) -> Batches:

@@ -136,5 +136,5 @@ def test_an_error_sink_keeps_no_client(kafka: devservers.Kafka, topic: Topics) -
     with none_left():
         store.prepare()
         store.store([entry])
-        store.replayed(["id"])
+        store.replayed(store.pending("default/flow", datetime.now(UTC), 9))
         assert store.pending("default/flow", datetime.now(UTC), 9) == []

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSour
 from dataflow_assets.connectors.postgresql.frame_place import Place as FramePlace
 from dataflow_assets.connectors.postgresql.frame_read import Snapshot
 from dataflow_assets.connectors.postgresql.frame_write import write
-from dataflow_assets.contracts import DELETE, OP, OffsetSlice, Rejection
+from dataflow_assets.contracts import DELETE, OP, OffsetSlice, Rejection, Run
 from dataflow_assets.databases import joined, split
 from dataflow_assets.rejecting import error_record
 from tests import postgresql_driver
@@ -122,7 +122,7 @@ def test_any_name_is_read_made_upserted_and_deleted(
     shop.drain()
     rows = f"SELECT {order}, {other} FROM {target} ORDER BY 1"
     assert shop.run(rows) == [(1, "x"), (2, "y"), (3, "x")]
-    session = shop.sink.open(TARGET, postgresql_driver.Run("r", "h", 1))
+    session = shop.sink.open(TARGET, Run("r", "h", 1))
     session.restart({"0": 0}, "t1")
     columns = shop.columns
     at = datetime(2030, 1, 1, tzinfo=UTC)
@@ -159,7 +159,7 @@ def test_any_name_marks_deletions_and_takes_error_records(
     store.prepare()
     store.store([record])
     assert [entry.id for entry in store.pending(TARGET.flow, None, 10)] == [record.id]
-    store.replayed([record.id])
+    store.replayed(store.pending(TARGET.flow, None, 10))
     assert store.pending(TARGET.flow, None, 10) == []
 
 

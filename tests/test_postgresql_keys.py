@@ -286,6 +286,7 @@ def test_an_index_that_compares_otherwise_than_its_column_is_refused(bench: Make
     made = bench("k text, v int, w int, gone timestamptz")
     made.link.execute(f"CREATE UNIQUE INDEX ON {made.place} (k COLLATE extensions.nd)")
     table = tables.find(made.link, *made.sink.place())
+    assert table is not None
     with pytest.raises(PermanentError, match="compares"):
         made.sink.key(table)
 
@@ -294,6 +295,7 @@ def test_an_index_for_patterns_compares_as_its_column_does(bench: MakeBench) -> 
     made = bench("k text, v int, w int, gone timestamptz")
     made.link.execute(f"CREATE UNIQUE INDEX ON {made.place} (k text_pattern_ops)")
     table = tables.find(made.link, *made.sink.place())
+    assert table is not None
     assert made.sink.key(table) == ("k",)
 
 
@@ -302,7 +304,5 @@ def test_common_keys_are_not_asked_for(
     bench: MakeBench, kind: str, key: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = bench(f"k {kind}, v int, w int, gone timestamptz")
-    asked: list[str] = []
-    monkeypatch.setattr(upsert.Staging, "alike", lambda *_: asked.append("") or [])
+    monkeypatch.delattr(upsert.Staging, "alike")
     made.after([{"k": key, "v": 1}, {"k": key, "w": 2}])
-    assert asked == []

@@ -47,13 +47,13 @@ def test_pieces_of_a_slice_equal_the_whole(
 def test_memory_does_not_grow_with_the_slice(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "FOLDED_BYTES", 100_000)
     kept: list[int] = []
-    groups = fold.groups
+    steps = fold.steps
 
-    def spy(rows: Any, rules: Any) -> Any:
+    def spy(rows: Any, group: Any, rules: Any) -> Any:
         kept.append(rows.nbytes)
-        return groups(rows, rules)
+        return steps(rows, group, rules)
 
-    monkeypatch.setattr(fold, "groups", spy)
+    monkeypatch.setattr(fold, "steps", spy)
     place.run("CREATE TABLE orders (id bigint PRIMARY KEY, name text NOT NULL)")
     batches = [[{"id": at * 10 + n, "name": "x" * 2_000} for n in range(10)] for at in range(50)]
     batches[30][5]["name"] = None

@@ -290,7 +290,7 @@ class _Reader:
         second = _second_manifest(node) if path == () else None
         for key, child in node.value:
             self.work.node()
-            if key is second:
+            if second is not None and key is second:
                 self.complain(
                     key.start_mark.line + 1,
                     1,

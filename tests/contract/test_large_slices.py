@@ -27,7 +27,7 @@ def _drain(case: Case, most_bytes: int, *, patience: float = 30) -> list[Report]
         hash="h1",
     )
     order = Order(run=Run(), patience=Patience(patience, 0.01, 0.05))
-    return list(drain(flow, lambda: case.spark, order))
+    return list(drain(flow, lambda: case.engine, order))
 
 
 def test_a_slice_that_is_much_larger_than_planned_is_read_in_several_micro_batches(

@@ -30,7 +30,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     run = fused.run
 
-    def spy(spark: Any, source: Any, span: Span, work: Any) -> dict[str, list[Receipt]]:
+    def spy(
+        spark: Any, source: Any, span: Span, work: Any
+    ) -> tuple[Span, dict[str, list[Receipt]]]:
         found.append(sum(not piece.empty for piece in span.slices))
         return run(spark, source, span, work)
 

@@ -103,8 +103,8 @@ class KafkaSession(SourceSession):
         self._check(begins, lows, ends)
         self._check_log(begins, bounds)
         self._lows = {str(p): low for p, low in lows.items()}
-        bounds = ends if until is None else _earlier(ends, begins, until)
-        ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in bounds.items()}
+        reached = ends if until is None else _earlier(ends, begins, until)
+        ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in reached.items()}
         most = self._sizes.most(ahead, limit)
         slices = [
             OffsetSlice(str(p), begins[p], max(begins[p], min(bound, first + most[p])))

@@ -95,8 +95,9 @@ class PostgresqlSession(SinkSession):
     @override
     def holds_rows(self) -> bool:
         with self._translated("looking for rows in"):
-            place = (self._schema, self._name)
-            return bool(self._table) and tables.holds_rows(self._link, *place, self._table.oid)
+            if self._table is None:
+                return False
+            return tables.holds_rows(self._link, self._schema, self._name, self._table.oid)
 
     @override
     def adopt(self) -> None:
