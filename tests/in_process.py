@@ -67,7 +67,8 @@ class Frame:
 
 
 def _mapped(function: Function, batches: Batches) -> Batches:
-    loaded: Function = cloudpickle.loads(cloudpickle.dumps(function))
+    pickled = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+    loaded: Function = cloudpickle.loads(pickled)
     return loaded(_cut(batches))
 
 

@@ -151,9 +151,7 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
 
 def _composed(text: str, work: _Work) -> Node | None:
     """Nodes only: values are made here, so that nothing of the text ends in a message."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Scanner = _Scanner
-    yaml.work = work
+    yaml = _Parser(work)
     yaml.composer.warn_double_anchors = False  # allowed by YAML; the later one counts
     node: Node | None = yaml.compose(text)
     return node
@@ -192,6 +190,15 @@ class _Work:
                 "grows without end: aliases or merge keys repeat what they are part of, or the "
                 "file is too large for a manifest"
             )
+
+
+class _Parser(YAML):
+    """Reads YAML 1.2 without making values, and counts the work."""
+
+    def __init__(self, work: _Work) -> None:
+        super().__init__(typ="safe", pure=True)
+        self.Scanner = _Scanner
+        self.work = work
 
 
 class _Scanner(Scanner):

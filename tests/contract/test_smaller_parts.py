@@ -24,15 +24,16 @@ FAILING = [
 ]
 
 
+Read = tuple[Span, dict[str, list[Receipt]]]
+
+
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many parts each pass has read."""
     found: list[int] = []
     run = fused.run
 
-    def spy(
-        spark: Any, source: Any, span: Span, work: Any
-    ) -> tuple[Span, dict[str, list[Receipt]]]:
+    def spy(spark: Any, source: Any, span: Span, work: Any) -> Read:
         found.append(sum(not piece.empty for piece in span.slices))
         return run(spark, source, span, work)
 
