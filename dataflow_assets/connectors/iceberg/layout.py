@@ -13,7 +13,7 @@ _EXAMPLES = (
     "created_at, year(created_at), month(..), day(..), hour(..), bucket(16, id) or "
     "truncate(10, name)"
 )
-_COLUMN = r"`[^`]+`|[^\s(),`]+"
+_COLUMN = r"`(?:[^`]|``)+`|[^\s(),`]+"
 _TERM = re.compile(
     rf"\s*(?:(?P<name>\w+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(?P<inner>{_COLUMN})\s*\)|(?P<bare>{_COLUMN}))\s*"
 )
@@ -61,12 +61,17 @@ def parse_term(text: str) -> Term:
     if found is None:
         raise ValueError(f"cannot read {text!r}; write {_EXAMPLES}")
     if found["bare"]:
-        return Term(found["bare"].strip("`"))
+        return Term(_unquoted(found["bare"]))
     name = found["name"].lower()
     name = name[:-1] if name in ("years", "months", "days", "hours") else name
     if name not in TRANSFORMS:
         raise ValueError(f"{text!r}: unknown transform {name!r}; write {_EXAMPLES}")
-    return Term(found["inner"].strip("`"), name, _number(text, name, found["number"]))
+    return Term(_unquoted(found["inner"]), name, _number(text, name, found["number"]))
+
+
+def _unquoted(column: str) -> str:
+    """The column's name; in backticks, a backtick of its own stands twice."""
+    return column[1:-1].replace("``", "`") if column.startswith("`") else column
 
 
 def _number(text: str, name: str, digits: str | None) -> int | None:
@@ -87,8 +92,8 @@ def parse_order(text: str) -> Order:
     if found is None:
         raise ValueError(
             f"cannot read {text!r}; write a column, then asc or desc, then nulls first or nulls "
-            "last, like `created_at desc nulls last`"
+            "last, like `created_at desc nulls last`; a name with blanks stands in backticks"
         )
     descending = (found["way"] or "asc").lower() == "desc"
     first = not descending if found["nulls"] is None else found["nulls"].lower() == "first"
-    return Order(found["column"].strip("`"), descending, first)
+    return Order(_unquoted(found["column"]), descending, first)
