@@ -111,10 +111,10 @@ class Ledger:
         replays = replace(self._target, branch=f"{self._target.branch}{REPLAY}")
         mine = {side_topic(self._target), side_topic(replays)}
         found = {}
-        for name in sorted(set(self._shelf.names(FAMILY)) - mine):
-            value = self._reader.last(self._shelf.about(name), [0], LOOK_SECONDS)[0].value
-            head = load_head(value) if value else None
-            if head and head.target == topic and head.flow != self._target.flow:
+        heads = self._reader.heads(set(self._shelf.names(FAMILY)) - mine)
+        for name, value in sorted(heads.items()):
+            head = load_head(value)
+            if head.target == topic and head.flow != self._target.flow:
                 found[head.flow or name] = f"delete topic {name}"
         return found
 

@@ -97,11 +97,11 @@ class KafkaSession(SourceSession):
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        bounds = self._broker.bounds(self._current())
-        lows, ends = bounds.lows, bounds.ends
+        found = self._broker.bounds(self._current())
+        lows, ends = found.lows, found.ends
         begins = _begins(after, lows)
         self._check(begins, lows, ends)
-        self._check_log(begins, bounds)
+        self._check_log(begins, found)
         self._lows = {str(p): low for p, low in lows.items()}
         reached = ends if until is None else _earlier(ends, begins, until)
         ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in reached.items()}
