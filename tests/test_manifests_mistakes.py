@@ -147,6 +147,14 @@ MISTAKES = {
         sink("postgresql", "connectionString: '${DATABASE_URL}', table: t"),
         ["environment variables are not expanded: use connectionStringSecretRef"],
     ),
+    "a duration without end": (
+        source(f"brokers: ['h:1'], topic: t, consumerMaxWait: {'9' * 400}s"),
+        ["must be a duration of at most 24 days"],
+    ),
+    "a time-out without end": (
+        sink("clickhouse", f"connectionString: 'http://h/d?dial_timeout={'9' * 400}', table: t"),
+        ["dial_timeout is at most 604800 seconds"],
+    ),
     "a zone": (
         steps("{type: timezone, config: {timezone: Berlin, fields: [t]}}"),
         ["is no time zone: wanted is a name like Europe/Berlin, or +hh:mm"],

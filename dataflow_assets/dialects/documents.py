@@ -297,13 +297,9 @@ class _Reader:
         second = _second_manifest(node) if path == () else None
         for key, child in node.value:
             self.work.node()
-            if second is not None and key is second:
-                self.complain(
-                    key.start_mark.line + 1,
-                    1,
-                    (),
-                    "a second manifest begins here: put `---` before it",
-                )
+            if key is second and second is not None:
+                line = second.start_mark.line + 1
+                self.complain(line, 1, (), "a second manifest begins here: put `---` before it")
                 return
             if not isinstance(key, ScalarNode):
                 template = isinstance(key, MappingNode) and key.flow_style

@@ -38,6 +38,7 @@ _OPTIONS = frozenset(
 )
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST = 7 * 24 * 3600  # seconds
 _NUMERIC = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -188,4 +189,7 @@ def _seconds(query: Mapping[str, str], usual: int, *names: str) -> int:
     parts = _DURATION.findall(value)
     if not parts or "".join(number + unit for number, unit in parts) != value:
         raise PermanentError(f"connectionString: {name} is a duration such as 10s or 1m30s")
-    return max(1, round(sum(float(number) * _SECONDS[unit] for number, unit in parts)))
+    total = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if total > _LONGEST:
+        raise PermanentError(f"connectionString: {name} is at most {_LONGEST} seconds")
+    return max(1, round(total))
