@@ -46,8 +46,9 @@ class Driver:
         assert stream is not None
 
         def read() -> None:
-            for line in stream:
-                take(line)
+            with stream:
+                for line in stream:
+                    take(line)
 
         thread = threading.Thread(target=read, daemon=True)
         thread.start()
