@@ -60,7 +60,7 @@ class Reader:
 
         A topic is left out that is gone by now, or whose last offsets hold no record.
         """
-        awaited, found = set(topics), {}
+        awaited, found = set(topics), dict[str, bytes]()
         self._consumer.assign([TopicPartition(name, 0, _TAIL - BACK) for name in awaited])
         try:
             silent = time.monotonic() + SILENCE
