@@ -8,7 +8,7 @@ sequence number, in each the rows. Kafka: each partition of the topic.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -66,9 +66,3 @@ def kafka(bootstrap: str, topic: str) -> list[list[Row]]:
         if value is not None:
             by_partition.setdefault(message.partition() or 0, []).append(json.loads(value))
     return list(by_partition.values())
-
-
-def in_order(rows: Sequence[Row], name: str) -> bool:
-    """Whether a column only ever grows."""
-    values = [row[name] for row in rows]
-    return values == sorted(values)
