@@ -85,4 +85,4 @@ def test_killed_at_random_moments(
     seed = random.randrange(1 << 30)
     request.node.add_report_section("call", "seed", str(seed))
     given = Storm(mode, request, tmp_path, seed)
-    storm(given, given.chance.sample(GENTLE, 3), 3)
+    storm(given, given.chance.sample(GENTLE, 2), 2)
