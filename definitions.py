@@ -12,10 +12,10 @@ from typing import Any
 
 import dagster as dg
 
-from dataflow_assets import manifests
 from dataflow_assets.assets import assets, broken, graph, user
 from dataflow_assets.assets.graph import Graph
 from dataflow_assets.errors import Finding
+from dataflow_assets.manifests.load import load
 from jobs.flows import flow_job
 from jobs.replay import replay_jobs
 from jobs.retention import retention_job, retention_schedule
@@ -41,7 +41,7 @@ def folders() -> list[Path]:
 def build(paths: Sequence[Path]) -> dg.Definitions:
     """Everything in these folders; a file that cannot be used is an asset with a failing check."""
     stamp = fingerprint(paths)
-    loaded = manifests.load([path for path in paths if path.exists()])
+    loaded = load([path for path in paths if path.exists()])
     flows = graph.build(loaded.flows)
     users, findings = _users(paths, flows)
     findings = [*loaded.findings, *findings]

@@ -16,7 +16,7 @@ from bench import backlog, messages, places, report, steps, tiny
 from bench.measures import Measure, Ready, measures, run
 from bench.meters import Spent
 from bench.places import Places
-from dataflow_assets.spark import Spark, SparkSettings
+from dataflow_assets.spark.session import Spark, SparkSettings
 
 KINDS = ("flows", "tiny", "memory", "steps")
 

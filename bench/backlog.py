@@ -7,7 +7,7 @@ from typing import Any
 from bench import flows, messages, tables
 from bench.meters import Meter
 from bench.places import Places
-from dataflow_assets.spark import Spark
+from dataflow_assets.spark.session import Spark
 
 MOST = 3 << 30  # bytes, of driver, JVM and Python workers together
 

@@ -10,16 +10,16 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from bench.places import Places
-from dataflow_assets import catalogue
-from dataflow_assets.chain import Transformation
+from dataflow_assets import registry
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Sink, Source, Totals
-from dataflow_assets.drain import drain
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.order import Order, Patience, Start
-from dataflow_assets.spark import Spark
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Patience, Start
+from dataflow_assets.spark.session import Spark
 
 NAMESPACE = "bench"
 BEGIN = Start(at="earliest", confirmed=True)  # whatever an earlier measurement has left
@@ -59,7 +59,7 @@ CHAIN: tuple[tuple[str, dict[str, Any]], ...] = (
 
 def chain() -> tuple[Transformation, ...]:
     """The five steps, each with its config."""
-    known = catalogue.steps()
+    known = registry.steps()
     return tuple(Transformation(known[name].model_validate(config)) for name, config in CHAIN)
 
 

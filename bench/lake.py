@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 
 from bench.places import Places
 from dataflow_assets.connectors.iceberg import IcebergSource
-from dataflow_assets.connectors.iceberg.snapshots import total_records
+from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import JSON_DOC
 
 NAMESPACE, TABLE = "bench", "source"

@@ -10,10 +10,10 @@ from pathlib import Path
 from bench import bounds, flows, lake, merges, messages, polled, tables, topics
 from bench.meters import Meter, Spent
 from bench.places import Places
-from dataflow_assets.chain import Transformation
 from dataflow_assets.contracts import Sink
 from dataflow_assets.flow import Flow
-from dataflow_assets.spark import Spark
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.spark.session import Spark
 
 
 @dataclass(frozen=True)

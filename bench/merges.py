@@ -15,7 +15,7 @@ from bench.messages import PARTITIONS
 from bench.places import Places
 from dataflow_assets.connectors.clickhouse import ClickhouseSink
 from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.table import JSON_TEXT
+from dataflow_assets.connectors.clickhouse.table.table import JSON_TEXT
 
 COLUMNS = {
     "id": "Int64",

@@ -15,14 +15,15 @@ import pyarrow as pa
 from pydantic import SecretStr
 
 from bench import flows, messages
-from dataflow_assets import catalogue
-from dataflow_assets.chain import Chain
+from dataflow_assets import registry
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import KIND, OffsetSlice, Run, Target, Ticket
-from dataflow_assets.messages import Lane, Read, Steps, reader
-from dataflow_assets.records import Record, parse, text
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.micro_batch.lanes import Lane, Read, Steps
+from dataflow_assets.micro_batch.reader import reader
+from dataflow_assets.records.chain import Chain
+from dataflow_assets.records.record import Record, parse, text
+from dataflow_assets.records.step import Apply, Context, Example, Step
 
 CONTEXT = Context(datetime(2026, 11, 21, tzinfo=UTC))
 BATCH = 10_000  # messages, as Spark hands them over
@@ -46,7 +47,7 @@ def run() -> dict[str, Mapping[str, float]]:
     the benchmark, each on what those before it made. `message`: from bytes to Arrow columns, with
     the chain and `straight`, without it; and the parts of the former.
     """
-    each = {name: _first_example(step) for name, step in catalogue.steps().items()}
+    each = {name: _first_example(step) for name, step in registry.steps().items()}
     return {"each": each, "chain": _chain(), "message": _message()}
 
 

@@ -17,13 +17,13 @@ from unittest.mock import patch
 
 from bench import flows, messages, tables
 from bench.places import Places
-from dataflow_assets import fused
-from dataflow_assets.connectors.kafka.session import KafkaSession
-from dataflow_assets.connectors.postgresql.session import PostgresqlSession
-from dataflow_assets.drain import drain
+from dataflow_assets.connectors.kafka.source.session import KafkaSession
+from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSession
 from dataflow_assets.flow import Flow
-from dataflow_assets.order import Order, Report
-from dataflow_assets.spark import Spark
+from dataflow_assets.micro_batch import fused
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Report
+from dataflow_assets.spark.session import Spark
 
 ROWS = 100  # of each partition
 TIMES = 30

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dataflow_assets.chain import Transformation
 from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Target
+from dataflow_assets.records.chain import Transformation
 from dataflow_assets.secrets import Secrets, resolve
 
 

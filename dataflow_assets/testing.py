@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dataflow_assets import records
-from dataflow_assets.chain import Chain
 from dataflow_assets.contracts import local_now
 from dataflow_assets.errors import ManifestError, PermanentError, RejectedRecord
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import Loaded, load
-from dataflow_assets.records import NotJson, Record
-from dataflow_assets.steps import Context
+from dataflow_assets.manifests.load import Loaded, load
+from dataflow_assets.records import record as records
+from dataflow_assets.records.chain import Chain
+from dataflow_assets.records.record import NotJson, Record
+from dataflow_assets.records.step import Context
 
 __all__ = ["NotJson", "Out", "Rejected", "Result", "Run", "steps_of"]
 

@@ -18,7 +18,7 @@ from dataflow_assets.assets.stopping import Interrupts
 from dataflow_assets.contracts import Run, Totals
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.replay import Replayed, keeps, moment, replay
+from dataflow_assets.runs.replay import Replayed, keeps, moment, replay
 
 NAME = "replay"
 OP = "put_back"

@@ -12,7 +12,7 @@ from dataflow_assets.assets.graph import Graph, Key
 from dataflow_assets.contracts import Checkpoint
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow, asset_key
-from dataflow_assets.masking import mask
+from dataflow_assets.redaction import mask
 from dataflow_assets.secrets import resolve
 
 SYSTEM = "iceberg"
@@ -55,7 +55,7 @@ class _Table:
 
     def unread(self) -> datetime | None:
         """Since when a reader has not come to its snapshots; None where none waits for any."""
-        from dataflow_assets.connectors.iceberg.unread import unread_since
+        from dataflow_assets.connectors.iceberg.maintenance.unread import unread_since
 
         stored = chain.from_iterable(map(_checkpoints, self.readers))
         found = (unread_since(checkpoint.positions) for checkpoint in stored)
@@ -115,7 +115,7 @@ def _job(tables: list[_Table]) -> dg.JobDefinition:
 
 def _tidy(table: _Table, config: TablesConfig, context: dg.OpExecutionContext) -> str:
     """Why one table could not be tidied; the others are not affected."""
-    from dataflow_assets.connectors.iceberg.maintenance import Keep, maintain
+    from dataflow_assets.connectors.iceberg.maintenance.maintain import Keep, maintain
 
     try:
         keep = Keep(config.snapshots, config.days, config.orphan_days, config.unread_days)

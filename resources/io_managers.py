@@ -20,10 +20,10 @@ from dataflow_assets.assets import Draining, io_manager_key
 from dataflow_assets.assets.graph import Graph
 from dataflow_assets.assets.metadata import COLUMN_SCHEMA, ROW_COUNT, column_schema, place
 from dataflow_assets.contracts import Address, Sink
-from dataflow_assets.databases import split
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, mangle
-from dataflow_assets.masking import mask
+from dataflow_assets.redaction import mask
+from dataflow_assets.sdk.database import split
 from dataflow_assets.secrets import resolve
 
 if TYPE_CHECKING:
@@ -165,19 +165,19 @@ class PostgresqlIOManager(TableIOManager):
 
     def sink_of(self, sink: Any, namespace: str | None, table: str) -> Any:
         """The table in its schema."""
-        from dataflow_assets.connectors.postgresql.frame_place import Place
+        from dataflow_assets.connectors.postgresql.frames.place import Place
 
         return Place(sink.dsn(), namespace or "public", table)
 
     def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
         """COPY in tasks, one transaction at the end."""
-        from dataflow_assets.connectors.postgresql.frame_write import write
+        from dataflow_assets.connectors.postgresql.frames.write import write
 
         return write(frame, sink, mode, key)
 
     def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
         """PostgreSQL only estimates its rows."""
-        from dataflow_assets.connectors.postgresql.frame_read import columns
+        from dataflow_assets.connectors.postgresql.frames.read import columns
 
         return columns(sink), None
 
@@ -185,7 +185,7 @@ class PostgresqlIOManager(TableIOManager):
         self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
     ) -> "DataFrame":
         """Read in tasks, in one snapshot that is held as long as this IO manager lives."""
-        from dataflow_assets.connectors.postgresql.frame_read import Snapshot
+        from dataflow_assets.connectors.postgresql.frames.read import Snapshot
 
         snapshot = Snapshot(sink)
         self._snapshots.append(snapshot)
@@ -204,13 +204,13 @@ class IcebergIOManager(TableIOManager):
 
     def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
         """Files in tasks, one commit at the end."""
-        from dataflow_assets.connectors.iceberg.frame_write import write
+        from dataflow_assets.connectors.iceberg.frames.write import write
 
         return write(frame, sink, mode, key)
 
     def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
         """From the catalog."""
-        from dataflow_assets.connectors.iceberg.frame_read import describe
+        from dataflow_assets.connectors.iceberg.frames.read import describe
 
         return describe(sink)
 
@@ -218,7 +218,7 @@ class IcebergIOManager(TableIOManager):
         self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
     ) -> "DataFrame":
         """The current snapshot, read in tasks."""
-        from dataflow_assets.connectors.iceberg.frame_read import read
+        from dataflow_assets.connectors.iceberg.frames.read import read
 
         return read(spark, sink, columns)
 
@@ -231,20 +231,20 @@ class ClickhouseIOManager(TableIOManager):
     def sink_of(self, sink: Any, namespace: str | None, table: str) -> Any:
         """The table in its database."""
         from dataflow_assets.connectors.clickhouse import dsn
-        from dataflow_assets.connectors.clickhouse.frame_place import Place
+        from dataflow_assets.connectors.clickhouse.frames.place import Place
 
         connection = sink.dsn()
         return Place(connection, namespace or dsn.parse(connection).database, table)
 
     def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
         """INSERTs in tasks beside the table, published at the end."""
-        from dataflow_assets.connectors.clickhouse.frame_write import write
+        from dataflow_assets.connectors.clickhouse.frames.write import write
 
         return write(frame, sink, mode, key)
 
     def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
         """ClickHouse knows its rows, but not how many of them were replaced."""
-        from dataflow_assets.connectors.clickhouse.frame_read import describe
+        from dataflow_assets.connectors.clickhouse.frames.read import describe
 
         return describe(sink)
 
@@ -252,7 +252,7 @@ class ClickhouseIOManager(TableIOManager):
         self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
     ) -> "DataFrame":
         """One query, read in one task: what it sees is one state."""
-        from dataflow_assets.connectors.clickhouse.frame_read import read
+        from dataflow_assets.connectors.clickhouse.frames.read import read
 
         return read(spark, sink, columns)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from dataflow_assets.spark import Spark, SparkSettings
+from dataflow_assets.spark.session import Spark, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from dataflow_assets.assets.graph import Key, Node
 from dataflow_assets.assets.mirror import positions
 from dataflow_assets.contracts import Positions
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.masking import mask
+from dataflow_assets.redaction import mask
 
 TRUTH_SECONDS = 180.0
 RETRY_SECONDS = 30.0

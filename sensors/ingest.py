@@ -16,7 +16,7 @@ from dataflow_assets.assets.runs import ASIDE, ERROR, MANIFEST, PERMANENT, Runs,
 from dataflow_assets.contracts import Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
-from dataflow_assets.masking import mask
+from dataflow_assets.redaction import mask
 from jobs.flows import Job, run_config
 from sensors import default_status
 from sensors.checkpoints import checkpoints

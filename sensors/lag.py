@@ -18,7 +18,7 @@ from dataflow_assets.assets.mirror import EVERY_SECONDS
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Lag
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.masking import mask
+from dataflow_assets.redaction import mask
 from sensors import default_status
 from sensors.checkpoints import checkpoints
 from sensors.going import going

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from tests import arrivals
 from tests.chaos_model import Model, Verdict
 from tests.systems import SYSTEMS, Change, Clickhouse, Config, Fixtures, Iceberg, Kafka, manifest
@@ -43,7 +43,7 @@ class Target(ABC):
 
     def _upserting(self) -> Config:
         config: Config = {**(self.system.upsert or {}), **self.options()}
-        if "columns" in catalogue.sinks()[self.type].model_fields:
+        if "columns" in registry.sinks()[self.type].model_fields:
             config |= {"autoCreateTable": True, "columns": dict(self.columns)}
         return config
 

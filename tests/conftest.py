@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 import pytest
 
 import devservers
-from dataflow_assets.spark import Spark, SparkSettings
+from dataflow_assets.spark.session import Spark, SparkSettings
 from devservers.process import Server
 from tests.in_process import Session
 

@@ -21,7 +21,7 @@ _PRELOADED = [
     "clickhouse_connect",
     "confluent_kafka.admin",
     "dataflow_assets.cli.commands",
-    "dataflow_assets.catalogue",
+    "dataflow_assets.registry",
     "pandas",
     "psycopg",
     "pyiceberg.catalog.rest",

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import NotJson, Record, parse, text
+from dataflow_assets.records.record import NotJson, Record, parse, text
 from tests.fuzz_cases import Case, cases
 from tests.hostile import Message, Parts
 

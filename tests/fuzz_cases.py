@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dataflow_assets import catalogue
-from dataflow_assets.steps import Apply, Context, Step
+from dataflow_assets import registry
+from dataflow_assets.records.step import Apply, Context, Step
 
 CONTEXT = Context(datetime(2026, 7, 20, 10, tzinfo=UTC))
 
@@ -34,7 +34,7 @@ class Case:
 def cases(number: int) -> list[list[Case]]:
     """Of every step its configs: those of its examples, and some made by this number."""
     rng = random.Random(number)
-    return [list(_of(step, rng)) for step in catalogue.steps().values()]
+    return [list(_of(step, rng)) for step in registry.steps().values()]
 
 
 def _of(step: type[Step], rng: random.Random) -> Iterator[Case]:

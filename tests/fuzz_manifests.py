@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from dataflow_assets.check import as_json, as_lines
 from dataflow_assets.connectors.postgresql import dsn
-from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
+from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import load
+from dataflow_assets.manifests.check import as_json, as_lines
+from dataflow_assets.manifests.load import load
 from tests.hostile_manifests import KINDS, PLANTED, Text, draw
 
 LONGEST = 2.0  # seconds of the processor for one file

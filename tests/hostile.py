@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 
 RICH = (
     '{"a":{"b":{"c":1,"d":[1,{"e":null}]}},"id":7,"u":{"id":1,"n":"x"},"xs":[{"v":1},2,[3]]}',
@@ -101,7 +101,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _gaps() -> list[tuple[str, str]]:
     """Bodies that some step knows well, each without one of its values."""
-    given = {one.given: None for step in catalogue.steps().values() for one in step.examples}
+    given = {one.given: None for step in registry.steps().values() for one in step.examples}
     texts = [text for text in (*RICH * 4, *given) if text]
     return [(text[:start], text[end:]) for text in texts for start, end in _spans(text)]
 

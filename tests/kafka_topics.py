@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
-from dataflow_assets.connectors.kafka.topics import Shelf
+from dataflow_assets.connectors.kafka.create_topic import Shelf
 
 PATIENCE = 30.0
 

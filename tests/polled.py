@@ -25,11 +25,11 @@ from dataflow_assets.contracts import (
     lasting,
 )
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.fused import Pass, Result
-from dataflow_assets.messages import Lane
-from dataflow_assets.order import Start
-from dataflow_assets.sampling import Sampler
-from dataflow_assets.starting import settle
+from dataflow_assets.micro_batch.fused import Pass, Result
+from dataflow_assets.micro_batch.lanes import Lane
+from dataflow_assets.micro_batch.sample import Sampler
+from dataflow_assets.runs.request import Start
+from dataflow_assets.runs.start_positions import settle
 
 RECORDS = 1_000
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from ruamel.yaml import YAML
 
 import devservers
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.connectors.memory import Store
 from tests.kafka_topics import committed
 
@@ -376,7 +376,7 @@ SYSTEMS: dict[str, type[System]] = {
 
 def made_by(sink: System) -> Config:
     """The flow makes the sink's table itself."""
-    fields = catalogue.sinks()[sink.type].model_fields
+    fields = registry.sinks()[sink.type].model_fields
     return {"autoCreateTable": True} if "auto_create_table" in fields else {}
 
 

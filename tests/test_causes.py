@@ -13,10 +13,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import devservers
-from dataflow_assets import causes
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.session import KafkaSession
+from dataflow_assets.connectors.kafka.source.session import KafkaSession
 from dataflow_assets.contracts import Limit
+from dataflow_assets.spark import errors
 from tests.conftest import Topics
 
 
@@ -44,7 +44,7 @@ def why(frame: DataFrame, happens: Callable[[], object] = int) -> str:
 
     with pytest.raises(PySparkException) as caught:
         frame.mapInArrow(work, frame.schema).toArrow()
-    return causes.sentence(caught.value)
+    return errors.sentence(caught.value)
 
 
 def test_what_retention_took_meanwhile(
@@ -90,5 +90,5 @@ def test_a_class_without_words_tells_its_innermost_cause() -> None:
         "Caused by: java.util.concurrent.ExecutionException\n\t... 3 more\n"
         "Caused by: java.io.IOException: No space left on device\n\tat java.base/c.D.e(D.java:2)\n"
     )
-    assert causes.sentence(OSError(wrapped)) == "No space left on device"
-    assert causes.sentence(OSError("a.b.CException\n\tat a.b(C.java:1)")) == "OSError"
+    assert errors.sentence(OSError(wrapped)) == "No space left on device"
+    assert errors.sentence(OSError("a.b.CException\n\tat a.b(C.java:1)")) == "OSError"

@@ -20,8 +20,8 @@ from confluent_kafka import Producer
 import devservers
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.memory import Store
-from dataflow_assets.manifests import load
-from dataflow_assets.masking import mask
+from dataflow_assets.manifests.load import load
+from dataflow_assets.redaction import mask
 from devservers.demo import OFFSET, WEB
 from tests.conftest import Topics
 

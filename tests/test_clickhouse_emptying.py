@@ -106,7 +106,7 @@ def test_of_two_drivers_that_find_a_table_half_emptied_the_older_one_touches_not
 
 def test_a_statement_on_its_way_is_waited_for(place: Place) -> None:
     """Dropping an exit ends no statement that uses it: what comes next must not overtake that."""
-    from dataflow_assets.connectors.clickhouse import emptying
+    from dataflow_assets.connectors.clickhouse.sink import empty_table
 
     place.run("create table dataflow_exit_x as orders")
     place.run("insert into dataflow_exit_x select number, 'n' from numbers(2)")
@@ -115,7 +115,7 @@ def test_a_statement_on_its_way_is_waited_for(place: Place) -> None:
     client = clients.connect(place.dsn, "test")
     while not place.run("select 1 from system.processes where query like 'select sleepEachRow%'"):
         assert using.is_alive()
-    emptying.drop(client, place.dsn.rsplit("/", 1)[1], "dataflow_exit_x")
+    empty_table.drop(client, place.dsn.rsplit("/", 1)[1], "dataflow_exit_x")
     assert not place.run("select 1 from system.processes where query like 'select sleepEachRow%'")
     using.join(10)
     assert using.error is None

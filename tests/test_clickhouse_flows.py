@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.clickhouse import client
 from dataflow_assets.contracts import Run
-from dataflow_assets.drain import drain
-from dataflow_assets.manifests import load_strict
-from dataflow_assets.order import Order, Patience
+from dataflow_assets.manifests.load import load_strict
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Patience
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

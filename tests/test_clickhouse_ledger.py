@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from dataflow_assets.connectors.clickhouse.branch import Branch
-from dataflow_assets.connectors.clickhouse.chunks import Chunks, Piece, Rows
-from dataflow_assets.connectors.clickhouse.ledger import (
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
+from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
     Entry,
     Head,

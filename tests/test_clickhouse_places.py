@@ -11,9 +11,9 @@ from dataflow_assets.connectors.clickhouse import (
     ClickhouseSource,
     client,
     dsn,
-    failures,
+    errors,
 )
-from dataflow_assets.connectors.clickhouse.failures import Failure, Kind
+from dataflow_assets.connectors.clickhouse.errors import Failure, Kind
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spec import hints
 from devservers import system
@@ -117,7 +117,7 @@ def test_names_and_spellings() -> None:
 
 
 def test_error_codes_have_their_names(clickhouse: devservers.ClickHouse) -> None:
-    known = failures.TRANSIENT | failures.REFUSED
+    known = errors.TRANSIENT | errors.REFUSED
     query = "SELECT errorCodeToName({code:UInt32})"
     connected = client.connect(clickhouse.dsn(), "tests")
     for name, code in known.items():

@@ -12,7 +12,7 @@ import pytest
 
 import devservers
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import table as tables
+from dataflow_assets.connectors.clickhouse.table import table as tables
 from dataflow_assets.contracts import (
     OffsetSlice,
     PartSlice,
@@ -486,9 +486,9 @@ def test_gaps_are_stepped_over_and_totals_stay(place: Place) -> None:
 
 
 def test_a_ledger_of_many_chunks_is_pruned(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataflow_assets.connectors.clickhouse import ledger_table
+    from dataflow_assets.connectors.clickhouse.table import checkpoint_table
 
-    monkeypatch.setattr(ledger_table, "_MANY", 10)
+    monkeypatch.setattr(checkpoint_table, "_MANY", 10)
     place.make()
     session = start(place.sink())
     for upto in range(1, 7):
@@ -517,9 +517,9 @@ def test_the_sorting_key_however_it_was_declared(place: Place, key: str) -> None
 def test_parts_of_reads_long_past_are_pruned_too(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataflow_assets.connectors.clickhouse import ledger_table
+    from dataflow_assets.connectors.clickhouse.table import checkpoint_table
 
-    monkeypatch.setattr(ledger_table, "_MANY", 5)
+    monkeypatch.setattr(checkpoint_table, "_MANY", 5)
     place.make()
     for number in range(4):
         session = start(place.sink(), {"state": "0"})

@@ -12,9 +12,9 @@ import pytest
 from pydantic import ValidationError
 
 import devservers
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.connectors.clickhouse import ClickhouseSource, client
-from dataflow_assets.connectors.clickhouse.source_session import ClickhouseSourceSession
+from dataflow_assets.connectors.clickhouse.source.session import ClickhouseSourceSession
 from dataflow_assets.contracts import METADATA, Address, Limit, PartSlice, Positions
 from dataflow_assets.errors import PermanentError, TransientError
 
@@ -81,7 +81,7 @@ def insert(server: Any, values: str) -> None:
 
 
 def test_is_found_by_its_type_with_the_original_s_defaults(server: Any) -> None:
-    assert catalogue.sources()["clickhouse"] is ClickhouseSource
+    assert registry.sources()["clickhouse"] is ClickhouseSource
     declared = ClickhouseSource(connection_string=server.dsn, table="t")
     assert (declared.order_by_column, declared.change_tracking_column) == ("id", "created_at")
     assert (declared.poll_interval, declared.read_batch_size, declared.final) == (5, 0, False)

@@ -11,7 +11,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.clickhouse import client, types
-from dataflow_assets.connectors.clickhouse.spelling import Type
+from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.contracts import KIND
 from dataflow_assets.errors import PermanentError
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dataflow_assets import catalogue
-from dataflow_assets.chain import Chain, Transformation
+from dataflow_assets import registry
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.paths import Path as FieldPath
-from dataflow_assets.records import Record, encode, parse
-from dataflow_assets.steps import Context
+from dataflow_assets.records.chain import Chain, Transformation
+from dataflow_assets.records.paths.path import Path as FieldPath
+from dataflow_assets.records.record import Record, encode, parse
+from dataflow_assets.records.step import Context
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs/compatibility.md"
@@ -54,7 +54,7 @@ def _exists(test: str) -> bool:
     if found:
         return name.startswith("test_") and name in _functions(file)
     step, _, about = test.partition(": ")
-    known = catalogue.steps().get(step)
+    known = registry.steps().get(step)
     return known is not None and any(one.about == about for one in known.examples)
 
 
@@ -77,7 +77,7 @@ def test_the_page_is_read() -> None:
 
 
 def _chain(*steps: tuple[str, dict[str, Any]]) -> Chain:
-    known = catalogue.steps()
+    known = registry.steps()
     used = [known[name].model_validate(config) for name, config in steps]
     return Chain([Transformation(step) for step in used], CONTEXT)
 

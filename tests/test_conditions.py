@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataflow_assets.chain import Chain, Transformation
-from dataflow_assets.conditions import Condition
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import Record, parse
+from dataflow_assets.records.chain import Chain, Transformation
+from dataflow_assets.records.conditions.condition import Condition
+from dataflow_assets.records.record import Record, parse
+from dataflow_assets.records.step import Context, Step
 from dataflow_assets.spec import Spec
-from dataflow_assets.steps import Context, Step
 from dataflow_assets.transforms.filter import Filter
 from dataflow_assets.transforms.remove import Remove
 from dataflow_assets.transforms.select import Select

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dataflow_assets.manifests import Loaded, load
+from dataflow_assets.manifests.load import Loaded, load
 
 ORDERS = """\
 apiVersion: dataflow.dataflow.io/v1

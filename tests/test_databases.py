@@ -8,7 +8,7 @@ import pytest
 
 from dataflow_assets.connectors.clickhouse import ClickhouseSource
 from dataflow_assets.connectors.postgresql import PostgresqlSource
-from dataflow_assets.databases import DatabaseTable
+from dataflow_assets.sdk.database import DatabaseTable
 
 CONNECTION = {"connectionStringSecretRef": {"name": "Shop-DB", "key": "dsn"}}
 TABLE = {"tableSecretRef": {"name": "shop", "key": "table"}}

@@ -9,9 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.contracts import Limit
-from dataflow_assets.dialects.dataflow_model import DataFlowSpec, Maintenance, Manifest, Metadata
 from dataflow_assets.flow import Flow, asset_key
-from dataflow_assets.manifests import Loaded, load
+from dataflow_assets.manifests.dialects.dataflow_model import (
+    DataFlowSpec,
+    Maintenance,
+    Manifest,
+    Metadata,
+)
+from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Hint, Refused, marks
 

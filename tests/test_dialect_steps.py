@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import load
+from dataflow_assets.manifests.load import load
 
 TOP = """\
 apiVersion: dataflow.dataflow.io/v1

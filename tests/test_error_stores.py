@@ -20,7 +20,7 @@ import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import ErrorRecord, OffsetSlice, Rejection, Target
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.rejecting import error_record
+from dataflow_assets.sdk.rejected_records import error_record
 from tests.iceberg_driver import make_sink
 
 TARGET = Target("ns/f", "postgresql:db/public/t", "hash", "t", "topic-1")

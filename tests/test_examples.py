@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
-from dataflow_assets import catalogue
-from dataflow_assets.manifests import load_strict
+from dataflow_assets import registry
+from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.reference.connectors import EXAMPLES, example
 from tests.systems import SYSTEMS, Change, System
 from tests.test_matrix import run
@@ -22,7 +22,7 @@ ROWS = 20
 
 
 def test_every_connector_shows_one_that_runs() -> None:
-    for role, found in (("source", catalogue.sources()), ("sink", catalogue.sinks())):
+    for role, found in (("source", registry.sources()), ("sink", registry.sinks())):
         for name in found:
             assert name.startswith("memory-") or example(role, name).name in NAMED
 

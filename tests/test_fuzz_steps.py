@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import MISSING, NotJson, Record, encode, parse
-from dataflow_assets.steps import Apply
+from dataflow_assets.records.record import MISSING, NotJson, Record, encode, parse
+from dataflow_assets.records.step import Apply
 from tests import fuzz
 from tests.fuzz_cases import Case, cases
 from tests.hostile import Message, Parts
@@ -50,7 +50,7 @@ def _check(counts: fuzz.Counts, sent: int) -> None:
     for (step, _), count in counts.items():
         sums[step] += count
     assert sums.pop("decode") == sent
-    assert set(sums) == set(catalogue.steps())
+    assert set(sums) == set(registry.steps())
     assert set(sums.values()) == {fuzz.CONFIGS * (sent - counts["decode", "rejected"])}
 
 

@@ -386,7 +386,9 @@ def test_restart_and_forget(make: MakeSink, catalog: Catalog, namespace: str) ->
 def test_large_slices_roll_to_several_files(
     make: MakeSink, catalog: Catalog, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dataflow_assets.connectors.iceberg.writers.FileWriter.holds", 4096)
+    monkeypatch.setattr(
+        "dataflow_assets.connectors.iceberg.table.file_writer.FileWriter.holds", 4096
+    )
     sink = make(targetFileSizeBytes=4096)
     session = opened(sink)
     piece = OffsetSlice("p0", 0, 5000)

@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from dataflow_assets.connectors.iceberg import catalog as catalog_module
-from dataflow_assets.connectors.iceberg.commits import LOST_ANSWERS
+from dataflow_assets.connectors.iceberg.table.commit import LOST_ANSWERS
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
 from devservers import SeaweedFS

@@ -11,11 +11,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.catalog import connect
-from dataflow_assets.connectors.iceberg.expiry import expire
-from dataflow_assets.connectors.iceberg.maintenance import Keep, Tidied, maintain
-from dataflow_assets.connectors.iceberg.rejects import identifier
-from dataflow_assets.connectors.iceberg.sink import IcebergSink
-from dataflow_assets.connectors.iceberg.waiting import remove
+from dataflow_assets.connectors.iceberg.maintenance.expire import expire
+from dataflow_assets.connectors.iceberg.maintenance.maintain import Keep, Tidied, maintain
+from dataflow_assets.connectors.iceberg.rejected.replay import remove
+from dataflow_assets.connectors.iceberg.rejected.table import identifier
+from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 from dataflow_assets.contracts import Rejection, SinkSession, utc_now
 from dataflow_assets.errors import PermanentError
 from tests.iceberg_driver import (

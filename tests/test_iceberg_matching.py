@@ -11,13 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dataflow_assets.connectors.iceberg.matching import (
-    Rules,
-    fold,
-    inserted,
-    key_bytes,
-    merged,
-)
+from dataflow_assets.connectors.iceberg.merge.match import Rules, fold, inserted, key_bytes, merged
 from dataflow_assets.contracts import ABSENT, DELETE, INSERT, OP
 
 SCHEMA = pa.schema(

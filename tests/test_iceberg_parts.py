@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_assets.connectors.iceberg.files_read import SourceFile
-from dataflow_assets.connectors.iceberg.parts import (
+from dataflow_assets.connectors.iceberg.source.data_files import SourceFile
+from dataflow_assets.connectors.iceberg.source.parts import (
     MOST_FILES,
     Bounds,
     Cut,
@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.parts import (
     Range,
     cut,
 )
-from dataflow_assets.connectors.iceberg.source_position import Position
+from dataflow_assets.connectors.iceberg.source.position import Position
 
 UNBOUNDED = 1 << 62
 WIDE = Bounds(4, 1_000, 1_000_000, UNBOUNDED, UNBOUNDED)

@@ -12,7 +12,7 @@ from functools import partial
 from pyiceberg.catalog import Catalog
 
 from dataflow_assets.connectors.iceberg import IcebergSink
-from dataflow_assets.connectors.iceberg.session import IcebergSession
+from dataflow_assets.connectors.iceberg.sink.session import IcebergSession
 from dataflow_assets.contracts import OffsetSlice, Rejection, SinkSession, Span
 from dataflow_assets.errors import TakenOver, TransientError
 from tests.iceberg_driver import (

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from dataflow_assets.catalogue import sinks
 from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource
-from dataflow_assets.connectors.iceberg.columns import parse_field
-from dataflow_assets.connectors.iceberg.ledger import Ledger, parse, property_key
+from dataflow_assets.connectors.iceberg.table.checkpoint import Ledger, parse, property_key
+from dataflow_assets.connectors.iceberg.table.column_types import parse_field
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.contracts import KIND, OffsetSlice, PartSlice, Target, Totals
+from dataflow_assets.registry import sinks
 from dataflow_assets.secrets import SecretRef, Secrets, resolve
 
 LEAST = {"catalogURI": "http://catalog:8181/", "namespace": "shop", "table": "orders"}

@@ -16,12 +16,12 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.drain import drain
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import load_strict
-from dataflow_assets.order import Order, Patience, Start
+from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.preview.live import waiting
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Patience, Start
 from tests.iceberg_source_driver import lake, make_table, rows
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

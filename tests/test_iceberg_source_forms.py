@@ -28,10 +28,10 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record
 
 from dataflow_assets.connectors.iceberg import IcebergSource
-from dataflow_assets.connectors.iceberg.message_form import message_form
+from dataflow_assets.connectors.iceberg.raw_messages import message_form
 from dataflow_assets.contracts import EVERYTHING, KIND, METADATA, Limit, PartSlice, Positions
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.metadata import Rows, as_messages
+from dataflow_assets.micro_batch.message_metadata import Rows, as_messages
 from devservers import SeaweedFS
 from tests.iceberg_source_driver import (
     MakeSource,

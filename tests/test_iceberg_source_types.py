@@ -23,8 +23,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from dataflow_assets.connectors.iceberg import IcebergSource
-from dataflow_assets.connectors.iceberg.projection import project
-from dataflow_assets.connectors.iceberg.source_types import typed_schema
+from dataflow_assets.connectors.iceberg.source.projection import project
+from dataflow_assets.connectors.iceberg.source.types import typed_schema
 from dataflow_assets.connectors.iceberg.types import file_schema, table_schema
 from dataflow_assets.contracts import KIND, OFFSET, Limit, OffsetSlice, Span
 from dataflow_assets.errors import PermanentError

@@ -18,7 +18,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.iceberg import IcebergSink
-from dataflow_assets.connectors.iceberg.session import IcebergSession
+from dataflow_assets.connectors.iceberg.sink.session import IcebergSession
 from dataflow_assets.contracts import (
     ABSENT,
     DELETE,

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 import devservers
-from dataflow_assets.connectors.kafka import KafkaSink, producing
+from dataflow_assets.connectors.kafka import KafkaSink, producer
 from dataflow_assets.contracts import OffsetSlice, Rejects, Run, Span, Target
 from dataflow_assets.errors import TransientError
 from tests.kafka_sinking import SOURCE, Sent, chunk
@@ -72,7 +72,7 @@ def test_an_answer_that_is_lost_neither_loses_nor_doubles(
 def test_a_commit_of_unknown_outcome_is_told_by_the_token(
     broker: devservers.ProxiedKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producing, "COMMIT_SECONDS", 3.0)
+    monkeypatch.setattr(producer, "COMMIT_SECONDS", 3.0)
     sink, target = driven(broker, topic)
     session = sink.open(target, Run())
     session.restart({"0": 0}, SOURCE)
@@ -98,7 +98,7 @@ def test_a_commit_of_unknown_outcome_is_told_by_the_token(
 def test_a_broker_that_is_gone_in_the_middle_is_waited_for(
     broker: devservers.ProxiedKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producing, "COMMIT_SECONDS", 3.0)
+    monkeypatch.setattr(producer, "COMMIT_SECONDS", 3.0)
     sink, target = driven(broker, topic)
     session = sink.open(target, Run())
     session.restart({"0": 0}, SOURCE)

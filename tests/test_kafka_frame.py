@@ -14,8 +14,9 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 import devservers
-from dataflow_assets.connectors.kafka import KafkaSource, reader
-from dataflow_assets.connectors.kafka.session import KafkaSession
+from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka.source import frame as reader
+from dataflow_assets.connectors.kafka.source.session import KafkaSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Span
 
 if TYPE_CHECKING:

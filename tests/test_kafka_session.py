@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka import session as sessions
-from dataflow_assets.connectors.kafka.session import KafkaSession
+from dataflow_assets.connectors.kafka.source import session as sessions
+from dataflow_assets.connectors.kafka.source.session import KafkaSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Span
 from dataflow_assets.errors import PermanentError, TransientError
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.durations import milliseconds
 from dataflow_assets.contracts import Address
@@ -42,7 +42,7 @@ def test_defaults_are_the_originals() -> None:
 
 
 def test_is_found_by_its_type_and_survives_pickling() -> None:
-    assert catalogue.sources()["kafka"] is KafkaSource
+    assert registry.sources()["kafka"] is KafkaSource
     source = parse(consumerGroup="g")
     assert pickle.loads(pickle.dumps(source)) == source  # noqa: S301
 

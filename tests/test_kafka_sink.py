@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import devservers
-from dataflow_assets.connectors.kafka.tokens import side_topic
-from dataflow_assets.connectors.kafka.topics import Shelf
+from dataflow_assets.connectors.kafka.create_topic import Shelf
+from dataflow_assets.connectors.kafka.sink.checkpoint import side_topic
 from dataflow_assets.contracts import (
     OffsetSlice,
     Rejection,
@@ -227,7 +227,7 @@ def test_an_error_sink_of_the_same_cluster_shares_the_commit(into: Make) -> None
 
 
 def test_an_entry_that_a_crash_stored_twice_waits_once_and_is_replayed_for_good(into: Make) -> None:
-    from dataflow_assets.rejecting import error_record
+    from dataflow_assets.sdk.rejected_records import error_record
 
     errors = into()
     store = errors.sink.error_store()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.connectors.kafka import KafkaSink
 from dataflow_assets.spec import hints
 
@@ -32,7 +32,7 @@ def test_defaults_are_the_originals() -> None:
 
 
 def test_is_found_by_its_type_and_survives_pickling() -> None:
-    assert catalogue.sinks()["kafka"] is KafkaSink
+    assert registry.sinks()["kafka"] is KafkaSink
     sink = parse(upsertMode=True, conflictKey=["id", "$.at"], topicField="to")
     assert pickle.loads(pickle.dumps(sink)) == sink  # noqa: S301
     assert [path.text for path in sink.conflict_key] == ["id", "at"]

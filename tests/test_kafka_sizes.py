@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.peek import Seen
-from dataflow_assets.connectors.kafka.sizes import Sizes
+from dataflow_assets.connectors.kafka.source.batch_size import Sizes
 from dataflow_assets.connectors.memory import MemorySliceSink, Store
 from dataflow_assets.contracts import Limit, Run
-from dataflow_assets.drain import drain
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.order import Order
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order
 from tests.conftest import Topics
 
 MIB = 1024 * 1024

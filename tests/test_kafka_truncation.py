@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.session import KafkaSession
+from dataflow_assets.connectors.kafka.source.session import KafkaSession
 from dataflow_assets.contracts import Limit, OffsetSlice
 from dataflow_assets.errors import PermanentError
 

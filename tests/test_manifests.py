@@ -12,10 +12,10 @@ from textwrap import dedent
 
 import pytest
 
-from dataflow_assets.check import as_json, as_lines
 from dataflow_assets.errors import ManifestError, PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import Loaded, load, load_strict
+from dataflow_assets.manifests.check import as_json, as_lines
+from dataflow_assets.manifests.load import Loaded, load, load_strict
 from dataflow_assets.secrets import SecretRef
 
 SECRET = "hunter2-s3cret"

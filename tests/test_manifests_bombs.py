@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dataflow_assets.dialects.documents import MOST_DOCUMENTS, parse
-from dataflow_assets.manifests import MOST_BYTES, load
+from dataflow_assets.manifests.dialects.documents import MOST_DOCUMENTS, parse
+from dataflow_assets.manifests.load import MOST_BYTES, load
 
 LONGEST = 2.0  # seconds of the processor
 SIZE = MOST_BYTES - 1_000

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dataflow_assets.conditions import Condition
-from dataflow_assets.manifests import Loaded, load
+from dataflow_assets.manifests.load import Loaded, load
+from dataflow_assets.records.conditions.condition import Condition
 
 KAFKA = 'type: kafka, config: {brokers: ["h:9092"], topic: orders}'
 POSTGRES = "type: postgresql, config: {connectionString: 'postgresql://h/d', table: orders}"

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets import catalogue
-from dataflow_assets.drain import drain
+from dataflow_assets import registry
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import load_strict
-from dataflow_assets.order import Order, Patience
+from dataflow_assets.manifests.load import load_strict
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Patience
 from tests.systems import SYSTEMS, Change, Config, Row, System, made_by, manifest, state
 
-PAIRS = [(source, sink) for source in catalogue.sources() for sink in catalogue.sinks()]
-ON_SPARK = list(zip(cycle(catalogue.sources()), catalogue.sinks(), strict=False))
+PAIRS = [(source, sink) for source in registry.sources() for sink in registry.sinks()]
+ON_SPARK = list(zip(cycle(registry.sources()), registry.sinks(), strict=False))
 """Every connector once."""
 INSERTS, UPDATES, DELETES = 120, 50, 30  # 200 changes
 
@@ -61,17 +61,17 @@ def ordered(rows: Sequence[Row]) -> list[tuple[tuple[str, Any], ...]]:
 
 def upsert_of(sink: System) -> Config | None:
     """What makes it upsert, where this version can."""
-    able = "upsert_mode" in catalogue.sinks()[sink.type].model_fields
+    able = "upsert_mode" in registry.sinks()[sink.type].model_fields
     return sink.upsert if able else None
 
 
 def test_every_connector_has_a_system() -> None:
-    assert {*catalogue.sources(), *catalogue.sinks()} <= set(SYSTEMS)
+    assert {*registry.sources(), *registry.sinks()} <= set(SYSTEMS)
 
 
 def test_each_connector_is_one_of_those_on_spark() -> None:
-    assert {source for source, _ in ON_SPARK} == set(catalogue.sources())
-    assert {sink for _, sink in ON_SPARK} == set(catalogue.sinks())
+    assert {source for source, _ in ON_SPARK} == set(registry.sources())
+    assert {sink for _, sink in ON_SPARK} == set(registry.sinks())
 
 
 @pytest.mark.parametrize(("source_type", "sink_type"), ON_SPARK)

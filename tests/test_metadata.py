@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import EVERYTHING, MESSAGES, OffsetSlice
-from dataflow_assets.metadata import Rows
-from dataflow_assets.records import encode
+from dataflow_assets.micro_batch.message_metadata import Rows
+from dataflow_assets.records.record import encode
 
 SOURCE = KafkaSource(brokers=("localhost:9092",), topic="t")
 

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.clickhouse import ClickhouseSink, ClickhouseSource
 from dataflow_assets.connectors.clickhouse.client import quote
-from dataflow_assets.connectors.clickhouse.frame_place import Place as FramePlace
-from dataflow_assets.connectors.clickhouse.frame_read import read
-from dataflow_assets.connectors.clickhouse.frame_write import write
+from dataflow_assets.connectors.clickhouse.frames.place import Place as FramePlace
+from dataflow_assets.connectors.clickhouse.frames.read import read
+from dataflow_assets.connectors.clickhouse.frames.write import write
 from dataflow_assets.connectors.clickhouse.settings import ClickhouseConnection
 from dataflow_assets.contracts import DELETE, OP, Limit, PartSlice
 from tests.clickhouse_driver import TARGET, start, store

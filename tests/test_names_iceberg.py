@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.iceberg import IcebergSource
-from dataflow_assets.connectors.iceberg.session import IcebergSession
+from dataflow_assets.connectors.iceberg.sink.session import IcebergSession
 from dataflow_assets.contracts import Limit, PartSlice
 from devservers import SeaweedFS
 from tests.iceberg_driver import TARGET, connection, make_sink, opened, table_rows

@@ -16,12 +16,12 @@ from typing_extensions import override
 
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
-from dataflow_assets.connectors.postgresql.frame_place import Place as FramePlace
-from dataflow_assets.connectors.postgresql.frame_read import Snapshot
-from dataflow_assets.connectors.postgresql.frame_write import write
+from dataflow_assets.connectors.postgresql.frames.place import Place as FramePlace
+from dataflow_assets.connectors.postgresql.frames.read import Snapshot
+from dataflow_assets.connectors.postgresql.frames.write import write
 from dataflow_assets.contracts import DELETE, OP, OffsetSlice, Rejection, Run
-from dataflow_assets.databases import joined, split
-from dataflow_assets.rejecting import error_record
+from dataflow_assets.sdk.database import joined, split
+from dataflow_assets.sdk.rejected_records import error_record
 from tests import postgresql_driver
 from tests.polled import Polled
 from tests.postgresql_driver import TARGET, Place

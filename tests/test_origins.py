@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from dataflow_assets import catalogue
-from dataflow_assets.chain import Transformation
-from dataflow_assets.conditions import Condition
+from dataflow_assets import registry
+from dataflow_assets.assets.lineage import origins
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.origins import origins
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.records.conditions.condition import Condition
 
 Config = dict[str, Any]
 
 
 def step(name: str, config: Config, when: str | None = None) -> Transformation:
     condition = None if when is None else Condition.parse(when)
-    return Transformation(catalogue.steps()[name].model_validate(config), condition)
+    return Transformation(registry.steps()[name].model_validate(config), condition)
 
 
 def of(*steps: Transformation, columns: str) -> dict[str, set[str]]:

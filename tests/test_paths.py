@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.paths import Path
-from dataflow_assets.paths.queries import glob
-from dataflow_assets.records import MISSING, NotJson, encode, parse
+from dataflow_assets.records.paths.path import Path
+from dataflow_assets.records.paths.queries import glob
+from dataflow_assets.records.record import MISSING, NotJson, encode, parse
 from dataflow_assets.spec import Spec
 
 PEOPLE = """

@@ -13,7 +13,7 @@ import devservers
 from dataflow_assets.connectors.clickhouse import client
 from dataflow_assets.contracts import Limit, PartSlice, Span
 from dataflow_assets.errors import TransientError
-from dataflow_assets.polling import Part, PolledSource
+from dataflow_assets.sdk.polling import Part, PolledSource
 from tests.polled import Polled
 from tests.test_clickhouse_source import reader
 

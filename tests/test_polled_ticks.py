@@ -15,7 +15,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.clickhouse import client
-from dataflow_assets.polling import ticks
+from dataflow_assets.sdk.polling import ticks
 from tests.polled import Polled
 from tests.test_clickhouse_source import ids, reader
 

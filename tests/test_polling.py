@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.polling import START, Part, Position, Rows, adopted, moment
-from dataflow_assets.polling.overlap import is_due, late_from
+from dataflow_assets.sdk.polling import START, Part, Position, Rows, adopted, moment
+from dataflow_assets.sdk.polling.overlap import is_due, late_from
 
 
 @pytest.mark.parametrize(

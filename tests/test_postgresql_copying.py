@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 import devservers
-from dataflow_assets.connectors.postgresql import copying, wire
-from dataflow_assets.connectors.postgresql.failures import Failure
+from dataflow_assets.connectors.postgresql import copy_format
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.sink import encode_copy
 from tests.postgresql_driver import Place, store
 
 MOMENT = dt.datetime(1969, 7, 20, 20, 17, 40, 123456, dt.UTC)
@@ -61,4 +62,4 @@ def _shown(value: Any) -> str:
 def test_a_time_beyond_the_format_is_refused_not_wrapped() -> None:
     rows = pa.record_batch([pa.array([1 - 2**63], pa.timestamp("us"))], ["at"])
     with pytest.raises(Failure, match=r"timestamp out of range \(22008, column at\)"):
-        list(copying.stream(copying.ordered(wire.binary(rows))))
+        list(copy_format.stream(copy_format.ordered(encode_copy.binary(rows))))

@@ -9,8 +9,8 @@ import pytest
 from psycopg import sql
 
 import devservers
-from dataflow_assets.connectors.postgresql.link import TextLink
-from dataflow_assets.connectors.postgresql.table import find
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.table.table import find
 from dataflow_assets.errors import PermanentError
 from tests.postgresql_driver import Place, start
 

@@ -17,10 +17,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import devservers
-from dataflow_assets.connectors.postgresql import PostgresqlSink, load, upsert
-from dataflow_assets.connectors.postgresql import link as links
-from dataflow_assets.connectors.postgresql import table as tables
-from dataflow_assets.connectors.postgresql.link import Link
+from dataflow_assets.connectors.postgresql import PostgresqlSink
+from dataflow_assets.connectors.postgresql import client as links
+from dataflow_assets.connectors.postgresql.client import Link
+from dataflow_assets.connectors.postgresql.sink import load, upsert
+from dataflow_assets.connectors.postgresql.table import table as tables
 from dataflow_assets.contracts import DELETE, OP, Rejection
 from dataflow_assets.errors import PermanentError
 from tests.postgresql_driver import Place, batch

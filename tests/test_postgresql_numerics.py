@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import devservers
-from dataflow_assets.connectors.postgresql.numerics import numerics
+from dataflow_assets.connectors.postgresql.sink.encode_numerics import numerics
 from tests.postgresql_driver import Place, store
 
 ODD = """

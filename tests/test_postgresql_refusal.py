@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 import devservers
-from dataflow_assets.connectors.postgresql import PostgresqlSink, link, refusal
-from dataflow_assets.connectors.postgresql.failures import Failure
+from dataflow_assets.connectors.postgresql import PostgresqlSink, client, connection_errors
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
@@ -89,9 +89,9 @@ def test_too_many_connections_pass(server: devservers.PostgreSQL) -> None:
 
 
 @pytest.mark.parametrize("driver", ["binary", "text"])
-def test_both_links_tell_the_same(server: devservers.PostgreSQL, driver: link.Driver) -> None:
+def test_both_links_tell_the_same(server: devservers.PostgreSQL, driver: client.Driver) -> None:
     with pytest.raises(Failure) as caught:
-        link.take(dsn(server), driver, "test")
+        client.take(dsn(server), driver, "test")
     assert isinstance(caught.value.error("writing"), PermanentError)
     assert PASSWORD not in str(caught.value)
 
@@ -108,15 +108,15 @@ def test_a_server_that_shuts_down_passes(tmp_path: Path) -> None:
 
 def test_the_code_is_read_in_every_language() -> None:
     russian = 'connection to server at "h", port 1 failed: ВАЖНО:  28P01\n'
-    assert refusal._CODE.findall(russian) == ["28P01"]
-    assert not refusal.refused("connection refused: is the server running?")
+    assert connection_errors._CODE.findall(russian) == ["28P01"]
+    assert not connection_errors.refused("connection refused: is the server running?")
 
 
 def _eventually_refused(connection: str) -> DataflowError:
     deadline = time.monotonic() + 10
     while True:
         try:
-            link.TextLink(connection, "test").close()
+            client.TextLink(connection, "test").close()
         except Failure as failure:
             return failure.error("opening")
         assert time.monotonic() < deadline

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.connectors.postgresql import PostgresqlSink, dsn
-from dataflow_assets.connectors.postgresql.failures import Failure, Kind
+from dataflow_assets.connectors.postgresql.errors import Failure, Kind
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.secrets import Secrets, resolve
 from dataflow_assets.spec import hints
@@ -23,7 +23,7 @@ def sink(**config: Any) -> PostgresqlSink:
 
 
 def test_the_catalogue_finds_it() -> None:
-    assert catalogue.sinks()["postgresql"] is PostgresqlSink
+    assert registry.sinks()["postgresql"] is PostgresqlSink
 
 
 @pytest.mark.parametrize(

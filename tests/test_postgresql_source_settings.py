@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from dataflow_assets.connectors.postgresql import PostgresqlSource
-from dataflow_assets.manifests import load
-from dataflow_assets.polling import Position
+from dataflow_assets.manifests.load import load
+from dataflow_assets.sdk.polling import Position
 
 URL = "postgresql://u:pw@db.example.org/shop"
 

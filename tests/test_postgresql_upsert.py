@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import devservers
-from dataflow_assets.connectors.postgresql import straight
+from dataflow_assets.connectors.postgresql.sink import copy_new_keys
 from dataflow_assets.contracts import DELETE, OP
 from dataflow_assets.errors import PermanentError
 from tests.postgresql_driver import Place, start, store
@@ -24,9 +24,9 @@ def place(
 ) -> Place:
     """`many`: every upsert is taken for a large one of new keys, after a look at its first row."""
     if request.param == "many":
-        monkeypatch.setattr(straight, "LEAST", 1)
-        monkeypatch.setattr(straight, "SAMPLE", 1)
-        monkeypatch.setattr(straight, "PAUSE", 0)
+        monkeypatch.setattr(copy_new_keys, "LEAST", 1)
+        monkeypatch.setattr(copy_new_keys, "SAMPLE", 1)
+        monkeypatch.setattr(copy_new_keys, "PAUSE", 0)
     return Place(postgresql.dsn(), schema, options={"upsertMode": True})
 
 
@@ -71,13 +71,13 @@ def test_a_row_without_a_required_column_updates_but_cannot_insert(place: Place)
 def attempts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each statement's rows: did they go straight into the table?"""
     found: list[bool] = []
-    load = straight.Straight.load
+    load = copy_new_keys.Straight.load
 
-    def spy(self: straight.Straight, *arguments: Any) -> bool:
+    def spy(self: copy_new_keys.Straight, *arguments: Any) -> bool:
         found.append(load(self, *arguments))
         return found[-1]
 
-    monkeypatch.setattr(straight.Straight, "load", spy)
+    monkeypatch.setattr(copy_new_keys.Straight, "load", spy)
     return found
 
 
@@ -88,7 +88,7 @@ def _orders(first: int, count: int, value: int = 0) -> list[dict[str, Any]]:
 def test_many_new_keys_go_straight_into_the_table(
     place: Place, attempts: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(straight, "LEAST", 100)
+    monkeypatch.setattr(copy_new_keys, "LEAST", 100)
     place.run("CREATE TABLE orders (id bigint PRIMARY KEY, v int)")
     session = store(place.sink(), _orders(0, 300))
     few, known = _orders(300, 99), _orders(300, 200, 1)
@@ -103,7 +103,7 @@ def test_a_wrong_guess_leaves_nothing_and_is_not_soon_repeated(
     place: Place, attempts: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"LEAST": 100, "SAMPLE": 2, "PAUSE": 2}.items():
-        monkeypatch.setattr(straight, name, value)
+        monkeypatch.setattr(copy_new_keys, name, value)
     place.run("CREATE TABLE orders (id bigint PRIMARY KEY, v int CHECK (v < 2))")
     session = store(place.sink(), [{"id": 150, "v": 0}])
     known = [*_orders(100, 100, 1), {"id": 200, "v": 2}, *_orders(201, 50, 1)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import devservers
-from dataflow_assets.connectors.postgresql import fold, load
+from dataflow_assets.connectors.postgresql.sink import fold_keys, load
 from tests.postgresql_driver import Place, start, store
 from tests.test_postgresql_upsert import MODES, _random_records
 
@@ -47,13 +47,13 @@ def test_pieces_of_a_slice_equal_the_whole(
 def test_memory_does_not_grow_with_the_slice(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "FOLDED_BYTES", 100_000)
     kept: list[int] = []
-    steps = fold.steps
+    steps = fold_keys.steps
 
     def spy(rows: Any, group: Any, rules: Any) -> Any:
         kept.append(rows.nbytes)
         return steps(rows, group, rules)
 
-    monkeypatch.setattr(fold, "steps", spy)
+    monkeypatch.setattr(fold_keys, "steps", spy)
     place.run("CREATE TABLE orders (id bigint PRIMARY KEY, name text NOT NULL)")
     batches = [[{"id": at * 10 + n, "name": "x" * 2_000} for n in range(10)] for at in range(50)]
     batches[30][5]["name"] = None

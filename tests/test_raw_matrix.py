@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets import catalogue
-from dataflow_assets.manifests import load_strict
-from dataflow_assets.raw import RawSink
+from dataflow_assets import registry
+from dataflow_assets.manifests.load import load_strict
+from dataflow_assets.sdk.raw_mode import RawSink
 from tests.systems import SYSTEMS, Change, Config, Kafka, Row, System, made_by, manifest
 from tests.test_matrix import run
 
-SINKS = [name for name, sink in catalogue.sinks().items() if issubclass(sink, RawSink)]
-SOURCES = [name for name in catalogue.sources() if not name.startswith("memory-")]
+SINKS = [name for name, sink in registry.sinks().items() if issubclass(sink, RawSink)]
+SOURCES = [name for name in registry.sources() if not name.startswith("memory-")]
 ROWS: list[Row] = [
     {"id": number, "name": f"näme {number}", "price": number + 0.25, "ok": number % 2 == 0}
     for number in range(20)
@@ -45,7 +45,7 @@ def value(found: Any) -> Any:
 
 
 def test_every_sink_with_columns_has_a_raw_mode() -> None:
-    columns = {name for name, sink in catalogue.sinks().items() if sink.takes == "columns"}
+    columns = {name for name, sink in registry.sinks().items() if sink.takes == "columns"}
     assert set(SINKS) == {name for name in columns if not name.startswith("memory-")}
 
 
@@ -60,7 +60,7 @@ def test_raw_mode_keeps_whole_rows_with_their_metadata(
     rows = flowing(source, read, sink, {"rawMode": True})
     bodies = sorted((value(row["data"]) for row in rows), key=lambda body: int(body["id"]))
     assert bodies == ROWS
-    known = set(catalogue.sources()[source_type].metadata_keys)
+    known = set(registry.sources()[source_type].metadata_keys)
     for row in rows:
         keys = set(value(row["_metadata"]))
         assert keys

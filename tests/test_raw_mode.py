@@ -18,18 +18,18 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.chain import Transformation
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import HAS_DEFAULT, KIND, Run, Sink
-from dataflow_assets.drain import drain
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.order import Order, Patience
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.records.wrapped import unwrapped_texts
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Patience
 from dataflow_assets.transforms.filter import Filter
 from dataflow_assets.transforms.insert_field import InsertField
-from dataflow_assets.wrapped import unwrapped_texts
 from tests.conftest import Topics
 from tests.iceberg_driver import make_sink, table_rows
 

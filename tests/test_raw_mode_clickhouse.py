@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.clickhouse import client
-from dataflow_assets.connectors.clickhouse.sink import ClickhouseSink
+from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
 from dataflow_assets.errors import PermanentError
 from tests.conftest import Topics
 from tests.test_raw_mode import (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import LONGEST_TEXT, NotJson, encode, parse, text, text_form
+from dataflow_assets.records.record import LONGEST_TEXT, NotJson, encode, parse, text, text_form
 
 laws = settings(derandomize=True, deadline=None, max_examples=300)
 

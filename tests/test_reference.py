@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.reference import FOLDER, PAGES
 
 
@@ -15,19 +15,19 @@ def test_the_reference_is_up_to_date(name: str) -> None:
 
 
 def test_every_connector_and_step_is_in_it() -> None:
-    for role, found in (("source", catalogue.sources()), ("sink", catalogue.sinks())):
+    for role, found in (("source", registry.sources()), ("sink", registry.sinks())):
         for name in found:
             if not name.startswith("memory-"):
                 assert f"## The {role}\n" in PAGES[f"connectors/{name}.md"]()
     text = PAGES["reference/steps.md"]()
-    for name, step in catalogue.steps().items():
+    for name, step in registry.steps().items():
         _, _, section = text.partition(f"\n### `{name}`\n")
         assert step.examples[-1].about in section.partition("\n### ")[0]
 
 
 @pytest.mark.parametrize("role", ["source", "sink"])
 def test_every_connector_says_what_it_guarantees(role: str) -> None:
-    for name, cls in (catalogue.sources() if role == "source" else catalogue.sinks()).items():
+    for name, cls in (registry.sources() if role == "source" else registry.sinks()).items():
         if not name.startswith("memory-"):
             assert f"**Guarantee.** {cls.guarantee}\n" in PAGES[f"connectors/{name}.md"]()
             assert cls.guarantee.endswith(".")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dataflow_assets.contracts import OffsetSlice, Rejection, Target
-from dataflow_assets.rejecting import classify, error_record
+from dataflow_assets.sdk.rejected_records import classify, error_record
 
 TARGET = Target("default/orders", "postgresql:db/public/orders", "hash", "t", "topic-1")
 SLICE = OffsetSlice("0", 0, 10)

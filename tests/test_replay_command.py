@@ -16,11 +16,11 @@ import pytest
 from confluent_kafka import Producer
 
 import devservers
-from dataflow_assets import replay as engine
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.memory.sink import _Errors
 from dataflow_assets.contracts import Entry
+from dataflow_assets.runs import replay as engine
 from tests.conftest import Topics
 
 FLOW = """\

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets.chain import Transformation
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink, Store
 from dataflow_assets.contracts import Entry, Rejects, Run
-from dataflow_assets.drain import drain
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.order import Order, Patience
-from dataflow_assets.replay import replay
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.replay import replay
+from dataflow_assets.runs.request import Order, Patience
 from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.filter import Filter
 from dataflow_assets.transforms.flatten import Flatten

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets import entries as planning
-from dataflow_assets import failpoints, status, waiting
-from dataflow_assets import replay as replays
+from dataflow_assets import failpoints
 from dataflow_assets.connectors.memory import (
     MemoryOffsetSource,
     MemorySliceSink,
@@ -22,12 +20,16 @@ from dataflow_assets.connectors.memory import (
     Store,
 )
 from dataflow_assets.contracts import OffsetSlice, Rejection, Rejects, Run, Target
-from dataflow_assets.drain import drain
 from dataflow_assets.errors import TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.order import Order, Patience, Start
-from dataflow_assets.rejecting import error_record
-from dataflow_assets.replay import Replayed, replay
+from dataflow_assets.runs import replay as replays
+from dataflow_assets.runs import replay_entries as planning
+from dataflow_assets.runs import replay_waiting as waiting
+from dataflow_assets.runs import status
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.replay import Replayed, replay
+from dataflow_assets.runs.request import Order, Patience, Start
+from dataflow_assets.sdk.rejected_records import error_record
 
 SLICE = OffsetSlice("0", 0, 1_000_000)
 TRUNCATE = Start("earliest", table="truncate", confirmed=True)

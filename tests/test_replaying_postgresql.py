@@ -13,12 +13,14 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.memory import MemoryOffsetSource
-from dataflow_assets.connectors.postgresql import PostgresqlSink, checkpoint, rejected
-from dataflow_assets.connectors.postgresql.link import TextLink
+from dataflow_assets.connectors.postgresql import PostgresqlSink
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.rejected import table as rejected
+from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import OffsetSlice, Rejection, Rejects, Run
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.replay import replay
+from dataflow_assets.runs.replay import replay
 
 
 class Schemas:
@@ -50,8 +52,8 @@ class Schemas:
             self._offset += 1
             found.append(Rejection(self._offset, stage, "", b'{"id": %d}' % number))
         name, link = self.names[schema], TextLink(self.dsn, "tests")
-        checkpoint.prepare(link, name)
-        table = checkpoint.statements(name)["r"]
+        checkpoint_tables.prepare(link, name)
+        table = checkpoint_tables.statements(name)["r"]
         rejected.store(link, table, target, OffsetSlice("0", 0, 10**6), found)
         link.close()
 

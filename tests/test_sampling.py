@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 import pytest
 
-from dataflow_assets import catalogue
-from dataflow_assets.chain import Transformation
+from dataflow_assets import registry
 from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.contracts import (
     DECIMAL,
@@ -22,10 +21,11 @@ from dataflow_assets.contracts import (
     Span,
     local_now,
 )
-from dataflow_assets.creating import narrowed
-from dataflow_assets.messages import Steps
-from dataflow_assets.sampling import Sampler
-from dataflow_assets.steps import Context
+from dataflow_assets.micro_batch.lanes import Steps
+from dataflow_assets.micro_batch.sample import Sampler
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.records.step import Context
+from dataflow_assets.runs.create_table import narrowed
 
 NUMERIC = pa.field("total", pa.string(), metadata={KIND: b"numeric"})
 AT = pa.field("at", pa.timestamp("us", "UTC"))
@@ -53,7 +53,7 @@ class Table(Source):
 
 def glance(*steps: tuple[str, dict[str, Any]]) -> pa.Schema | None:
     used = tuple(
-        Transformation(catalogue.steps()[name].model_validate(config)) for name, config in steps
+        Transformation(registry.steps()[name].model_validate(config)) for name, config in steps
     )
     span = Span((PartSlice("part-0", None, "1"),))
     made = Steps(used, Context(local_now()), frozenset()) if used else None

@@ -9,7 +9,7 @@ from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.manifests import load
+from dataflow_assets.manifests.load import load
 from dataflow_assets.secrets import SecretRef, Secrets, is_place, mounted
 
 FLOW = """\

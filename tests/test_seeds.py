@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dataflow_assets.manifests import load, load_strict
+from dataflow_assets.manifests.load import load, load_strict
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SEEDS = EXAMPLES / "seeds"

@@ -12,7 +12,7 @@ import pytest
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import load_strict
+from dataflow_assets.manifests.load import load_strict
 from tests.polled import Polled
 from tests.test_seeds import SEEDS
 

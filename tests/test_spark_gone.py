@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 import devservers
-from dataflow_assets import causes
-from dataflow_assets.spark import Spark, SparkSettings
+from dataflow_assets.spark import errors
+from dataflow_assets.spark.session import Spark, SparkSettings
 
 ROOT = Path(__file__).parents[1]
 CLIENT = """
@@ -58,7 +58,7 @@ def test_what_is_told_when_the_server_is_gone(
     frame, client = bereft
     with pytest.raises((PySparkException, RpcError)) as caught:
         frame.toArrow()
-    told = causes.sentence(caught.value)
+    told = errors.sentence(caught.value)
     assert "refused" in told or "failed to connect" in told
     assert "\n" not in told
     out, err = client.communicate("go on\n", timeout=60)

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import Record
-from dataflow_assets.steps import Context, Step
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Context, Step
 from dataflow_assets.transforms.camel_case import CamelCase
 from dataflow_assets.transforms.hash import Hash
 from dataflow_assets.transforms.headers_to_payload import HeadersToPayload

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import Record, parse, text
-from dataflow_assets.steps import Apply, Context, Step
+from dataflow_assets.records.record import Record, parse, text
+from dataflow_assets.records.step import Apply, Context, Step
 from dataflow_assets.transforms.camel_case import CamelCase
 from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
 from dataflow_assets.transforms.dedupe import Dedupe

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import NotJson, Record, encode, parse, text
-from dataflow_assets.steps import Apply, Context, Step
+from dataflow_assets.records.record import NotJson, Record, encode, parse, text
+from dataflow_assets.records.step import Apply, Context, Step
 from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.insert_field import InsertField
 from dataflow_assets.transforms.mask import Mask

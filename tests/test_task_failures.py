@@ -21,7 +21,7 @@ from dataflow_assets.errors import (
     TakenOver,
     TransientError,
 )
-from dataflow_assets.failures import Failure, raise_gravest
+from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 
 MAKE: dict[type[DataflowError], Callable[[], DataflowError]] = {
     Held: lambda: Held("stops here", "3", 17),
@@ -92,7 +92,7 @@ def test_the_gravest_of_several_failures_is_raised(
 
 
 def test_a_subclass_is_as_grave_as_what_it_is_a_kind_of() -> None:
-    from dataflow_assets.connectors.kafka.producing import Fenced
+    from dataflow_assets.connectors.kafka.producer import Fenced
 
     with pytest.raises(PermanentError):
         raise_gravest([Failure.of(Fenced("f")), Failure.of(PermanentError("p"))])

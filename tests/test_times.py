@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataflow_assets.times import (
+from dataflow_assets.records.times.instant import (
     Instant,
     of_epoch,
     read,
@@ -18,7 +18,7 @@ from dataflow_assets.times import (
     unix_milli,
     zone,
 )
-from dataflow_assets.times.layouts import layout
+from dataflow_assets.records.times.layouts import layout
 
 BERLIN = zone("Europe/Berlin")
 MOMENT = Instant(datetime(2026, 2, 3, 16, 5, 6, tzinfo=BERLIN), "0789")

@@ -13,8 +13,8 @@ import pytest
 
 from dataflow_assets import transforms
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import Record, parse, text
-from dataflow_assets.steps import Context, Example, Step
+from dataflow_assets.records.record import Record, parse, text
+from dataflow_assets.records.step import Context, Example, Step
 
 CONTEXT = Context(datetime(2026, 7, 20, 10, tzinfo=UTC))
 

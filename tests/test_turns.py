@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataflow_assets.contracts import Position, Positions
-from dataflow_assets.turns import Standing, lowest, nearer, next_turn
+from dataflow_assets.runs.branch_turns import Standing, lowest, nearer, next_turn
 
 
 @dataclass(frozen=True)

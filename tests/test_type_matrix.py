@@ -22,9 +22,9 @@ from pyiceberg import types as ice
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.contracts import KIND, TypeRow
-from dataflow_assets.manifests import load_strict
+from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.reference.types import tables
 from tests.systems import SYSTEMS, Config, System, made_by, manifest
 from tests.test_matrix import run
@@ -274,7 +274,7 @@ def _plain(value: Any) -> Any:
 
 
 def test_every_documented_type_is_checked() -> None:
-    for name, source in catalogue.sources().items():
+    for name, source in registry.sources().items():
         documented = {row.system for row in source.types()}
         checked = {cell.documented for cell in CELLS.get(name, ())}
         left = documented - checked - NOT_IN_TABLES - EXTENSIONS
@@ -300,7 +300,7 @@ def test_every_cell_of_the_table_of_types(
     assert run(flow, engine) == 1
     (row,) = sink.rows(stored)
     declared = sink.declared(stored)
-    rows = {row.system: row for row in catalogue.sources()[source_type].types()}
+    rows = {row.system: row for row in registry.sources()[source_type].types()}
     for number, cell in enumerate(cells):
         name, documented = f"c{number}", rows[cell.documented]
         assert canonical(row[name], documented.column) == _wanted(cell), cell

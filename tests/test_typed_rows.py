@@ -13,7 +13,7 @@ from dataflow_assets.contracts import ABSENT, INFINITE, KIND, MAX_LENGTH, METADA
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.rows import moments, objects, values
-from dataflow_assets.metadata import as_messages
+from dataflow_assets.micro_batch.message_metadata import as_messages
 
 UTC = pa.timestamp("us", "UTC")
 NAIVE = pa.timestamp("us")

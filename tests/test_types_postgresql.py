@@ -6,7 +6,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSource
-from dataflow_assets.connectors.postgresql.source_types import OTHERS, READINGS
+from dataflow_assets.connectors.postgresql.source.types import OTHERS, READINGS
 from tests.polled import Polled
 
 # By column: the type as declared, and values as PostgreSQL writes them.

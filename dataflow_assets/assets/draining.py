@@ -20,11 +20,11 @@ from dataflow_assets.assets.metadata import (
 )
 from dataflow_assets.assets.runs import Runs, switched_off
 from dataflow_assets.contracts import Checkpoint, Run
-from dataflow_assets.drain import drain
 from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
-from dataflow_assets.masking import mask
-from dataflow_assets.order import Order, Report, Start
+from dataflow_assets.redaction import mask
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Report, Start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

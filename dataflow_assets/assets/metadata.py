@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.graph import Graph, Node
+from dataflow_assets.assets.lineage import origins
 from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, Lag
-from dataflow_assets.databases import joined
 from dataflow_assets.flow import Flow
-from dataflow_assets.origins import origins
-from dataflow_assets.replay import keeps
+from dataflow_assets.runs.replay import keeps
+from dataflow_assets.sdk.database import joined
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"

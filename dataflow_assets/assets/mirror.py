@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dataflow_assets.contracts import Checkpoint, Totals
-from dataflow_assets.order import Report
+from dataflow_assets.runs.request import Report
 
 VERSION = 1
 EVERY_SECONDS = 10.0

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from dataflow_assets import manifests
 from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.load import load
 
 Reason = Callable[[], str | None]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -45,7 +45,7 @@ def manifest_changed(flow: Flow) -> Reason:
         return lambda: None
 
     def look() -> str | None:
-        found = manifests.load(flow.file)
+        found = load(flow.file)
         now = next((other for other in found.flows if other.id == flow.id), None)
         if now is None:
             gone = "is broken now" if found.findings else "no longer stands in its file"

@@ -278,7 +278,7 @@ def _time(text: str) -> str:
 
 
 def _moment(text: str) -> datetime:
-    from dataflow_assets.replay import moment
+    from dataflow_assets.runs.replay import moment
 
     try:
         return moment(text)

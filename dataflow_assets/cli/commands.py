@@ -14,24 +14,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dataflow_assets import manifests
-from dataflow_assets.check import as_json, as_lines
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out
 from dataflow_assets.cli.logs import logged
 from dataflow_assets.cli.sentences import sentence, trace
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import Loaded, folders
+from dataflow_assets.manifests import folders
+from dataflow_assets.manifests.check import as_json, as_lines
+from dataflow_assets.manifests.load import Loaded, load
 
 if TYPE_CHECKING:
     from dataflow_assets.cli.running import Outcome
-    from dataflow_assets.order import Order
+    from dataflow_assets.runs.request import Order
 
 
 def check(asked: Namespace) -> int:
     """Prints what is wrong; 1 when anything is, or when there was nothing to check."""
-    loaded = manifests.load(asked.paths)
+    loaded = load(asked.paths)
     unchecked = [say for path in asked.paths for say in folders.unchecked(path)]
     if not (unchecked or loaded.objects or loaded.findings):
         unchecked = ["no manifest in these files: nothing was checked"]
@@ -50,9 +50,9 @@ def run(asked: Namespace) -> int:
     """Drains flows, or keeps them running; 1 when one failed or could not be understood."""
     from dataflow_assets.cli import running
     from dataflow_assets.cli.progress import display
-    from dataflow_assets.spark import Spark, SparkSettings
+    from dataflow_assets.spark.session import Spark, SparkSettings
 
-    loaded = manifests.load(asked.paths)
+    loaded = load(asked.paths)
     flows = selection.to_run(loaded, asked.flow)
     spark, stop = Spark(SparkSettings.from_environment()), running.Stop(running.abandon)
     shown = display(asked.json, partial(sentence, flows=loaded.flows))
@@ -75,7 +75,7 @@ def status(asked: Namespace) -> int:
     """Prints where the flows stand; 1 when that could not be found out for one of them."""
     from dataflow_assets.cli import status_view
 
-    loaded = manifests.load(asked.paths)
+    loaded = load(asked.paths)
     selection.say_findings(loaded)
     answers = status_view.ask(loaded.flows, partial(sentence, flows=loaded.flows))
     if asked.json:
@@ -87,17 +87,17 @@ def status(asked: Namespace) -> int:
 
 def reset(asked: Namespace) -> int:
     """Forgets the checkpoint of one flow, or takes another one over, once somebody has agreed."""
-    from dataflow_assets import adopting
-    from dataflow_assets import status as engine
     from dataflow_assets.contracts import Run
+    from dataflow_assets.runs import operator_checkpoint
+    from dataflow_assets.runs import status as engine
 
-    loaded = manifests.load(asked.paths)
+    loaded = load(asked.paths)
     (flow,) = selection.select(loaded, [asked.flow])
     if not asked.yes and not _agreed(flow, asked.checkpoint):
         err("nothing was changed")
         return 1
     if asked.checkpoint is not None:
-        for branch in adopting.adopt(flow, Run(), _read(asked.checkpoint)):
+        for branch in operator_checkpoint.adopt(flow, Run(), _read(asked.checkpoint)):
             out(f"{flow.id}: {branch.address} goes on from {asked.checkpoint}")
         return 0
     for branch in engine.reset(flow, Run()):
@@ -139,7 +139,7 @@ def _told() -> Iterator[None]:
 
 
 def _order(asked: Namespace) -> Order:
-    from dataflow_assets.order import Order, Start
+    from dataflow_assets.runs.request import Order, Start
 
     table, confirmed = asked.table, asked.yes
     if "=" in asked.start:

@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from dataflow_assets import manifests
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out
 from dataflow_assets.cli.sentences import sentence
 from dataflow_assets.contracts import local_now
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.masking import mask
+from dataflow_assets.manifests.load import load
 from dataflow_assets.preview import Tracer
 from dataflow_assets.preview.lines import Line, as_lines
 from dataflow_assets.preview.live import Found, waiting
 from dataflow_assets.preview.messages import Message, read
 from dataflow_assets.preview.results import as_json
+from dataflow_assets.redaction import mask
 from dataflow_assets.testing import Result, chosen
 
 LIVE = 10  # records, unless --limit says otherwise
@@ -59,7 +59,7 @@ def preview(asked: Namespace) -> int:
 
 
 def _flow(asked: Namespace) -> Flow:
-    loaded = manifests.load(asked.paths)
+    loaded = load(asked.paths)
     if asked.flow is None:
         return chosen(loaded, None)
     (flow,) = selection.select(loaded, [asked.flow])

@@ -18,7 +18,7 @@ from typing_extensions import override
 from dataflow_assets.cli.console import err, out
 from dataflow_assets.cli.running import Begun, Event, Outcome
 from dataflow_assets.contracts import Totals
-from dataflow_assets.order import Report
+from dataflow_assets.runs.request import Report
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

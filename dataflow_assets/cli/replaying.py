@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from dataflow_assets import manifests
 from dataflow_assets.cli import running, selection
 from dataflow_assets.cli.console import err, out
 from dataflow_assets.cli.logs import logged
 from dataflow_assets.cli.sentences import sentence, trace
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import Flow
-from dataflow_assets.replay import Replayed
-from dataflow_assets.replay import replay as put_back
-from dataflow_assets.spark import Spark, SparkSettings
+from dataflow_assets.manifests.load import load
+from dataflow_assets.runs.replay import Replayed
+from dataflow_assets.runs.replay import replay as put_back
+from dataflow_assets.spark.session import Spark, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ QUIET_SECONDS = 10.0  # between two plain lines
 
 def replay(asked: Namespace) -> int:
     """Puts entries back; 1 when that failed or the flow keeps none."""
-    (flow,) = selection.to_run(manifests.load(asked.paths), [asked.flow])
+    (flow,) = selection.to_run(load(asked.paths), [asked.flow])
     spark, stop = Spark(SparkSettings.from_environment()), running.Stop(running.abandon)
     shown, done, error = _display(asked.json, flow), Replayed(), None
     with logged(shown.say, [flow], asked.verbose), stop.listening():

@@ -21,9 +21,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from dataflow_assets.contracts import Run, Totals
-from dataflow_assets.drain import drain
 from dataflow_assets.flow import Flow
-from dataflow_assets.order import Order, Report
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dataflow_assets.cli.console import err
-from dataflow_assets.dialects.keys import suggest
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
-from dataflow_assets.manifests import Loaded
+from dataflow_assets.manifests.dialects.keys import suggest
+from dataflow_assets.manifests.load import Loaded
 
 
 def select(loaded: Loaded, names: Iterable[str]) -> list[Flow]:

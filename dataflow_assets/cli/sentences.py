@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
-from dataflow_assets.masking import mask
+from dataflow_assets.redaction import mask
 
 LONGEST = 500
 

@@ -14,7 +14,7 @@ from typing import Any
 from dataflow_assets.cli.console import err, out
 from dataflow_assets.contracts import Checkpoint, Position, Positions
 from dataflow_assets.flow import Flow
-from dataflow_assets.status import Status, status
+from dataflow_assets.runs.status import Status, status
 
 COLUMNS = (
     ("flow", False),

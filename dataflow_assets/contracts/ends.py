@@ -16,7 +16,7 @@ from dataflow_assets.contracts.sessions import SinkSession, SourceSession
 from dataflow_assets.contracts.slices import Slice
 from dataflow_assets.contracts.tasks import Target, Ticket, Writer
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.records import Record
+from dataflow_assets.records.record import Record
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Addition, Spec
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json_types import value_type
-from dataflow_assets.times import read
+from dataflow_assets.records.times.instant import read
 
 _SHORTEST = 19  # of 2026-11-21T10:00:00
 _LONGEST = {"us": 26, "ns": 29}  # with a fraction of 6 or 9 digits; shorter ones are fine

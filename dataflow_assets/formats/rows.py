@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.contracts import METADATA, SYSTEM_COLUMNS, kind_of
-from dataflow_assets.records import parse
+from dataflow_assets.records.record import parse
 
 INFINITY, MINUS_INFINITY = "infinity", "-infinity"
 

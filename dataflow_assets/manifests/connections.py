@@ -20,10 +20,10 @@ from pathlib import Path as File
 from typing import Any
 
 from dataflow_assets.contracts import Connector
-from dataflow_assets.dialects.documents import Document, Path
-from dataflow_assets.dialects.wording import kind
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, Policies
+from dataflow_assets.manifests.dialects.documents import Document, Path
+from dataflow_assets.manifests.dialects.wording import kind
 
 NAMES = ("connections.yaml", "connections.yml")
 Pair = tuple[Flow, Document]

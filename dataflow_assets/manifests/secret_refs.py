@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import SecretStr
 
-from dataflow_assets.dialects.documents import Document, Path
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.secrets import FOLDER, SecretRef, mounted
 from dataflow_assets.spec import Spec
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from dataflow_assets.chain import Chain
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.flow import Flow
-from dataflow_assets.records import Record
-from dataflow_assets.steps import Context
+from dataflow_assets.records.chain import Chain
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Context
 from dataflow_assets.testing import Result, outcome
 
 

@@ -12,7 +12,7 @@ import msgspec
 from dataflow_assets.flow import Flow
 from dataflow_assets.preview import Trace, Visit
 from dataflow_assets.preview.messages import Message, given, plain
-from dataflow_assets.records import Record, encode
+from dataflow_assets.records.record import Record, encode
 from dataflow_assets.testing import Result
 
 Kind = Literal["title", "same", "removed", "added", "step", "quiet", "bad", "sink"]

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from dataflow_assets import records
 from dataflow_assets.errors import PermanentError, RejectedRecord
-from dataflow_assets.records import NotJson
+from dataflow_assets.records import record
+from dataflow_assets.records.record import NotJson
 
 _WANTED = (
     'wants {"body": ..., "metadata": {...}}, or {"text": "...", "metadata": {...}} for a message '
@@ -71,7 +71,7 @@ def _message(line: bytes) -> Message:
 def _unkept(line: bytes, error: Exception) -> Message:
     """JSON of which not even the parts can be told exactly: the record is rejected for that."""
     try:
-        found = records.parse(line)
+        found = record.parse(line)
     except RejectedRecord:
         return Message(line, {}, line)
     bare = isinstance(found, dict) and not found.keys() & _KEYS
@@ -89,7 +89,7 @@ def _raw(found: _Line) -> bytes | None:
 
 def _metadata(text: bytes) -> dict[str, Any]:
     try:
-        found = records.parse(text)
+        found = record.parse(text)
     except RejectedRecord as error:
         raise ValueError(f"metadata: {error.reason}") from None
     if not isinstance(found, dict):
@@ -100,10 +100,10 @@ def _metadata(text: bytes) -> dict[str, Any]:
 def written(raw: bytes | None, metadata: Mapping[str, Any]) -> bytes:
     """A message as a line that `read` understands."""
     try:
-        body = given(records.parse(raw))
+        body = given(record.parse(raw))
     except RejectedRecord:
         body = _exact(raw)
-    return records.encode({**body, "metadata": plain(metadata)})
+    return record.encode({**body, "metadata": plain(metadata)})
 
 
 def given(body: Any) -> dict[str, Any]:
@@ -121,6 +121,6 @@ def _exact(raw: bytes | None) -> dict[str, Any]:
 def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata as JSON holds it: times as RFC 3339 in UTC."""
     return {
-        key: records.text_form(value) if isinstance(value, datetime) else value
+        key: record.text_form(value) if isinstance(value, datetime) else value
         for key, value in metadata.items()
     }

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Raw
 
 from dataflow_assets.preview.messages import Message, given, plain
-from dataflow_assets.records import encode
+from dataflow_assets.records.record import encode
 from dataflow_assets.testing import Out, Result
 
 

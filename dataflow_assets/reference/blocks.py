@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
-from dataflow_assets.conditions import Condition
-from dataflow_assets.paths import Path
+from dataflow_assets.records.conditions.condition import Condition
+from dataflow_assets.records.paths.path import Path
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition, Hint, Refused, Spec, marks
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Source
 from dataflow_assets.reference.blocks import block, escaped, nested, table
 
@@ -22,13 +22,13 @@ types of one system become those of another stands in [types](../types.md).
 
 def systems() -> list[str]:
     """The types that a manifest may name; those that live in memory are for tests."""
-    known = {*catalogue.sources(), *catalogue.sinks()}
+    known = {*registry.sources(), *registry.sinks()}
     return sorted(name for name in known if not name.startswith("memory-"))
 
 
 def render(name: str) -> str:
     """The page of one type."""
-    ends = {"source": catalogue.sources().get(name), "sink": catalogue.sinks().get(name)}
+    ends = {"source": registry.sources().get(name), "sink": registry.sinks().get(name)}
     parts = [_end(role, found) for role, found in ends.items() if found is not None]
     return "\n".join([_TOP.format(name=name), *parts])
 

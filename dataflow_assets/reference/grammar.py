@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 
-from dataflow_assets import conditions as package
-from dataflow_assets.conditions import Condition
-from dataflow_assets.paths import Path
-from dataflow_assets.paths.modifiers import SUPPORTED
-from dataflow_assets.records import MISSING, Record, encode, parse
+from dataflow_assets.records import conditions as package
+from dataflow_assets.records.conditions.condition import Condition
+from dataflow_assets.records.paths.modifiers import SUPPORTED
+from dataflow_assets.records.paths.path import Path
+from dataflow_assets.records.record import MISSING, Record, encode, parse
 from dataflow_assets.reference.blocks import escaped
 
 _BODY = '{"a":{"b":1,"c.d":2},"xs":[{"k":"x","v":1},{"k":"y","v":2},[3]],"7":null}'

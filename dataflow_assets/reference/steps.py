@@ -9,13 +9,13 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from dataflow_assets import catalogue
-from dataflow_assets.dialects import dataflow_model as model
+from dataflow_assets import registry
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import Record, encode, parse, text
+from dataflow_assets.manifests.dialects import dataflow_model as model
+from dataflow_assets.records.record import Record, encode, parse, text
+from dataflow_assets.records.step import Context, Example, Step
 from dataflow_assets.reference import grammar
 from dataflow_assets.reference.blocks import block, escaped, nested
-from dataflow_assets.steps import Context, Example, Step
 
 _CONTEXT = Context(datetime(2026, 7, 20, 10, tzinfo=UTC))
 _TOP = """# Steps
@@ -35,7 +35,7 @@ A body that is no JSON, and a null message, pass a step unchanged unless it says
 
 def render() -> str:
     """The whole page."""
-    steps = catalogue.steps()
+    steps = registry.steps()
     parts = [_TOP, block("## An entry of `transformations`", model.Transformation)]
     parts += [grammar.paths(), grammar.conditions(), *_contents(steps)]
     return "\n".join([*parts, *map(_step, steps.values())])

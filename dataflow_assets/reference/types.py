@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.contracts import KIND, Sink, Source, TypeRow
 from dataflow_assets.reference.blocks import escaped
 
@@ -57,13 +57,13 @@ INTERCHANGE = tuple(
 
 def render() -> str:
     """The whole page."""
-    sources = (one for one in catalogue.sources().values() if one.types())
+    sources = (one for one in registry.sources().values() if one.types())
     return "\n".join([_TOP, _interchange(), *map(_source, sources)])
 
 
 def tables() -> dict[str, type[Sink]]:
     """The sinks that make columns; those in memory are for tests."""
-    found = catalogue.sinks().items()
+    found = registry.sinks().items()
     return {
         name: cls
         for name, cls in found

@@ -12,10 +12,10 @@ from pydantic import Field
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.paths import Writable, apart
-from dataflow_assets.records import LONGEST_TEXT, MISSING, Record, text_form
+from dataflow_assets.records.paths.path import Writable, apart
+from dataflow_assets.records.record import LONGEST_TEXT, MISSING, Record, text_form
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 from dataflow_assets.spec import Addition
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 Target = Literal["string", "int64", "float64", "bool", "null"]
 

@@ -10,8 +10,8 @@ from pydantic import field_validator
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import NotJson, Record, parse
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.records.record import NotJson, Record, parse
+from dataflow_assets.records.step import Apply, Context, Example, Step
 
 _INSERT = '{"payload":{"op":"c","before":null,"after":{"id":7,"n":"x"}}}'
 _SOURCE = '{"payload":{"op":"u","after":{"id":7},"source":{"db":"shop","lsn":9}}}'

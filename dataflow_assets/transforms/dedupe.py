@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 from typing_extensions import override
 
-from dataflow_assets.paths import Path
-from dataflow_assets.records import MISSING, Record, at, encode_sorted
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
+from dataflow_assets.records.paths.path import Path
+from dataflow_assets.records.record import MISSING, Record, at, encode_sorted
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 
 METADATA = "metadata."
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from dataflow_assets.conditions import Condition
-from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
+from dataflow_assets.records.conditions.condition import Condition
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 
 
 class Filter(Step):

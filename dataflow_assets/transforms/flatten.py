@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from dataflow_assets.paths import Writable
-from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.records.paths.path import Writable
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Apply, Context, Example, Step
 
 
 class Flatten(Step):

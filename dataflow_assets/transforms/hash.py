@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from dataflow_assets.paths import Path
-from dataflow_assets.records import MISSING, at, encode, text_form
-from dataflow_assets.steps import Apply, Change, Context, Example, Origins, Step, on_body
+from dataflow_assets.records.paths.path import Path
+from dataflow_assets.records.record import MISSING, at, encode, text_form
+from dataflow_assets.records.step import Apply, Change, Context, Example, Origins, Step, on_body
 
 _ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 _FIVE = "ef2d127de37b942baad06145e54b0c619a1f22327b2ebbcfbec78f5564afe39d"

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
-from dataflow_assets.paths import Writable
-from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
+from dataflow_assets.records.paths.path import Writable
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 
 
 def _pair(given: Any) -> Any:

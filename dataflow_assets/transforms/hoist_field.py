@@ -7,8 +7,8 @@ from typing import ClassVar
 from pydantic import field_validator
 from typing_extensions import override
 
-from dataflow_assets.records import NotJson, Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.records.record import NotJson, Record
+from dataflow_assets.records.step import Apply, Context, Example, Step
 
 
 class HoistField(Step):

@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.interpolation import (
+from dataflow_assets.records.paths.path import Writable, apart
+from dataflow_assets.records.placeholders import (
     METADATA,
     Value,
     alone,
@@ -18,11 +19,10 @@ from dataflow_assets.interpolation import (
     metadata,
     paths,
 )
-from dataflow_assets.paths import Writable, apart
-from dataflow_assets.records import MISSING, NotJson, Record, at, parse
+from dataflow_assets.records.record import MISSING, NotJson, Record, at, parse
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
+from dataflow_assets.records.times.instant import Instant, rfc3339
 from dataflow_assets.spec import Addition
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
-from dataflow_assets.times import Instant, rfc3339
 
 _JSON = "json:"
 

@@ -8,9 +8,9 @@ from pydantic import Field
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.paths import Path, Writable
-from dataflow_assets.records import NotJson, parse
-from dataflow_assets.steps import Apply, Change, Context, Example, Origins, Step, on_body
+from dataflow_assets.records.paths.path import Path, Writable
+from dataflow_assets.records.record import NotJson, parse
+from dataflow_assets.records.step import Apply, Change, Context, Example, Origins, Step, on_body
 
 
 class JsonParse(Step):

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 from pydantic import Field
 from typing_extensions import override
 
-from dataflow_assets.paths import Path, Writable
-from dataflow_assets.records import MISSING, at, encode
-from dataflow_assets.steps import Apply, Change, Context, Example, Origins, Step, on_body
+from dataflow_assets.records.paths.path import Path, Writable
+from dataflow_assets.records.record import MISSING, at, encode
+from dataflow_assets.records.step import Apply, Change, Context, Example, Origins, Step, on_body
 
 
 class JsonString(Step):

@@ -7,9 +7,9 @@ from typing import ClassVar
 from pydantic import Field
 from typing_extensions import override
 
-from dataflow_assets.paths import Writable
-from dataflow_assets.records import MISSING, Record, at, text_form
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
+from dataflow_assets.records.paths.path import Writable
+from dataflow_assets.records.record import MISSING, Record, at, text_form
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 
 _SHORT = 3  # characters written when the length is not kept
 

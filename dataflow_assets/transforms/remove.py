@@ -7,8 +7,8 @@ from typing import ClassVar
 from pydantic import Field
 from typing_extensions import override
 
-from dataflow_assets.paths import Writable
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step, on_body
+from dataflow_assets.records.paths.path import Writable
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step, on_body
 
 
 class Remove(Step):

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import override
 
-from dataflow_assets.paths import Path, Writable
-from dataflow_assets.records import MISSING, Record
-from dataflow_assets.steps import Apply, Change, Context, Example, Origins, Step
+from dataflow_assets.records.paths.path import Path, Writable
+from dataflow_assets.records.record import MISSING, Record
+from dataflow_assets.records.step import Apply, Change, Context, Example, Origins, Step
 
 
 def _pair(given: Any) -> Any:

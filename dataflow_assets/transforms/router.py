@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator
 from typing_extensions import override
 
-from dataflow_assets.conditions import Condition
-from dataflow_assets.records import Record
+from dataflow_assets.records.conditions.condition import Condition
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 from dataflow_assets.spec import Spec
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
 
 _SINK = {"type": "postgresql", "config": {"table": "errors", "connectionString": "..."}}
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from pydantic import Field
 from typing_extensions import override
 
-from dataflow_assets.paths import Path
-from dataflow_assets.records import MISSING, NotJson, Record
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
+from dataflow_assets.records.paths.path import Path
+from dataflow_assets.records.record import MISSING, NotJson, Record
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 
 
 class Select(Step):

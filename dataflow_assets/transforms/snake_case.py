@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from dataflow_assets.keys import renamer
-from dataflow_assets.steps import Apply, Context, Example, Step, on_body
+from dataflow_assets.records.key_case import renamer
+from dataflow_assets.records.step import Apply, Context, Example, Step, on_body
 
 
 class SnakeCase(Step):

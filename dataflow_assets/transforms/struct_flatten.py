@@ -8,8 +8,8 @@ from pydantic import field_validator
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Step
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Apply, Context, Example, Step
 
 DEEPEST = 64  # levels below the top: as the DataFlow Operator
 

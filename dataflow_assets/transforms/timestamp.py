@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from dataflow_assets.paths import Path, Writable
-from dataflow_assets.records import Record
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
-from dataflow_assets.times import Instant
-from dataflow_assets.times.layouts import LayoutText, layout
+from dataflow_assets.records.paths.path import Path, Writable
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
+from dataflow_assets.records.times.instant import Instant
+from dataflow_assets.records.times.layouts import LayoutText, layout
 
 
 class Timestamp(Step):

@@ -9,10 +9,18 @@ from pydantic import Field
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.paths import Writable
-from dataflow_assets.records import MISSING, Record
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
-from dataflow_assets.times import Instant, ZoneName, read, rfc3339, rfc3339_nano, unix_milli, zone
+from dataflow_assets.records.paths.path import Writable
+from dataflow_assets.records.record import MISSING, Record
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
+from dataflow_assets.records.times.instant import (
+    Instant,
+    ZoneName,
+    read,
+    rfc3339,
+    rfc3339_nano,
+    unix_milli,
+    zone,
+)
 
 _WRITE: Mapping[str, Callable[[Instant], str | int]] = {
     "RFC3339Nano": rfc3339_nano,

@@ -10,8 +10,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records import NotJson, Record
-from dataflow_assets.steps import Apply, Context, Example, Origins, Step
+from dataflow_assets.records.record import NotJson, Record
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 
 if TYPE_CHECKING:
     import jsonschema_rs

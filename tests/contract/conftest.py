@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.contracts import Limit, Run, Totals
-from dataflow_assets.drain import drain
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.order import Order, Patience, Report, Start
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Patience, Report, Start
 from tests.contract import SINKS, SOURCES
 from tests.contract.drivers import (
     MemoryOffsets,

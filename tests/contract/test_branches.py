@@ -13,8 +13,6 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from dataflow_assets.chain import Transformation
-from dataflow_assets.conditions import Condition
 from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink, Store
 from dataflow_assets.contracts import (
     Limit,
@@ -27,11 +25,13 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
-from dataflow_assets.drain import drain
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.order import Order, Patience, Report
-from dataflow_assets.replay import replay
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.records.conditions.condition import Condition
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.replay import replay
+from dataflow_assets.runs.request import Order, Patience, Report
 from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.router import Router
 from tests.contract.conftest import numbered

@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.contracts import Rejects, Run
-from dataflow_assets.drain import drain
 from dataflow_assets.errors import Held, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.order import Order, Patience, Report
-from dataflow_assets.rejecting import HELD
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Patience, Report
+from dataflow_assets.sdk.rejected_records import HELD
 from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets, SinkDriver

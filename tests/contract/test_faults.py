@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from devservers import Proxy
@@ -73,7 +73,7 @@ def faulty(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Faul
 
 
 def test_every_connector_with_a_server_has_the_verbs() -> None:
-    kinds = (("source", catalogue.sources()), ("sink", catalogue.sinks()))
+    kinds = (("source", registry.sources()), ("sink", registry.sinks()))
     known = {(role, name) for role, found in kinds for name in found}
     tried = {(role, (SOURCES if role == "source" else SINKS)[name].type) for role, name in ENDS}
     assert tried == {end for end in known if not end[1].startswith("memory-")}

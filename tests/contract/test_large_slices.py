@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dataflow_assets.contracts import Limit, Run
-from dataflow_assets.drain import drain
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.order import Order, Patience, Report
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Patience, Report
 from tests.contract.conftest import Case, numbered
 from tests.contract.drivers import encode
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets import catalogue
+from dataflow_assets import registry
 from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.order import Start
+from dataflow_assets.runs.request import Start
 from tests.contract import SINKS, SOURCES
 from tests.contract.conftest import Case, numbered
 from tests.contract.drivers import MemoryOffsets, SourceDriver
@@ -25,8 +25,8 @@ OWN_FAILPOINTS = [(sink, name) for sink, name in SINK_FAILPOINTS if not name.sta
 
 
 def test_every_connector_has_a_driver() -> None:
-    assert set(SOURCES) == set(catalogue.sources())
-    assert {driver.type for driver in SINKS.values()} == set(catalogue.sinks())
+    assert set(SOURCES) == set(registry.sources())
+    assert {driver.type for driver in SINKS.values()} == set(registry.sinks())
 
 
 @pytest.mark.parametrize(

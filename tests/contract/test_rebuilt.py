@@ -14,8 +14,8 @@ import pytest
 from dataflow_assets.contracts import Run, SinkSession
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.order import Start
-from dataflow_assets.starting import settle
+from dataflow_assets.runs.request import Start
+from dataflow_assets.runs.start_positions import settle
 from tests.contract.drivers import MemoryOffsets, Row, SinkDriver
 
 ROWS: list[Row] = [(1, "a"), (2, "b")]

@@ -12,15 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets import failpoints
-from dataflow_assets.chain import Transformation
 from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink, Store
 from dataflow_assets.contracts import Rejects, Run, Sink
-from dataflow_assets.drain import drain
 from dataflow_assets.errors import Held, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.order import Order, Patience, Report
-from dataflow_assets.rejecting import HELD
-from dataflow_assets.replay import Replayed, replay
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.replay import Replayed, replay
+from dataflow_assets.runs.request import Order, Patience, Report
+from dataflow_assets.sdk.rejected_records import HELD
 from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.flatten import Flatten
 from tests.contract.conftest import numbered

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.connectors.clickhouse import rejected as beside_clickhouse
+from dataflow_assets.connectors.clickhouse.rejected import table as beside_clickhouse
 from dataflow_assets.contracts import ErrorRecord, OffsetSlice, Rejection, Rejects, Span, Target
-from dataflow_assets.drain import drain
-from dataflow_assets.order import Order, Patience, Start
-from dataflow_assets.rejecting import error_record
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Order, Patience, Start
+from dataflow_assets.sdk.rejected_records import error_record
 from tests.conftest import Topics
 from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.conftest import numbered

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import ErrorRecord, Rejects, Run, Sink
-from dataflow_assets.drain import drain
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.order import Order, Patience
-from dataflow_assets.records import encode
-from dataflow_assets.replay import replay
+from dataflow_assets.records.record import encode
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.replay import replay
+from dataflow_assets.runs.request import Order, Patience
 from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.real_drivers import Iceberg, Postgresql

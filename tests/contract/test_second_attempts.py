@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import devservers
-from dataflow_assets.connectors.kafka.producing import Transaction
-from dataflow_assets.connectors.kafka.tokens import producer_of
+from dataflow_assets.connectors.kafka.producer import Transaction
+from dataflow_assets.connectors.kafka.sink.checkpoint import producer_of
 from dataflow_assets.contracts import OffsetSlice, Receipt, Span
 from tests.contract.conftest import Case, numbered
 from tests.contract.test_recreated import Draining, held

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dataflow_assets import fused
 from dataflow_assets.contracts import Receipt, Span
 from dataflow_assets.errors import TransientError
+from dataflow_assets.micro_batch import fused
 from tests.contract import SINKS
 from tests.contract.conftest import Case, numbered
 

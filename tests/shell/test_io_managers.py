@@ -18,11 +18,11 @@ import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.clickhouse import ClickhouseSink
 from dataflow_assets.connectors.clickhouse.client import connect
-from dataflow_assets.connectors.iceberg.sink import IcebergSink
+from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 from dataflow_assets.connectors.memory import Store
-from dataflow_assets.connectors.postgresql import frame_read
-from dataflow_assets.connectors.postgresql.frame_place import Place
-from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
+from dataflow_assets.connectors.postgresql.frames import read
+from dataflow_assets.connectors.postgresql.frames.place import Place
+from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.flow import Branch, Flow
 from resources.io_managers import DefaultIOManager, io_managers
 from tests.shell.flows import SharedSpark, location, memory_flow
@@ -383,7 +383,7 @@ def test_a_table_of_postgresql_reads_as_it_was_written(
             '2026-01-31 12:00:00.5+02', '00000000-0000-0000-0000-000000000001', '{{1,2}}'),
             (2, null, 'a,"b"\nc', null, null, null, null, null, null, null, null)"""
         )
-    snapshot = frame_read.Snapshot(place)
+    snapshot = read.Snapshot(place)
     first, second = snapshot.frame(spark).orderBy("i").collect()
     snapshot.close()
     assert (first.i, first.b, first.t, first.n) == (1, True, "", decimal.Decimal("1.500"))
@@ -403,11 +403,11 @@ def test_parts_of_a_large_table_see_one_snapshot(
     schema: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(frame_read, "PART_BYTES", 64 * 1024)
+    monkeypatch.setattr(read, "PART_BYTES", 64 * 1024)
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
         series = "SELECT g AS id FROM generate_series(1, 20000) g"
         connection.execute(f"CREATE TABLE {schema}.many AS {series}")
-        snapshot = frame_read.Snapshot(Place(postgresql.dsn(), schema, "many"))
+        snapshot = read.Snapshot(Place(postgresql.dsn(), schema, "many"))
         frame = snapshot.frame(spark)
         connection.execute(f"UPDATE {schema}.many SET id = id + 1000000")
         assert frame.count() == 20000

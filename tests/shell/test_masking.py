@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from dataflow_assets.connectors.memory import MemoryOffsetSource
-from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
+from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.masking import mask
+from dataflow_assets.redaction import mask
 
 
 def test_a_mounted_secret_is_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

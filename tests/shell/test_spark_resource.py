@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 
 import devservers
-from dataflow_assets import spark as sparks
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.spark import Spark, SparkSettings
+from dataflow_assets.spark import session as sparks
+from dataflow_assets.spark.session import Spark, SparkSettings
 from resources.spark import SparkResource
 
 ROOT = Path(__file__).parents[2]

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 import devservers
-from dataflow_assets import lease as leases
-from dataflow_assets import spark as sparks
-from dataflow_assets.lease import Lease, end_unused
-from dataflow_assets.spark import Spark, SparkSettings
+from dataflow_assets.spark import lease as leases
+from dataflow_assets.spark import session as sparks
+from dataflow_assets.spark.lease import Lease, end_unused
+from dataflow_assets.spark.session import Spark, SparkSettings
 from resources.spark import SparkResource
 
 ZONES = {3: "Asia/Tokyo", 100: "America/Lima"}

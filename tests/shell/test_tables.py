@@ -13,8 +13,9 @@ from pyiceberg.catalog import Catalog
 
 import devservers
 from dataflow_assets.assets import graph
-from dataflow_assets.connectors.iceberg import IcebergSink, maintenance
-from dataflow_assets.connectors.iceberg.source_position import Position
+from dataflow_assets.connectors.iceberg import IcebergSink
+from dataflow_assets.connectors.iceberg.maintenance import maintain
+from dataflow_assets.connectors.iceberg.source.position import Position
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
 from dataflow_assets.contracts import ErrorRecord, Rejects, Run, utc_now
 from dataflow_assets.flow import Branch, Flow, Policies
@@ -25,7 +26,7 @@ from tests.iceberg_source_driver import make_source
 
 @pytest.fixture
 def in_ten_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "utc_now", lambda: utc_now() + timedelta(days=10))
+    monkeypatch.setattr(maintain, "utc_now", lambda: utc_now() + timedelta(days=10))
 
 
 def flow(sink: IcebergSink, name: str, connection: str | None = "lake") -> Flow:

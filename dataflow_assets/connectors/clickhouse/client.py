@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import dsn
-from dataflow_assets.connectors.clickhouse.failures import Failure, failing
+from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from urllib.parse import parse_qsl, unquote
 
-from dataflow_assets.databases import foreign
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.database import foreign
 
 _URL = re.compile(
     r"^(?P<scheme>clickhouse|https?)://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"

@@ -1,128 +1,210 @@
-"""A ClickHouse table as an error sink: for `FINAL` each record once, known by its id."""
+"""What an error of ClickHouse means, judged by its code (`SELECT errorCodeToName(252)`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from enum import Enum
 
-import msgspec
-from typing_extensions import override
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
-from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse import rejected
-from dataflow_assets.connectors.clickhouse import table as tables
-from dataflow_assets.connectors.clickhouse.client import quote
-from dataflow_assets.connectors.clickhouse.failures import Failure, failing
-from dataflow_assets.connectors.clickhouse.ledger_table import insert_rows, inserting
-from dataflow_assets.connectors.clickhouse.waiting import moment, note_replayed
-from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
-from dataflow_assets.errors import PermanentError
-from dataflow_assets.rejecting import HELD, entry
-from dataflow_assets.shapes import DATA
-from dataflow_assets.wrapped import METADATA
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from dataflow_assets.connectors.clickhouse.sink import ClickhouseSink
-
-_ID = {"id": "String", "flow": "String"}
-_AT = {"created_at": "DateTime64(6, 'UTC') DEFAULT now64(6)"}
-_APART = {**_ID, "error": "String", "original_message": "String", METADATA: "String", **_AT}
-_WHOLE = {**_ID, DATA: "String", METADATA: "String", **_AT}
-_PENDING = """
-SELECT {body} FROM {t} FINAL WHERE flow = {{flow:String}} AND _version % 2 = 0
-AND NOT endsWith(id, '{held}') AND created_at >= {since}
-ORDER BY created_at, id LIMIT {{most:UInt64}}
-"""
-
-
-class _Body(msgspec.Struct):
-    error: msgspec.Raw
-    original_message: msgspec.Raw
-
-
-class ClickhouseErrors(ErrorStore):
-    """Stores error records in the sink's table: `error` and `original_message`, or raw `data`."""
-
-    def __init__(self, sink: ClickhouseSink) -> None:
-        self._sink = sink
-        self._columns = _WHOLE if sink.raw_mode else _APART
-        self._place = quote(*sink.place())
-
-    @override
-    def prepare(self) -> None:
-        with self._client("preparing") as client:
-            if self._sink.auto_create_table:
-                with failing():
-                    client.command(rejected.statement(self._place, self._columns))
-            self._check(client)
-
-    @override
-    def store(self, records: Sequence[ErrorRecord]) -> None:
-        failpoints.reach("clickhouse.errors")
-        rows = [self._row(one) for one in records]
-        with self._client("storing rejected records in") as client:
-            insert_rows(client, self._place, rows, inserting(rejected.token(rows)))
-        failpoints.reach("clickhouse.errors-stored")
-
-    @override
-    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        body = DATA if self._sink.raw_mode else "error, original_message"
-        query = _PENDING.format(t=self._place, body=body, since=moment(since), held=HELD)
-        with self._client("reading") as client:
-            if tables.find(client, *self._sink.place()) is None:
-                return []
-            self._check(client)
-            rows = clients.rows(client, query, {"flow": flow, "most": most})
-        return [entry(_joined(row))[1] for row in rows]
-
-    @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
-        failpoints.reach("clickhouse.replayed")
-        with self._client("noting a replay in") as client:
-            note_replayed(client, self._place, entries)
-
-    def _row(self, record: ErrorRecord) -> dict[str, Any]:
-        row = {
-            "id": record.id,
-            "flow": record.flow,
-            METADATA: record.metadata.decode(),
-            "_version": rejected.version(record.reading),
-        }
-        if self._sink.raw_mode:
-            return row | {DATA: record.body.decode()}
-        body = msgspec.json.decode(record.body, type=_Body)
-        error, original = bytes(body.error).decode(), bytes(body.original_message).decode()
-        return row | {"error": error, "original_message": original}
-
-    def _check(self, client: Client) -> None:
-        table = tables.find(client, *self._sink.place())
-        if table is None:
-            raise PermanentError(f"the error sink's {self._sink.no_table()}")
-        wanted = self._columns | rejected.REPLAYED
-        if missing := sorted(set(wanted) - table.names):
-            raise PermanentError(
-                f"the error sink's table {'.'.join(self._sink.place())} cannot take error records: "
-                f"it has no {', '.join(missing)}; name a new table and set autoCreateTable: true, "
-                f"or run: {rejected.statement(self._place, self._columns)}"
-            )
-        rejected.widen(client, self._sink.place(), ())
-
-    @contextmanager
-    def _client(self, what: str) -> Iterator[Client]:
-        try:
-            with clients.connect(self._sink.dsn(), "dataflow errors") as client:
-                yield client
-        except Failure as failure:
-            raise failure.error(f"{what} the error sink {self._sink.address()}") from None
+LONGEST = 500
+# Time limits, load, network, replicas and Keeper: the same may succeed later.
+TRANSIENT = {
+    "CANNOT_READ_FROM_SOCKET": 95,
+    "TIMEOUT_EXCEEDED": 159,
+    "TOO_SLOW": 160,
+    "CANNOT_ALLOCATE_MEMORY": 173,
+    "DNS_ERROR": 198,
+    "TOO_MANY_SIMULTANEOUS_QUERIES": 202,
+    "NO_FREE_CONNECTION": 203,
+    "SOCKET_TIMEOUT": 209,
+    "NETWORK_ERROR": 210,
+    "NO_ZOOKEEPER": 225,
+    "ABORTED": 236,
+    "MEMORY_LIMIT_EXCEEDED": 241,
+    "TABLE_IS_READ_ONLY": 242,
+    "NOT_ENOUGH_SPACE": 243,
+    "UNEXPECTED_ZOOKEEPER_ERROR": 244,
+    "TOO_MANY_PARTS": 252,
+    "NO_ACTIVE_REPLICAS": 254,
+    "NO_AVAILABLE_REPLICA": 265,
+    "ALL_CONNECTION_TRIES_FAILED": 279,
+    "TOO_FEW_LIVE_REPLICAS": 285,
+    "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE": 286,
+    "REPLICA_IS_NOT_IN_QUORUM": 289,
+    "UNKNOWN_STATUS_OF_INSERT": 319,
+    "UNFINISHED": 341,
+    "RECEIVED_ERROR_TOO_MANY_REQUESTS": 364,
+    "ALL_REPLICAS_ARE_STALE": 369,
+    "SESSION_IS_LOCKED": 373,
+    "PART_IS_TEMPORARILY_LOCKED": 384,
+    "QUERY_WAS_CANCELLED": 394,
+    "ALL_REPLICAS_LOST": 415,
+    "REPLICA_STATUS_CHANGED": 416,
+    "SYSTEM_ERROR": 425,
+    "CANNOT_SCHEDULE_TASK": 439,
+    "DEADLOCK_AVOIDED": 473,
+    "S3_ERROR": 499,
+    "DISTRIBUTED_TOO_MANY_PENDING_BYTES": 574,
+    "THREAD_WAS_CANCELED": 677,
+    "ASYNC_LOAD_CANCELED": 696,
+    "ASYNC_LOAD_WAIT_FAILED": 722,
+    "TABLE_IS_BEING_RESTARTED": 733,
+    "CANNOT_WRITE_AFTER_BUFFER_CANCELED": 734,
+    "PART_IS_LOCKED": 738,
+    "SERVER_OVERLOADED": 745,
+    "TCP_CONNECTION_LIMIT_REACHED": 749,
+    "HTTP_CONNECTION_LIMIT_REACHED": 762,
+    "RESOURCE_LIMIT_EXCEEDED": 776,
+    "MEMORY_RESERVATION_KILLED": 777,
+    "MEMORY_RESERVATION_FAILED": 778,
+    "TOO_MANY_UNAVAILABLE_SHARDS": 904,
+    "KEEPER_EXCEPTION": 999,
+    "POCO_EXCEPTION": 1000,
+    "UNKNOWN_EXCEPTION": 1002,
+    "ASYNC_INSERT_FLUSH_TIMEOUT": 1017,
+    "QUERY_SLOT_ACQUISITION_TIMEOUT": 1019,
+    "MEMORY_RESERVATION_ACQUISITION_TIMEOUT": 1020,
+}
+# A value that the column does not take.
+REFUSED = {
+    "CANNOT_PARSE_TEXT": 6,
+    "CANNOT_PARSE_QUOTED_STRING": 26,
+    "CANNOT_PARSE_INPUT_ASSERTION_FAILED": 27,
+    "CANNOT_PARSE_DATE": 38,
+    "CANNOT_PARSE_DATETIME": 41,
+    "ARGUMENT_OUT_OF_BOUND": 69,
+    "CANNOT_CONVERT_TYPE": 70,
+    "CANNOT_PARSE_NUMBER": 72,
+    "INCORRECT_DATA": 117,
+    "TOO_LARGE_STRING_SIZE": 131,
+    "SIZES_OF_ARRAYS_DONT_MATCH": 190,
+    "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE": 321,
+    "CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN": 349,
+    "CANNOT_PARSE_UUID": 376,
+    "DECIMAL_OVERFLOW": 407,
+    "CANNOT_PARSE_DOMAIN_VALUE_FROM_STRING": 441,
+    "CANNOT_PARSE_BOOL": 467,
+    "VIOLATED_CONSTRAINT": 469,
+    "CANNOT_PARSE_IPV4": 675,
+    "CANNOT_PARSE_IPV6": 676,
+    "UNKNOWN_ELEMENT_OF_ENUM": 691,
+}
+_LATER, _NEVER = frozenset(TRANSIENT.values()), frozenset(REFUSED.values())
+_HTTP_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+_ADVICE = {
+    16: "was the table altered? the next run reads its columns anew",
+    47: "was the table altered? the next run reads its columns anew",
+    60: "create the table, or mend `table`",
+    81: "create the database, or mend the connection string",
+    192: "check user and password of the connection string",
+    193: "check user and password of the connection string",
+    194: "give the password in the connection string",
+    218: "the table was dropped; create it again",
+    252: "too many parts: merges do not keep up with inserts; the flow waits for them",
+    241: "out of memory: the flow tries again; lower the load, or raise max_memory_usage",
+    497: "grant the user of the connection string what is missing",
+    516: "check user and password of the connection string",
+}
+_TEXT = re.compile(
+    r"DB::(?:Net|HTTP)?Exception: (.*?)(?: \(version .*)?(?: \(for url .*)?$", re.DOTALL
+)
+_STATUS = re.compile(r"HTTP status (\d+)")
 
 
-def _joined(texts: Sequence[str]) -> str:
-    """The whole record of a row in either layout."""
-    if len(texts) == 1:
-        return texts[0]
-    return f'{{"error":{texts[0]},"original_message":{texts[1]}}}'
+class Kind(Enum):
+    """What to do about a failure."""
+
+    REFUSED = "find the rows that the table refuses"
+    TRANSIENT = "try again later"
+    PERMANENT = "a person must act"
+
+
+class Failure(Exception):
+    """One error of ClickHouse or of the way to it. `code` None: the server has not answered."""
+
+    def __init__(self, message: str, code: int | None = None, status: int | None = None) -> None:
+        self.message = message.strip()[:LONGEST]
+        self.code = code
+        self.status = status
+        super().__init__(self.reason)
+
+    @property
+    def reason(self) -> str:
+        """ClickHouse's words and its code."""
+        return f"{self.message} (code {self.code})" if self.code is not None else self.message
+
+    @property
+    def kind(self) -> Kind:
+        """Judged by the code; without one, by the HTTP status; without both the way is in doubt."""
+        if self.code in _NEVER:
+            return Kind.REFUSED
+        if self.code is None:
+            unsure = self.status is None or self.status in _HTTP_TRANSIENT
+            return Kind.TRANSIENT if unsure else Kind.PERMANENT
+        later = self.code in _LATER or "temporarily unavailable" in self.message.lower()
+        return Kind.TRANSIENT if later else Kind.PERMANENT
+
+    @property
+    def answered(self) -> bool:
+        """False where what was asked may have been done all the same."""
+        return self.code is not None
+
+    def error(self, what: str) -> DataflowError:
+        """The same for the engine: what was tried, ClickHouse's words, advice."""
+        advice = _ADVICE.get(self.code or 0)
+        text = f"{what}: {self.reason}" + (f"; {advice}" if advice else "")
+        return TransientError(text) if self.kind is Kind.TRANSIENT else PermanentError(text)
+
+
+def from_driver(error: Exception) -> Failure:
+    """An error of clickhouse-connect, urllib3 or Arrow's reader as a failure."""
+    text = str(error)
+    code = getattr(error, "code", None)
+    status = _STATUS.search(text)
+    found = _TEXT.search(text)
+    if found is None and (coded := re.search(r"Code: (\d+)", text)) and code is None:
+        code = int(coded[1])
+    if found is None and code is None and status is None:
+        text = _cause(error)  # the driver's own text has the whole request in it
+    return Failure(found[1] if found else text, code, int(status[1]) if status else None)
+
+
+def _cause(error: BaseException) -> str:
+    """What is at the bottom of an error of the way to the server, in words."""
+    inner = [getattr(error, "reason", None), error.__cause__, error.__context__, *error.args[-1:]]
+    deeper = next((each for each in inner if isinstance(each, BaseException)), None)
+    if deeper is not None:
+        return _cause(deeper)
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Errors of the driver inside as the engine's: TransientError or PermanentError.
+
+    `what`: what was tried, with the address, never with a secret.
+    """
+    try:
+        with failing():
+            yield
+    except Failure as failure:
+        raise failure.error(what) from None
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Errors of the driver inside as a Failure."""
+    import pyarrow as pa
+    from clickhouse_connect.driver.exceptions import ClickHouseError
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except (ClickHouseError, HTTPError, pa.ArrowInvalid, OSError) as error:
+        raise from_driver(error) from error

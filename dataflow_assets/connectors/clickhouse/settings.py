@@ -9,8 +9,8 @@ from pydantic import SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse import dsn
-from dataflow_assets.databases import DatabaseTable
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.database import DatabaseTable
 
 
 class ClickhouseConnection(DatabaseTable):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import literal, quote
-from dataflow_assets.connectors.clickhouse.spelling import Type
+from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.contracts import KIND, TypeRow
 from dataflow_assets.errors import PermanentError
 

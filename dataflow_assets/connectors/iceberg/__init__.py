@@ -6,7 +6,7 @@ the table's head (commits.py). A source reads snapshots in the order of the tabl
 only when a session or a writer opens.
 """
 
-from dataflow_assets.connectors.iceberg.sink import IcebergSink
-from dataflow_assets.connectors.iceberg.source import IcebergSource
+from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
+from dataflow_assets.connectors.iceberg.source.source import IcebergSource
 
 __all__ = ["IcebergSink", "IcebergSource"]

@@ -3,7 +3,7 @@
 Written by transactions: the records of a slice and the checkpoint of its partition are one.
 """
 
-from dataflow_assets.connectors.kafka.sink import KafkaSink
-from dataflow_assets.connectors.kafka.source import KafkaSource
+from dataflow_assets.connectors.kafka.sink.sink import KafkaSink
+from dataflow_assets.connectors.kafka.source.source import KafkaSource
 
 __all__ = ["KafkaSink", "KafkaSource"]

@@ -16,7 +16,7 @@ from typing import ClassVar
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from dataflow_assets.connectors.kafka.broker import CLIENT
+from dataflow_assets.connectors.kafka.client import CLIENT
 from dataflow_assets.contracts import MESSAGES
 from dataflow_assets.errors import TransientError
 

@@ -50,7 +50,7 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import PermanentError, TakenOver
-from dataflow_assets.rejecting import HELD, entry, error_record, settle
+from dataflow_assets.sdk.rejected_records import HELD, entry, error_record, settle
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 

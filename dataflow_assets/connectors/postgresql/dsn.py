@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl, unquote
 from psycopg import Error, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from dataflow_assets.databases import foreign
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.database import foreign
 from dataflow_assets.secrets import FOLDER, is_place, mounted
 
 _URL = re.compile(

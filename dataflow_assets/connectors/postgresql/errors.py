@@ -1,212 +1,99 @@
-"""A PostgreSQL table as an error sink: each record once, known by its id.
-
-Beside rows of the same database the records are part of the rows' own transaction. Elsewhere they
-are committed first; a crash in between repeats them, and the id says that they are there.
-"""
+"""What a database error means for the rows at hand, judged by its SQLSTATE alone."""
 
 from __future__ import annotations
 
-import base64
-import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING
+from enum import Enum
 
-import msgspec
-from typing_extensions import override
+import psycopg
 
-from dataflow_assets import failpoints
-from dataflow_assets.connectors.postgresql import create as making
-from dataflow_assets.connectors.postgresql import dsn, error_layout
-from dataflow_assets.connectors.postgresql import link as links
-from dataflow_assets.connectors.postgresql import table as tables
-from dataflow_assets.connectors.postgresql.error_layout import Layout
-from dataflow_assets.connectors.postgresql.failures import Failure, Kind
-from dataflow_assets.connectors.postgresql.rejected import batches
-from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
-from dataflow_assets.errors import PermanentError
-from dataflow_assets.records import encode, parse
-from dataflow_assets.rejecting import entry
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink import PostgresqlSink
-
-_APPLICATION = "dataflow-errors"
-_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+LONGEST = 500
+# Appendix A of PostgreSQL's manual: classes first, then single codes that differ from their class.
+# 54: a value too long for an index. P0: a trigger that raised.
+_REFUSED_CLASSES = ("22", "23", "44", "54", "P0")
+_REFUSED_CODES = frozenset({"42622"})  # too long for a column of type name
+_TRANSIENT_CLASSES = ("08", "40", "53", "55", "57", "58", "XX")
+_TRANSIENT_CODES = frozenset({"25P01", "25P02", "25P03", "25P04", "25006", "3B001"})
+_AGAIN_CODES = frozenset({"40001", "40P01"})
+_ADVICE = {
+    "42P01": "create the table, or set autoCreateTable: true",
+    "42703": "a column is missing: was the table altered? the next run reads its columns anew",
+    "42501": "grant the role of the connection string what is missing",
+    "28P01": "check user and password of the connection string",
+    "28000": "check user, TLS settings and pg_hba.conf",
+    "3D000": "create the database or mend the connection string",
+    "3F000": "create the schema first",
+}
 
 
-class PostgresqlErrors(ErrorStore):
-    """Stores error records in the sink's table."""
+class Kind(Enum):
+    """What to do about a failure."""
 
-    def __init__(self, sink: PostgresqlSink) -> None:
-        self._sink = sink
-
-    @override
-    def prepare(self) -> None:
-        with self._transaction("preparing") as link:
-            self._layout(link, make=True)
-
-    @override
-    def store(self, records: Sequence[ErrorRecord]) -> None:
-        failpoints.reach("postgresql.errors")
-        with self._transaction("storing rejected records in") as link:
-            self._put(link, records)
-        failpoints.reach("postgresql.errors-stored")
-
-    @override
-    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        with self._transaction("reading") as link:
-            if tables.find(link, *self._sink.place()) is None:
-                return []
-            layout = self._layout(link)
-            moment = since.isoformat() if since else None
-            rows = link.execute(layout.waiting(), flow, moment, most)
-            if rows and not layout.notes:  # before anything is put back that cannot be noted
-                _alter(link, layout)
-        found = [entry(_record(row))[1] for row in rows]
-        return list({one.id: one for one in found}.values())
-
-    @override
-    def replayed(self, entries: Sequence[Entry]) -> None:
-        failpoints.reach("postgresql.replayed")
-        with self._transaction("noting a replay in") as link:
-            listed = json.dumps([one.name for one in entries])
-            link.execute(self._layout(link).replayed(), listed)
-
-    def shares(self, connection: str) -> bool:
-        """Whether a session of this connection string can store the records as well."""
-        return dsn.same(self._sink.dsn(), connection)
-
-    def join(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
-        """Stores them in the transaction that the link is in."""
-        with self._translated("storing rejected records in"):
-            self._put(link, records)
-
-    def _put(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
-        layout = self._layout(link)
-        rows = {one.id: _row(one) for one in records}
-        for batch in batches(list(rows.values())):
-            self._insert(link, layout, batch)
-
-    def _insert(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
-        """What a type cannot hold after all goes in as base64: never is an error record refused."""
-        link.execute("SAVEPOINT dataflow_errors")
-        try:
-            self._inserted(link, layout, rows)
-        except Failure as failure:
-            opened = [_resealed(row) for row in rows] if len(rows) == 1 else []
-            if failure.kind is not Kind.REFUSED or opened == list(rows):
-                raise
-            link.execute("ROLLBACK TO SAVEPOINT dataflow_errors")
-            for row in opened or rows:
-                self._insert(link, layout, [row])
-        else:
-            link.execute("RELEASE SAVEPOINT dataflow_errors")
-
-    def _inserted(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
-        text = f"[{','.join(rows)}]"
-        if len(link.execute(layout.insert(), text)) == len(rows):
-            return
-        if layout.notes:
-            link.execute(layout.again(), text)
-        if link.execute(layout.missing(), text):  # not known by its id, and yet not stored
-            raise PermanentError(
-                f"the error sink's table {layout.place} has a unique index that refuses error "
-                "records for something else than their id: drop it, or name another table"
-            )
-
-    def _layout(self, link: links.Link, *, make: bool = False) -> Layout:
-        found = tables.find(link, *self._sink.place())
-        if found is None and make:
-            making.create_errors(link, self._sink)
-            found = tables.find(link, *self._sink.place())
-        if found is None:
-            raise PermanentError(f"the error sink's {self._sink.no_table()}")
-        found.check()
-        return error_layout.layout(self._sink, found)
-
-    @contextmanager
-    def _transaction(self, what: str) -> Iterator[links.Link]:
-        """One of its own, in a session of its own."""
-        connection = self._sink.dsn()
-        with self._translated(what):
-            link = links.take(connection, "text", _APPLICATION)
-            try:
-                link.execute("BEGIN")
-                yield link
-                link.execute("COMMIT")
-            except BaseException:
-                link.close()  # the server rolls back
-                raise
-            links.give(connection, "text", link)
-
-    @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Failure as failure:
-            raise failure.error(f"{what} the error sink {self._sink.address()}") from None
+    REFUSED = "find the rows that the table refuses"
+    SPLIT = "two spellings of one key met in one statement: take fewer rows at once"
+    AGAIN = "lost a race: the same statement once more"
+    TRANSIENT = "try again later"
+    PERMANENT = "a person must act"
 
 
-def _alter(link: links.Link, layout: Layout) -> None:
-    """Gives an older table the column that a replay fills; a person must where the role may not."""
-    try:
-        link.execute(layout.noting())
-    except Failure as failure:
-        if failure.kind is not Kind.PERMANENT:
-            raise
-        raise PermanentError(
-            f"the error sink's table {layout.place} has no column that tells what was replayed: "
-            f"{failure.reason}; run as its owner: {layout.noting()}"
-        ) from None
+class Failure(Exception):
+    """One error of either driver, in one shape. Never leaves this package."""
+
+    def __init__(self, message: str, sqlstate: str | None = None, **where: str | None) -> None:
+        self.message = message.strip()[:LONGEST]
+        self.sqlstate = sqlstate
+        self.where = {key: value for key, value in where.items() if value}
+        super().__init__(self.reason)
+
+    @property
+    def reason(self) -> str:
+        """PostgreSQL's words, its SQLSTATE and which constraint or column it names."""
+        notes = [self.sqlstate or "no SQLSTATE", *(f"{k} {v}" for k, v in self.where.items())]
+        return f"{self.message} ({', '.join(notes)})"
+
+    @property
+    def kind(self) -> Kind:
+        """Judged by SQLSTATE; without one the connection itself is in doubt."""
+        code = self.sqlstate
+        if code is None:
+            return Kind.TRANSIENT
+        if code in _TRANSIENT_CODES:
+            return Kind.TRANSIENT
+        if code in _AGAIN_CODES:
+            return Kind.AGAIN
+        if code == "21000":
+            return Kind.SPLIT
+        if code.startswith(_REFUSED_CLASSES) or code in _REFUSED_CODES:
+            return Kind.REFUSED
+        return Kind.TRANSIENT if code.startswith(_TRANSIENT_CLASSES) else Kind.PERMANENT
+
+    @property
+    def error_type(self) -> str:
+        """The class of reference 5.4 that SQLSTATE alone tells; else its words do."""
+        return "constraint_violation" if (self.sqlstate or "").startswith("23") else ""
+
+    def error(self, what: str) -> DataflowError:
+        """The same for the engine: what was tried, PostgreSQL's words, advice."""
+        if self.kind in {Kind.TRANSIENT, Kind.AGAIN}:
+            return TransientError(f"{what}: {self.reason}")
+        advice = _ADVICE.get(self.sqlstate or "")
+        return PermanentError(f"{what}: {self.reason}" + (f"; {advice}" if advice else ""))
 
 
-def _record(texts: Sequence[str]) -> str:
-    """The whole record of a row in either layout."""
-    if len(texts) == 1:
-        return texts[0]
-    return f'{{"error":{texts[0]},"original_message":{texts[1]}}}'
+def from_psycopg(error: psycopg.Error) -> Failure:
+    """A psycopg error as a failure."""
+    diag = error.diag
+    return Failure(
+        diag.message_primary or str(error),
+        error.sqlstate,
+        constraint=diag.constraint_name,
+        column=diag.column_name or _column(diag.context),
+    )
 
 
-class _Body(msgspec.Struct):
-    error: msgspec.Raw
-    original_message: msgspec.Raw
-
-
-def _row(record: ErrorRecord) -> str:
-    """The parts that a layout picks from."""
-    body = msgspec.json.decode(record.body, type=_Body)
-    error, original = _visible(bytes(body.error)), bytes(body.original_message)
-    if _NUL.search(original):
-        error, original = _sealed(error, original)
-    return _joined(record.id, record.flow, error, original, _visible(record.metadata).decode())
-
-
-def _joined(id_: str, flow: str, error: bytes, original: bytes, metadata: str) -> str:
-    told, message = error.decode(), original.decode()
-    whole = f'{{"error":{told},"original_message":{message}}}'
-    return json.dumps([id_, flow, told, message, whole, metadata])
-
-
-def _resealed(row: str) -> str:
-    """A row with its original as base64, whatever it was."""
-    id_, flow, error, original, _, metadata = json.loads(row)
-    if original.startswith('{"original_data_base64":'):
-        return row
-    return _joined(id_, flow, *_sealed(error.encode(), original.encode()), metadata)
-
-
-def _sealed(error: bytes, original: bytes) -> tuple[bytes, bytes]:
-    """Both with the message as base64: of `original_data` the text itself."""
-    told, message = parse(error), original
-    if told["encoding"] == "text":
-        message = msgspec.json.decode(original)["original_data"].encode()
-    kept = {"original_data_base64": base64.b64encode(message).decode()}
-    return encode({**told, "encoding": "base64"}), encode(kept)
-
-
-def _visible(text: bytes) -> bytes:
-    """NUL as the six characters of its escape: neither text nor jsonb can hold it."""
-    return _NUL.sub(rb"\1\\\\u0000", text)
+def _column(context: str | None) -> str | None:
+    # For type errors COPY names the column in its context only.
+    match = re.search(r"^COPY .*, column ([^:\n]+)", context or "", re.MULTILINE)
+    return match[1].strip() if match else None

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
-from dataflow_assets.databases import DatabaseTable
+from dataflow_assets.sdk.database import DatabaseTable
 
 
 class PostgresqlConnection(DatabaseTable):

@@ -1,0 +1,98 @@
+"""Rejected records of `<table>_rejected` that wait for a replay."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse.client import literal, quote
+from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.rejected import table as rejected
+from dataflow_assets.contracts import Entries, Entry
+from dataflow_assets.sdk.rejected_records import origin
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
+
+_AT_ONCE = 500  # ids in one statement
+_THERE = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
+_PENDING = """
+SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, offset,
+    rows, intDiv(_version, 2)
+FROM {r} FINAL WHERE flow = {{flow:String}} AND _version % 2 = 0 AND rejected_at >= {since}
+ORDER BY rejected_at, id LIMIT {{most:UInt64}}
+"""
+_REPLAYED = """
+INSERT INTO {r} SELECT * REPLACE (now64(6) AS replayed_at, _version + 1 AS _version) FROM (
+    SELECT * FROM {r} FINAL WHERE _version % 2 = 0 AND (id, _version) IN ({named}))
+"""
+
+
+class Waiting(Entries):
+    """Those beside the sink's table."""
+
+    def __init__(self, sink: ClickhouseSink) -> None:
+        self._sink = sink
+        self._database, self._table = sink.place()
+        self._where = rejected.place(self._database, self._table)
+        self._place = quote(*self._where)
+
+    @override
+    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
+        with self._client("reading") as client:
+            if not clients.rows(client, _THERE, dict(zip("dt", self._where, strict=True))):
+                return []
+            rejected.widen(client, self._where)
+            query = _PENDING.format(r=self._place, since=moment(since))
+            rows = clients.rows(client, query, {"flow": flow, "most": most})
+        return [_entry(row) for row in rows]
+
+    @override
+    def replayed(self, entries: Sequence[Entry]) -> None:
+        failpoints.reach("clickhouse.replayed")
+        with self._client("noting a replay in") as client:
+            note_replayed(client, self._place, entries)
+
+    @contextmanager
+    def _client(self, what: str) -> Iterator[Client]:
+        try:
+            with clients.connect(self._sink.dsn(), "dataflow replay") as client:
+                yield client
+        except Failure as failure:
+            raise failure.error(f"{what} {self._place} of {self._sink.address()}") from None
+
+
+def note_replayed(client: Client, place: str, entries: Sequence[Entry]) -> None:
+    """Notes that these have had their replay; may be repeated. Raises Failure."""
+    named = [f"({literal(one.id)}, {rejected.version(one.reading)})" for one in entries]
+    for first in range(0, len(named), _AT_ONCE):
+        query = _REPLAYED.format(r=place, named=", ".join(named[first : first + _AT_ONCE]))
+        with failing():
+            client.command(query, settings={"async_insert": 0})
+
+
+def moment(since: datetime | None) -> str:
+    """A moment as SQL; without one the first that there is."""
+    at = (since or datetime(1970, 1, 1, tzinfo=UTC)).astimezone(UTC)
+    return f"toDateTime64({literal(at.strftime('%Y-%m-%d %H:%M:%S.%f'))}, 6, 'UTC')"
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    id_, branch, stage, n, body, body_encoding, key, key_encoding, *place, rows, reading = row
+    sent, named = _bytes(body, body_encoding), _bytes(key, key_encoding)
+    return Entry(id_, branch, stage, n, sent, named, origin(id_, *place), rows, reading)
+
+
+def _bytes(text: str | None, encoding: str | None) -> bytes | None:
+    if text is None:
+        return None
+    return base64.b64decode(text) if encoding == "base64" else text.encode()

@@ -1,0 +1,120 @@
+"""The rows of one slice, kept until the border of their chunk is known."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from dataflow_assets.connectors.clickhouse.sink.chunks import Piece
+from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
+from dataflow_assets.connectors.clickhouse.sink.time_limits import beyond
+from dataflow_assets.connectors.clickhouse.sink.upsert import deletes
+from dataflow_assets.contracts import OFFSET, OP, Chunk, N, Rejection, Sent
+
+_NO_DELETES = "a delete needs upsertMode: true with deleteMode: hard or soft"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What goes into one chunk: rows in the sink's schema with OFFSET, N and OP."""
+
+    rows: pa.Table
+    rejected: tuple[Rejection, ...]
+    size: int
+
+
+@dataclass
+class Buffer:
+    """Takes a slice's chunks as they come; nothing is stored yet."""
+
+    schema: pa.Schema
+    facts: Facts
+    rejected: list[Rejection] = field(default_factory=list)
+    _batches: list[pa.RecordBatch] = field(default_factory=list)
+    _sent: list[Mapping[int, Sent]] = field(default_factory=list)
+    _sizes: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, chunk: Chunk, first: int) -> None:
+        """Takes a chunk's rows from `first` on; those that the table cannot hold are rejected."""
+        offsets = chunk.rows.column(OFFSET).to_numpy()
+        rows = chunk.rows.slice(int(np.searchsorted(offsets, first)))
+        self._sent.append(chunk.sent)
+        self.rejected += [one for one in chunk.rejected if one.offset >= first]
+        self._sizes.append((chunk.seen, chunk.size))
+        self._batches.append(self._fitting(rows))
+
+    def cut(self, piece: Piece) -> Cut:
+        """What lies between the borders of a piece."""
+        rows = pa.Table.from_batches(self._batches, self._full)
+        after, upto = piece.after, piece.upto
+        if not isinstance(after, int) or not isinstance(upto, int):
+            return Cut(rows, tuple(self.rejected), sum(size for _, size in self._sizes))
+        low, high = np.searchsorted(rows.column(OFFSET).to_numpy(), [after, upto])
+        rejected = tuple(one for one in self.rejected if after <= one.offset < upto)
+        size = sum(size for seen, size in self._sizes if after < seen <= upto)
+        return Cut(rows.slice(int(low), int(high - low)), rejected, size)
+
+    def digest(self, piece: Piece) -> str:
+        """Tells the rows of a piece from any others."""
+        rows = self.cut(piece).rows.combine_chunks()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_table(rows)
+        return hashlib.sha256(sink.getvalue()).hexdigest()[:32]
+
+    def refused(self, rows: pa.Table, found: Mapping[int, str]) -> list[Rejection]:
+        """Rejections of rows, by their index, for the reasons given."""
+        offsets, numbers = rows.column(OFFSET), rows.column(N)
+        return [
+            self._rejection(offsets[at].as_py(), numbers[at].as_py(), reason)
+            for at, reason in sorted(found.items())
+        ]
+
+    def _fitting(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        rows = _complete(rows, self._full)
+        found = beyond(rows, self.schema)
+        if self.facts.deleted is None:
+            found |= {int(at): _NO_DELETES for at in np.flatnonzero(deletes(rows))}
+        if not found:
+            return rows
+        self.rejected += self.refused(pa.Table.from_batches([rows]), found)
+        return without(pa.Table.from_batches([rows]), found).combine_chunks().to_batches()[0]
+
+    def _rejection(self, offset: int, n: int, reason: str) -> Rejection:
+        sent = next((found for found in self._found(offset)), Sent(None))
+        found = Rejection(offset, "sink", reason, sent.body, n)
+        return replace(found, metadata=sent.metadata, rows=sent.rows)
+
+    def _found(self, offset: int) -> Iterator[Sent]:
+        for sent in self._sent:
+            if (found := sent.get(offset)) is not None:
+                yield found
+
+    @property
+    def _full(self) -> pa.Schema:
+        beside = [(OFFSET, pa.int64()), (N, pa.int32()), (OP, pa.int8())]
+        # Null is what the table turns into the column's default.
+        columns = [one.with_nullable(True) for one in self.schema]
+        return pa.schema([*columns, *(pa.field(*one) for one in beside)])
+
+
+def without(rows: pa.Table, refused: Mapping[int, str]) -> pa.Table:
+    """The rows but those of these indexes."""
+    kept = np.ones(rows.num_rows, np.bool_)
+    kept[list(refused)] = False
+    return rows.filter(pa.array(kept))
+
+
+def _complete(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Exactly these columns; what is not given of the system's is 0."""
+    arrays = [
+        rows.column(one.name)
+        if one.name in rows.schema.names
+        else pa.array(np.zeros(rows.num_rows, one.type.to_pandas_dtype()))
+        for one in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,119 @@
+"""One branch's rows in the ledger, recorded under one epoch."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
+    CHUNK,
+    DONE,
+    HEAD,
+    WHOLE,
+    Border,
+    Done,
+    Entry,
+    Head,
+    State,
+    dump,
+    fold,
+)
+from dataflow_assets.contracts import Run, Target
+from dataflow_assets.errors import PermanentError, TakenOver, TransientError
+
+_TRIES = 50
+
+
+class Ledger(Protocol):
+    """The rows of one branch, wherever they are kept."""
+
+    blocks: int
+    """Blocks that the target had been given when the ledger was last read."""
+
+    def read(self, partition: str | None = None) -> Sequence[Entry]:
+        """All rows, the oldest first; with a partition: all heads, and its own rows."""
+
+    def record(self, entry: Entry) -> None:
+        """Adds the row unless there is one of its key; durable when it returns."""
+
+
+class Branch:
+    """What a driver or a task reads and records."""
+
+    def __init__(self, ledger: Ledger, target: Target, epoch: int = 0) -> None:
+        self.epoch = epoch
+        self._ledger = ledger
+        self._target = target
+        self._n = 0
+
+    def take(self, run: Run) -> State:
+        """Takes a new epoch: the number of the first who has recorded it."""
+        state = fold(self._ledger.read())
+        for _ in range(_TRIES):
+            base, self.epoch, self._n = state.head.place, state.head.epoch + 1, 0
+            host = f"{run.host} (pid {run.pid})"
+            writer = self._record_head(replace(state.snapshot(), run=run.id, host=host))
+            rows = self._ledger.read()
+            state = fold(rows)
+            if state.head.place != (self.epoch, 0) or state.writer != writer:
+                continue  # another run was first
+            before = fold(row for row in rows if row.kind != HEAD or row.epoch < self.epoch)
+            if before.head.place == base:
+                return state
+            # Our head did not know what its predecessor did last.
+            return self.head(replace(before.snapshot(), run=run.id, host=host))
+        raise TransientError(f"flow {self._target.flow}: other runs took every epoch that was free")
+
+    def read(self, partition: str | None = None) -> State:
+        """The state, of one partition or of all. Raises TakenOver where our epoch is over."""
+        state = fold(self._ledger.read(partition))
+        if state.head.epoch != self.epoch:
+            raise self._over(state.head)
+        return state
+
+    def head(self, head: Head) -> State:
+        """Records what the driver has decided; nobody else has its epoch."""
+        self._n += 1
+        self._record_head(head)
+        return self.read()
+
+    def generation(self) -> str:
+        """The name of the generation that begins with the next head."""
+        return f"{self.epoch}.{self._n + 1}"
+
+    def propose(self, state: State, partition: str, border: Border) -> State:
+        """Records where the next chunk ends; what stands then is in the state."""
+        self._record(CHUNK, state, partition, border)
+        return self.read(partition)
+
+    def whole(self, state: State, partition: str, seen: int) -> None:
+        """Records that a pending chunk ends at `seen`: all there is was read."""
+        self._record(WHOLE, state, partition, seen)
+
+    def done(self, state: State, partition: str, done: Done) -> None:
+        """Records that the rows of the pending chunk are in."""
+        self._record(DONE, state, partition, done)
+
+    def _record_head(self, head: Head) -> str:
+        head = replace(head, epoch=self.epoch, n=self._n)
+        entry = Entry(HEAD, dump(head), uuid.uuid4().hex, head.epoch, head.n)
+        self._ledger.record(entry)
+        return entry.writer
+
+    def _record(self, kind: str, state: State, partition: str, value: Any) -> None:
+        where = (state.head.generation, partition, state.after(partition))
+        writer = uuid.uuid4().hex
+        self._ledger.record(Entry(kind, dump(value), writer, self.epoch, 0, *where))
+
+    def _over(self, head: Head) -> PermanentError:
+        if head.epoch < self.epoch:
+            return PermanentError(
+                f"the checkpoint of flow {self._target.flow} was removed from the ledger while it "
+                "ran; start the flow again"
+            )
+        return TakenOver(
+            f"flow {self._target.flow} was taken over by run {head.run} on host {head.host}; this "
+            "run stops, nothing of it is lost: what it committed stands in the ledger"
+        )

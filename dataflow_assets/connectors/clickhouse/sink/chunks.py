@@ -1,0 +1,157 @@
+"""A slice as chunks: borders are recorded, rows inserted, chunks noted as done (ledger.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch, Ledger
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
+    Border,
+    Done,
+    Partition,
+    State,
+)
+from dataflow_assets.contracts import OffsetSlice, Position, Slice, Totals, utc_now
+from dataflow_assets.errors import Held, PermanentError, TransientError
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The rows of one slice between two positions, as they go into one chunk."""
+
+    after: Position | None
+    upto: Position
+    token: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the writer of a slice can do with its rows."""
+
+    digest: Callable[[Piece], str]
+    """Tells different rows from the same ones; empty where that does not matter."""
+    insert: Callable[[Piece, Border], Totals]
+    """One INSERT under the piece's token; what was counted."""
+
+
+class Chunks:
+    """Commits what was seen of one slice."""
+
+    def __init__(self, branch: Branch, ledger: Ledger, piece: Slice, name: str) -> None:
+        self._branch = branch
+        self._ledger = ledger
+        self._piece = piece
+        self._name = name
+        self._state: State | None = None
+
+    @property
+    def partition(self) -> Partition:
+        """What is committed of the slice's partition."""
+        known = self._begun().partitions
+        return known.get(self._piece.partition, Partition(self._piece.after))
+
+    def first(self) -> int | None:
+        """The first offset or ordinal still wanted; None when the slice is done."""
+        position = self.partition.position
+        self._check_start(position)
+        if isinstance(self._piece, OffsetSlice):
+            return position if isinstance(position, int) else self._piece.after
+        return None if position == self._piece.upto else 0
+
+    def commit(self, seen: Position, rows: Rows, at: datetime) -> None:
+        """Everything before `seen`. Raises TransientError where others have recorded more."""
+        while not self._reached(seen):
+            state = self._begun()
+            border = state.pending.get(self._piece.partition)
+            if border is None:
+                state = self._proposed(state, seen, rows, at)
+                border = state.pending.get(self._piece.partition)
+            self._state = state
+            if border is not None:
+                self._insert(state, border, seen, rows)
+
+    def short(self, seen: int) -> bool:
+        """Whether a recorded chunk goes on behind what was seen, which may be all there is."""
+        border = self._begun().pending.get(self._piece.partition)
+        if border is None or not isinstance(border.upto, int):
+            return False
+        return seen < self._begun().whole.get(self._piece.partition, border.upto)
+
+    def _begun(self) -> State:
+        if self._state is None:
+            self._state = self._branch.read(self._piece.partition)
+        return self._state
+
+    def _proposed(self, state: State, seen: Position, rows: Rows, at: datetime) -> State:
+        version = max(int(utc_now().timestamp() * 1_000_000), state.version + 1)
+        digest = rows.digest(self._cut(state, seen))
+        border = Border(seen, at, self._ledger.blocks, version, digest)
+        state = self._branch.propose(state, self._piece.partition, border)
+        failpoints.reach("clickhouse.recorded")
+        return state
+
+    def _insert(self, state: State, border: Border, seen: Position, rows: Rows) -> None:
+        piece = self._cut(state, state.whole.get(self._piece.partition, border.upto))
+        if isinstance(seen, int) and self.short(seen):
+            raise TransientError(
+                f"{self._name}: another run has recorded that the chunk from {piece.after} goes to "
+                f"{border.upto}, and this one has read to {seen}"
+            )
+        if border.digest and border.digest != rows.digest(piece):
+            raise self._differs(piece)
+        try:
+            totals = rows.insert(piece, border)
+        except Held as held:  # the table has refused the whole INSERT: nothing of it stands
+            self._shorten(state, piece, held)
+            raise
+        failpoints.reach("clickhouse.inserted")
+        at = utc_now()
+        self._branch.done(state, self._piece.partition, Done(totals, at))
+        failpoints.reach("clickhouse.done")
+        moved = Partition(piece.upto, self.partition.totals + totals, at, border.version)
+        partitions = {**state.partitions, self._piece.partition: moved}
+        self._state = replace(state, partitions=partitions, pending={}, whole={})
+
+    def _shorten(self, state: State, piece: Piece, held: Held) -> None:
+        """What lies before the record at which the flow stops is a chunk by itself."""
+        if isinstance(piece.after, int) and held.offset > piece.after:
+            self._branch.whole(state, self._piece.partition, held.offset)
+
+    def _cut(self, state: State, upto: Position) -> Piece:
+        name, generation = self._piece.partition, state.head.generation
+        position = state.partitions[name].position
+        token = f"{self._name}:{generation}:{name}:{state.after(name)}-{upto}"
+        return Piece(position, upto, token)
+
+    def _reached(self, seen: Position) -> bool:
+        position = self.partition.position
+        if isinstance(seen, int):
+            return isinstance(position, int) and position >= seen
+        return position == seen
+
+    def _check_start(self, position: Position | None) -> None:
+        """The planned start against the ledger; the first row may well lie beyond both."""
+        piece = self._piece
+        if isinstance(piece, OffsetSlice):
+            fits = isinstance(position, int) and position >= piece.after
+        else:
+            fits = position in (piece.after, piece.upto)
+        if not fits:
+            raise PermanentError(
+                f"{self._name}: the checkpoint of partition {piece.partition} stands at "
+                f"{position}, but the micro-batch was planned from {piece.after}: somebody moved "
+                "it; start the flow again from its checkpoint"
+            )
+
+    def _differs(self, piece: Piece) -> PermanentError:
+        return PermanentError(
+            f"{self._name}: partition {self._piece.partition} from {piece.after} to {piece.upto} "
+            "was not finished by an earlier run, and its records give other rows now: in a table "
+            "with PARTITION BY some of them may stand already where they would go to another "
+            "partition of the table now. Run the manifest of that run once more, or look whether "
+            "these records are in the table, and run dataflow reset with the position to go on "
+            "from"
+        )

@@ -1,0 +1,138 @@
+"""CREATE TABLE from a sample, with the DataFlow Operator's types, but integers at their widest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.clickhouse import types
+from dataflow_assets.connectors.clickhouse.client import listed, literal, quote
+from dataflow_assets.connectors.clickhouse.errors import failing
+from dataflow_assets.connectors.clickhouse.sink.upsert import DELETED, VERSION, engine
+from dataflow_assets.connectors.clickhouse.table.table import JSON_TEXT, WINDOW
+from dataflow_assets.contracts import KIND
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.wrapped import METADATA
+from dataflow_assets.sdk.raw_rows import DATA
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
+
+_JSON_TYPES = frozenset(
+    {pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.decimal128(38, 0)}
+    | {pa.timestamp("us", "UTC")}
+)
+_CREATED = {"created_at": "DateTime64(3, 'UTC') DEFAULT now64(3)"}
+
+
+def create(client: Client, sink: ClickhouseSink, sample: pa.Schema) -> None:
+    """Makes the target unless a racing flow has. Raises Failure."""
+    if not sink.auto_create_table:
+        raise sink.no_table()
+    with failing():
+        client.command(raw_statement(sink, sample) if sink.raw_mode else statement(sink, sample))
+
+
+def statement(sink: ClickhouseSink, sample: pa.Schema) -> str:
+    """The DDL: the sample's columns, sorted; the manifest's types over them."""
+    given = {field.name: field for field in sample}
+    names = sorted({*given, *sink.columns})
+    if not names:
+        raise PermanentError(
+            f"table {sink.address().name} cannot be made: the first records hold no JSON object "
+            "that tells its columns; name them under `columns`, or create the table"
+        )
+    order = _order(sink, names)
+    required, messages = _required(sink, order), _of_messages(sample)
+    types_ = {
+        name: sink.columns.get(name)
+        or column_type(_field(sink, given[name]), required=name in required, messages=messages)
+        for name in names
+    }
+    types_ |= {name: kind for name, kind in _filled(sink).items() if name not in types_}
+    return _statement(sink, types_, order)
+
+
+def raw_statement(sink: ClickhouseSink, sample: pa.Schema) -> str:
+    """The DDL of a table for raw mode: bodies, metadata, and the moment of storing."""
+    found = {field.name: column_type(field) for field in sink.raw_columns(sample)}
+    kept = {DATA: "String", METADATA: f"Nullable(String) COMMENT {literal(JSON_TEXT)}"}
+    types_ = {name: kept.get(name, kind) for name, kind in found.items()} | _CREATED
+    return _statement(sink, types_ | dict(sink.columns), sink.order_by or ("created_at",))
+
+
+def _statement(sink: ClickhouseSink, types_: dict[str, str], order: tuple[str, ...]) -> str:
+    body = ",\n  ".join(f"{quote(name)} {kind}" for name, kind in types_.items())
+    partition = f"\nPARTITION BY {sink.partition_by}" if sink.partition_by else ""
+    by = f"({listed(order)})" if order else "tuple()"
+    return (
+        f"CREATE TABLE IF NOT EXISTS {quote(*sink.place())} (\n  {body}\n)\n"
+        f"ENGINE = {engine(sink)}{partition}\nORDER BY {by}\n"
+        f"SETTINGS non_replicated_deduplication_window = {WINDOW}"
+    )
+
+
+def _order(sink: ClickhouseSink, names: list[str]) -> tuple[str, ...]:
+    order = sink.conflict_key or sink.order_by
+    if absent := [name for name in order if name not in names]:
+        raise PermanentError(
+            f"table {sink.address().name} cannot be made: {', '.join(absent)} of its ORDER BY is "
+            "in none of the first records; name it under `columns` with its type, or mend "
+            "conflictKey or orderBy"
+        )
+    if order:
+        return order
+    if sink.upsert_mode:
+        if "id" in names:
+            return ("id",)
+        raise PermanentError(
+            f"table {sink.address().name} cannot be made: upsertMode needs a key; name it as "
+            "conflictKey"
+        )
+    return ()
+
+
+def _required(sink: ClickhouseSink, order: tuple[str, ...]) -> frozenset[str]:
+    """Columns that cannot be NULL: of the key and the version."""
+    version = sink.replacing_version_column
+    return frozenset([*order, version] if version else order)
+
+
+def _filled(sink: ClickhouseSink) -> dict[str, str]:
+    if not sink.delete_mode:
+        return dict(_CREATED)
+    return {VERSION: "UInt64", DELETED: "UInt8", **_CREATED}
+
+
+def _field(sink: ClickhouseSink, field: pa.Field) -> pa.Field:
+    """The version of a ReplacingMergeTree cannot be text: in messages that is a time."""
+    if field.name != sink.replacing_version_column or field.type != pa.string():
+        return field
+    return pa.field(field.name, pa.timestamp("us", "UTC"))
+
+
+def column_type(field: pa.Field, *, required: bool = False, messages: bool = True) -> str:
+    """A sample's type as a column's; what is compound in messages becomes JSON text."""
+    compound = pa.types.is_struct(field.type) or pa.types.is_list(field.type)
+    as_json = isinstance(field.type, pa.JsonType) or (field.metadata or {}).get(KIND) == b"json"
+    if as_json or (compound and messages):
+        column = pa.field(field.name, pa.string(), nullable=not required)
+        return f"{types.declared(column)} COMMENT {literal(JSON_TEXT)}"
+    declared = types.declared(field.with_nullable(not required))
+    if required and declared.startswith("Nullable("):  # a table of ClickHouse says so itself
+        return declared.removeprefix("Nullable(").removesuffix(")")
+    return declared
+
+
+def _of_messages(sample: pa.Schema) -> bool:
+    """Whether the sample tells of JSON, which knows only few types."""
+    return all(field.type in _JSON_TYPES or _compound(field.type) for field in sample) and not any(
+        field.metadata for field in sample
+    )
+
+
+def _compound(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.JsonType) or pa.types.is_struct(kind) or pa.types.is_list(kind)

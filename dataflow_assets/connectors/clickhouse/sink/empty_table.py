@@ -1,0 +1,77 @@
+"""Every row out of a table, by statements that a newer driver can make fail.
+
+A TRUNCATE cannot be called back: one that comes late empties the table of the driver that has taken
+the flow over. So the rows are moved, partition by partition, into the exit: an empty table made for
+this alone, under a name that is never used again, and which the ledger's head knows before the
+first row moves. Whoever takes the flow over drops the exit first, and waits until no statement uses
+it (SYNC). From then on a statement of the older driver names a table that does not exist.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse.client import literal, quote
+from dataflow_assets.connectors.clickhouse.errors import failing
+from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.contracts import Target
+from dataflow_assets.errors import PermanentError
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+_AT_ONCE = 500  # partitions of one statement: a server takes 256 KiB of text
+_TOTAL = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
+_PARTITIONS = """
+SELECT DISTINCT partition_id FROM system.parts
+WHERE database = {d:String} AND table = {t:String} AND active AND rows > 0 ORDER BY partition_id
+"""
+
+
+def holds_rows(client: Client, table: Table) -> bool:
+    """Whether the table has a row, be it one that a mutation hides. Raises Failure."""
+    found = clients.rows(client, _TOTAL, {"u": table.uuid})
+    return not found or found[0][0] != 0
+
+
+def check(table: Table, target: Target) -> None:
+    """Raises PermanentError where an exit on this server is not seen by a driver on another."""
+    if table.replicated:
+        place = quote(table.database, table.name)
+        raise PermanentError(
+            f"flow {target.flow}: table: truncate cannot be used for {table.database}.{table.name}"
+            f": it is replicated, and a run of this flow that comes late could empty it once more "
+            f"after others have filled it. Make sure that no run of the flow is left, run TRUNCATE "
+            f"TABLE {place} by hand, and start again with table: truncate: an empty table is taken"
+        )
+
+
+def new_name() -> str:
+    """One that no exit has had."""
+    return f"dataflow_exit_{uuid.uuid4().hex}"
+
+
+def make(client: Client, table: Table, name: str) -> None:
+    """An exit for this table. Raises Failure."""
+    here, target = quote(table.database, name), quote(table.database, table.name)
+    with failing():
+        client.command(f"CREATE TABLE {here} AS {target}")
+
+
+def move(client: Client, table: Table, name: str) -> None:
+    """All rows of the table into its exit. Raises Failure, also where the exit was dropped."""
+    here, target = quote(table.database, name), quote(table.database, table.name)
+    found = clients.rows(client, _PARTITIONS, {"d": table.database, "t": table.name})
+    moves = [f"MOVE PARTITION ID {literal(one)} TO TABLE {here}" for (one,) in found]
+    for first in range(0, len(moves), _AT_ONCE):
+        with failing():
+            client.command(f"ALTER TABLE {target} {', '.join(moves[first : first + _AT_ONCE])}")
+
+
+def drop(client: Client, database: str, name: str) -> None:
+    """The exit with what is in it; no statement uses it any more when this returns."""
+    if name:
+        with failing():
+            client.command(f"DROP TABLE IF EXISTS {quote(database, name)} SYNC")

@@ -1,0 +1,91 @@
+"""What a run that died has left: chunks that may stand, and whether they can be inserted again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, State
+from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.contracts import OffsetSlice, Slice, Span, Target, utc_now
+from dataflow_assets.errors import PermanentError
+
+_SHARE = 0.9  # of the window: other INSERTs go on while a chunk is read again
+
+
+def unfinished(state: State, span: Span) -> Span | None:
+    """The recorded chunks as a span with the moment they were begun at; None where all is done.
+
+    Chunks of another moment wait for the next span: steps know only one now.
+    """
+    intent = state.head.intent
+    if intent is not None:
+        return Span(state.parts, at=intent.at)
+    wanted = [piece.partition for piece in span.slices if not piece.empty]
+    pending = [state.pending[name] for name in wanted if name in state.pending]
+    if not pending:
+        return None
+    at = min(border.at for border in pending)
+    return Span(tuple(_again(state, piece, at) for piece in span.slices), at=at, whole=True)
+
+
+def _again(state: State, piece: Slice, at: datetime) -> Slice:
+    border = state.pending.get(piece.partition)
+    if not isinstance(piece, OffsetSlice):
+        return piece
+    position = state.partitions[piece.partition].position if border else piece.after
+    if border is None or border.at != at or piece.empty or not isinstance(border.upto, int):
+        return replace(piece, upto=piece.after)
+    upto = state.whole.get(piece.partition, border.upto)
+    return OffsetSlice(piece.partition, int(position or 0), upto)
+
+
+def check_window(
+    state: State, blocks: int, place: tuple[Table | None, str], target: Target
+) -> None:
+    """Raises PermanentError where the table may have forgotten a chunk that is not done."""
+    table, name = place
+    if table is None:
+        return
+    for partition, (what, recorded, at) in _uncertain(state).items():
+        given = blocks - recorded
+        age = utc_now() - at
+        late = table.seconds is not None and age > timedelta(seconds=_SHARE * table.seconds)
+        if given > _SHARE * table.window or late:
+            raise PermanentError(
+                f"flow {target.flow}: nobody knows whether {what} of partition {partition} of "
+                f"{target.source} stand in table {name}: a run was stopped at them at {at}, and "
+                f"the table has had {given} INSERTs since then, of {table.window} that it "
+                "remembers. Look for them in the table, delete those that are there, and start "
+                "the flow at these positions (dataflow run or the launchpad, start: offsets), or "
+                "dataflow reset"
+            )
+
+
+def check_adopted(state: State, target: Target) -> None:
+    """Raises PermanentError where an INSERT is not known to be in the table's rows."""
+    for partition, border in state.pending.items():
+        what, _, at = _chunk(state, partition, border)
+        raise PermanentError(
+            f"flow {target.flow}: the table cannot be adopted: nobody knows whether it holds "
+            f"{what} of partition {partition} of {target.source}, since a run was stopped at them "
+            f"at {at}, before the table was rebuilt. Look for them in the table, delete those that "
+            "are there, and start the flow at these positions (dataflow run or the launchpad, "
+            "start: offsets), or begin again with table: truncate"
+        )
+
+
+def _uncertain(state: State) -> dict[str, tuple[str, int, datetime]]:
+    """What is not known to be done: in words, blocks by then, and when it was begun."""
+    found = {name: _chunk(state, name, border) for name, border in state.pending.items()}
+    intent = state.head.intent
+    for part in state.parts if intent else ():
+        if intent and not part.empty:
+            found[part.partition] = ("the rows", intent.blocks, intent.at)
+    return found
+
+
+def _chunk(state: State, name: str, border: Border) -> tuple[str, int, datetime]:
+    position = state.partitions[name].position
+    last = int(border.upto) - 1 if isinstance(border.upto, int) else border.upto
+    return f"the records {position} to {last}", border.blocks, border.at

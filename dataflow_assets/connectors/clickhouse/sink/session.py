@@ -1,0 +1,384 @@
+"""The driver's side: epoch, starting points, intents, and what is left to do after a pass."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.sink import create_table as making
+from dataflow_assets.connectors.clickhouse.sink import empty_table, materialized_views, recovery
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
+from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
+from dataflow_assets.connectors.clickhouse.sink.upsert import Upsert
+from dataflow_assets.connectors.clickhouse.sink.writer import Committed
+from dataflow_assets.connectors.clickhouse.table import checkpoint_table
+from dataflow_assets.connectors.clickhouse.table import table as tables
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
+    Border,
+    Done,
+    Head,
+    Intent,
+    Partition,
+    fold,
+)
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import LedgerTable
+from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.contracts import (
+    Checkpoint,
+    Cut,
+    OffsetSlice,
+    PartSlice,
+    Position,
+    Positions,
+    Receipt,
+    Run,
+    SinkSession,
+    SourceSession,
+    Span,
+    Target,
+    Ticket,
+    Totals,
+    divided,
+    local_now,
+    next_reading,
+    refuse_shared,
+    utc_now,
+)
+from dataflow_assets.errors import TransientError
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
+
+log = logging.getLogger(__name__)
+
+
+class ClickhouseSession(SinkSession):
+    """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
+
+    def __init__(self, sink: ClickhouseSink, target: Target, run: Run) -> None:
+        self._sink = sink
+        self._target = target
+        self._run = run
+        self._database, self._name = sink.place()
+        self._at = local_now()
+        with self._translated("opening"):
+            self._client = clients.connect(sink.dsn(), f"dataflow {target.flow}")
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    @override
+    def checkpoint(self) -> Checkpoint:
+        return self._state.checkpoint
+
+    @property
+    @override
+    def identity(self) -> str | None:
+        return self._table.uuid if self._table else None
+
+    @override
+    def schema(self) -> pa.Schema | None:
+        # Read once: a table altered under a run shows as an error, and the next run reads anew.
+        if self._table is None:
+            return None
+        return self._table.schema(self._upsert.key, self._upsert.filled)
+
+    @override
+    def row_count(self) -> int | None:
+        if self._table is None or self._table.replaces:
+            return None
+        query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
+        with self._translated("counting the rows of"):
+            found = clients.rows(self._client, query, {"u": self._table.uuid})
+        return found[0][0] if found else None
+
+    @override
+    def create(self, sample: pa.Schema) -> None:
+        with self._translated("creating"):
+            making.create(self._client, self._sink, sample)
+            self._find()
+            self._head(replace(self._state.snapshot(), target=self.identity))
+
+    @override
+    def holds_rows(self) -> bool:
+        with self._translated("counting the rows of"):
+            return self._table is not None and empty_table.holds_rows(self._client, self._table)
+
+    @override
+    def adopt(self) -> None:
+        """What may have been inserted into the table before this one is not known of this one."""
+        state = self._state
+        recovery.check_adopted(state, self._target)
+        intent = state.head.intent and replace(state.head.intent, blocks=self._ledger.blocks)
+        with self._translated("adopting"):
+            self._head(replace(state.snapshot(), target=self.identity, intent=intent))
+
+    @override
+    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
+        with self._translated("restarting"):
+            if empty and self._table is not None:
+                self._check_emptied(self._table)
+            head = replace(
+                self._state.restarted(positions),
+                generation=self._branch.generation(),
+                source=source,
+                target=self.identity,
+                manifest=self._target.manifest,
+                emptying=empty and self._table is not None,
+                reading=next_reading(self._state.head.reading),
+            )
+            self._head(head)
+            failpoints.reach("clickhouse.restarting")
+            self._empty()
+
+    @override
+    def begin(self, span: Span) -> Span:
+        self._at = span.at or local_now()
+        unfinished = recovery.unfinished(self._state, span)
+        if unfinished is not None:
+            recovery.check_window(self._state, self._ledger.blocks, self._place(), self._target)
+            self._at = unfinished.at or self._at
+            return unfinished
+        with self._translated("beginning on"):
+            self._record(span)
+        failpoints.reach("clickhouse.begin")
+        return replace(span, at=self._at)  # where nothing was new, the tasks assert the epoch
+
+    @override
+    def divide(self, span: Span, cut: Cut) -> Span:
+        # A part that is recorded as a chunk may stand: it is inserted again under its own token.
+        intent, pending = self._state.head.intent, self._state.pending
+        if intent is None:
+            return span
+        known = [s for s in span.slices if isinstance(s, PartSlice)]
+        parts = divided(known, lambda p: (p.part,) if p.partition in pending else cut(p))
+        if parts != span.slices:
+            with self._translated("beginning on"):
+                self._head(replace(self._state.snapshot(), intent=replace(intent, parts=parts)))
+        return replace(span, slices=parts)
+
+    @override
+    def ticket(self) -> Ticket:
+        table, schema = self._table, self.schema()
+        if table is None or schema is None:
+            raise self._sink.no_table()
+        facts = Facts(
+            table.uuid,
+            self._at,
+            bool(table.partition_key),
+            table.replicated,
+            self._upsert.version,
+            self._upsert.deleted,
+        )
+        failpoint = failpoints.from_environment()
+        target = replace(self._target, reading=self._state.head.reading)
+        return Ticket(target, self._run, self._branch.epoch, facts.into(schema), failpoint)
+
+    @override
+    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
+        failpoints.reach("clickhouse.finish")
+        receipts = [r for r in receipts if r.branch == self._target.branch]
+        with self._translated("finishing on"):
+            if any(isinstance(piece, PartSlice) for piece in span.slices):
+                self._finish_parts(source)
+            else:
+                self._finish_offsets(span, receipts)
+        return self.checkpoint
+
+    @override
+    def forget(self) -> None:
+        with self._translated("forgetting"):
+            forgotten = replace(
+                self._state.restarted({}),
+                generation=self._branch.generation(),
+                source=None,
+                target=None,
+                manifest="",
+                totals=Totals(),
+            )
+            self._head(forgotten)
+
+    @override
+    def close(self) -> None:
+        if hasattr(self, "_client"):
+            self._client.close()
+
+    def _open(self) -> None:
+        with self._translated("opening"):
+            checkpoint_table.prepare(self._client, self._database)
+            self._find()
+            replicated = bool(self._table and self._table.replicated)
+            if replicated:
+                checkpoint_table.check_replicated(self._client, self._database)
+            self._ledger = LedgerTable(
+                self._client, self._database, self._name, self._target, replicated=replicated
+            )
+            self._branch = Branch(self._ledger, self._target)
+            self._state = self._branch.take(self._run)
+            self._ledger.prune(self._state.head)
+            self._tell()
+            self._empty()
+
+    def _find(self) -> None:
+        self._table: Table | None = tables.find(self._client, self._database, self._name)
+        self._upsert = Upsert()
+        if self._table is not None:
+            self._table.check()
+            self._upsert = Upsert.of(self._sink, self._table)
+
+    def _tell(self) -> None:
+        if self._table is not None and self._table.viewed:
+            for note in materialized_views.forgetful(self._client, self._table):
+                log.warning("flow %s: %s", self._target.flow, note)
+
+    def _empty(self) -> None:
+        """Takes the rows out, where a head says that they go; whoever opens next repeats it.
+
+        What an older driver still sends fails from the moment at which its exit is dropped.
+        """
+        head = self._state.head
+        if not head.emptying:
+            return
+        empty_table.drop(self._client, self._database, head.exit)
+        if self._table is not None and self._table.uuid == head.target:
+            self._move_out(self._table)
+        self._head(replace(self._state.snapshot(), emptying=False, exit=""))
+
+    def _move_out(self, table: Table) -> None:
+        if not empty_table.holds_rows(self._client, table):
+            return
+        empty_table.check(table, self._target)
+        exit_ = empty_table.new_name()
+        self._head(replace(self._state.snapshot(), exit=exit_))
+        try:
+            empty_table.make(self._client, table, exit_)
+            self._head(self._state.snapshot())  # whoever takes over from here on drops the exit
+            failpoints.reach("clickhouse.emptying")
+            empty_table.move(self._client, table, exit_)
+        except Failure:
+            self._branch.read()  # raises where another driver has dropped the exit
+            raise
+        finally:
+            empty_table.drop(self._client, self._database, exit_)
+
+    def _check_emptied(self, table: Table) -> None:
+        refuse_shared(self._target, self._sink.address(), self._ledger.others(table.uuid))
+        if empty_table.holds_rows(self._client, table):
+            empty_table.check(table, self._target)
+
+    def _record(self, span: Span) -> None:
+        state, known = self._state, self._state.partitions
+        parts = tuple(s for s in span.slices if isinstance(s, PartSlice))
+        intent = None
+        if any(not part.empty for part in parts):
+            # The rows of a part that was read before are not known by their number of blocks.
+            intent = Intent(uuid.uuid4().hex, self._at, self._ledger.blocks, parts)
+        starts = {
+            s.partition: Partition(s.after)
+            for s in span.slices
+            if isinstance(s, OffsetSlice) and s.partition not in known
+        }
+        head = replace(
+            state.snapshot(),
+            partitions={**known, **starts},
+            intent=intent,
+            manifest=self._target.manifest,
+            target=state.head.target or self.identity,
+        )
+        if head != state.snapshot():
+            self._head(head)
+
+    def _finish_offsets(self, span: Span, receipts: Sequence[Receipt]) -> None:
+        """Receipts carry what the writers have committed: without gaps nothing is asked."""
+        found = {r.partition: Committed.parse(r.staged[0]) for r in receipts if r.staged}
+        ends = span.upto
+        for name, committed in found.items():
+            if committed.seen is not None:
+                self._shorten(name, committed.seen, ends[name])
+        slices = [s for s in span.slices if isinstance(s, OffsetSlice) and not s.empty]
+        moved = {name: committed.partition for name, committed in found.items()}
+        for piece in slices:
+            if not _covered(moved.get(piece.partition), piece):
+                moved[piece.partition] = self._step_over(piece)
+        pending = {n: b for n, b in self._state.pending.items() if n not in moved}
+        partitions = {**self._state.partitions, **moved}
+        self._state = replace(self._state, partitions=partitions, pending=pending)
+
+    def _shorten(self, partition: str, seen: int, end: Position) -> None:
+        """All there is was read, and a chunk that was recorded goes on behind it."""
+        if seen == end:  # no: the task has stopped there, and the chunk was recorded meanwhile
+            raise TransientError(
+                f"flow {self._target.flow}: another run has recorded a chunk of partition "
+                f"{partition} that goes on behind offset {seen}"
+            )
+        self._branch.whole(self._branch.read(partition), partition, seen)
+        raise TransientError(
+            f"flow {self._target.flow}: records of partition {partition} from {seen} on are gone "
+            "since their chunk was recorded: it ends there by now"
+        )
+
+    def _step_over(self, piece: OffsetSlice) -> Partition:
+        """Nothing stands between the checkpoint and the end of the slice: the whole job says so."""
+        name = piece.partition
+        state = self._branch.read(name)
+        if name in state.pending:
+            self._branch.done(state, name, Done(Totals(), utc_now()))
+            state = self._branch.read(name)
+        while not _covered(state.partitions.get(name), piece):
+            border = Border(piece.upto, self._at, 0, state.version, empty=True)
+            state = self._branch.propose(state, name, border)
+            if name in state.pending:
+                raise TransientError(f"flow {self._target.flow}: another run writes to it as well")
+        return state.partitions[name]
+
+    def _finish_parts(self, source: SourceSession) -> None:
+        self._state = self._branch.read()
+        if not self._state.head.intent or not all(part.empty for part in self._state.parts):
+            return
+        self._head(self._state.restarted(source.fold(self.checkpoint.positions)))
+
+    def _head(self, head: Head) -> None:
+        self._state = self._branch.head(head)
+
+    def _place(self) -> tuple[Table | None, str]:
+        return self._table, f"{self._database}.{self._name}"
+
+    @contextlib.contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Failure as failure:
+            raise failure.error(f"{what} {self._sink.address()}") from None
+
+
+def peek(sink: ClickhouseSink, target: Target) -> Checkpoint | None:
+    """The stored checkpoint; no epoch is taken."""
+    database, name = sink.place()
+    try:
+        client = clients.connect(sink.dsn(), f"dataflow {target.flow}")
+        try:
+            if not checkpoint_table.exists(client, database):
+                return None
+            state = fold(LedgerTable(client, database, name, target).read())
+        finally:
+            client.close()
+    except Failure as failure:
+        raise failure.error(f"reading the checkpoint of {sink.address()}") from None
+    return state.checkpoint if state.known else None
+
+
+def _covered(found: Partition | None, piece: OffsetSlice) -> bool:
+    return found is not None and isinstance(found.position, int) and found.position >= piece.upto

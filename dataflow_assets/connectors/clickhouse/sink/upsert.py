@@ -1,0 +1,112 @@
+"""What replaces a row: the key, and the columns that the sink fills beside the records'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from dataflow_assets.connectors.clickhouse.client import listed, quote
+from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.contracts import DELETE, OP
+from dataflow_assets.errors import PermanentError
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
+
+VERSION, DELETED = "_version", "_deleted"
+
+
+@dataclass(frozen=True)
+class Upsert:
+    """How rows replace each other."""
+
+    key: tuple[str, ...] = ()
+    version: str | None = None
+    """Filled with the chunk's version."""
+    deleted: str | None = None
+    """Filled with 1 for a deletion, else 0."""
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """What no record fills."""
+        return frozenset(name for name in (self.version, self.deleted) if name)
+
+    @classmethod
+    def of(cls, sink: ClickhouseSink, table: Table) -> Upsert:
+        """Read from the table. Raises PermanentError where it cannot replace rows so."""
+        if not sink.upsert_mode:
+            return cls()
+        key = sink.conflict_key or table.sorting_key
+        if not table.replaces or set(key) != set(table.sorting_key):
+            raise _unfit(
+                sink,
+                table,
+                f"it is of the engine {table.engine}, ORDER BY ({', '.join(table.sorting_key)})",
+            )
+        version = None if table.version == sink.replacing_version_column else table.version
+        if sink.replacing_version_column and version is not None:
+            raise _unfit(sink, table, f"its version is {version}")
+        _check_type(sink, table, version)
+        return cls(key, version, _deleted(sink, table))
+
+    def columns(self, rows: pa.RecordBatch | pa.Table, version: int) -> dict[str, pa.Array]:
+        """The filled columns of some rows."""
+        count = rows.num_rows
+        found: dict[str, pa.Array] = {}
+        if self.version:
+            found[self.version] = pa.array(np.full(count, version, np.uint64))
+        if self.deleted:
+            found[self.deleted] = pa.array(deletes(rows).astype(np.uint8))
+        return found
+
+
+def deletes(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
+    """Which rows are deletions."""
+    if OP not in rows.schema.names:
+        return np.zeros(rows.num_rows, np.bool_)
+    return np.asarray(rows.column(OP).fill_null(0).to_numpy() == DELETE)
+
+
+def _deleted(sink: ClickhouseSink, table: Table) -> str | None:
+    if sink.delete_mode is None:
+        return None
+    if sink.delete_mode == "hard":
+        if table.deleted is None:
+            raise _unfit(sink, table, "it has no column that says what is deleted")
+        return table.deleted
+    if DELETED not in table.names or table.deleted is not None:
+        raise _unfit(sink, table, f"deleteMode soft needs a column {DELETED} UInt8 of its own")
+    return DELETED
+
+
+def _check_type(sink: ClickhouseSink, table: Table, version: str | None) -> None:
+    kind = next((column.type for column in table.columns if column.name == version), "UInt64")
+    if kind != "UInt64":
+        raise _unfit(
+            sink,
+            table,
+            f"its version {version} is {kind}; only UInt64 can be filled with the order of "
+            "reading: name it as replacingVersionColumn where the records carry it",
+        )
+
+
+def _unfit(sink: ClickhouseSink, table: Table, why: str) -> PermanentError:
+    key = listed(sink.conflict_key or table.sorting_key)
+    return PermanentError(
+        f"upsertMode: table {table.database}.{table.name} cannot replace rows as the manifest "
+        f"wants it: {why}; it needs ENGINE = {engine(sink)} ORDER BY ({key}): make such a table, "
+        "or name a new one and set autoCreateTable: true"
+    )
+
+
+def engine(sink: ClickhouseSink) -> str:
+    """The engine of a table that autoCreateTable makes."""
+    if sink.engine == "MergeTree":
+        return "MergeTree"
+    arguments = [quote(name) for name in (sink.replacing_version_column,) if name]
+    if sink.delete_mode:
+        arguments = [VERSION, DELETED] if sink.delete_mode == "hard" else [VERSION]
+    return f"ReplacingMergeTree({', '.join(arguments)})"

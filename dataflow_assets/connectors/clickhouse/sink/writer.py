@@ -1,0 +1,201 @@
+"""One slice as one INSERT: rows are kept until all were seen, then committed as chunks.
+
+What was refused before is stored ahead of the rows: a crash in between stores it again under the
+same ids. What the table itself refuses is found by trial and left out of the same INSERT.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse.errors import Failure, Kind
+from dataflow_assets.connectors.clickhouse.rejected import table
+from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
+from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
+from dataflow_assets.connectors.clickhouse.sink.insert import Load
+from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, Partition
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import LedgerTable
+from dataflow_assets.contracts import (
+    Chunk,
+    OffsetSlice,
+    Receipt,
+    Rejection,
+    Slice,
+    Ticket,
+    Totals,
+    Writer,
+)
+from dataflow_assets.errors import TransientError
+from dataflow_assets.sdk.rejected_records import settle
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a receipt tells the driver. `seen`: all there was, where a recorded chunk goes on."""
+
+    partition: Partition
+    seen: int | None = None
+
+    def dump(self) -> str:
+        """As text."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Committed:
+        """Read back."""
+        return msgspec.json.decode(text, type=cls)
+
+
+class ClickhouseWriter(Writer):
+    """Keeps what it sees of one slice, and commits it in `close`."""
+
+    def __init__(self, sink: ClickhouseSink, ticket: Ticket, piece: Slice) -> None:
+        failpoints.arm(ticket.failpoint)
+        self._sink = sink
+        self._ticket = ticket
+        self._piece = piece
+        self._facts = Facts.of(ticket.schema)
+        self._client: Client | None = None
+        self._chunks: Chunks | None = None
+        self._first: int | None = 0
+        self._buffer = Buffer(ticket.schema, self._facts)
+        self._seen: int | None = None
+        self._totals = Totals()
+
+    @override
+    def write(self, chunk: Chunk) -> None:
+        self._begun()
+        if self._first is None or chunk.seen <= self._first:
+            return
+        self._buffer.add(chunk, self._first)
+        self._seen = chunk.seen
+        failpoints.reach("clickhouse.write")
+
+    @override
+    def close(self, complete: bool) -> Receipt:
+        committed = self._committed(complete)
+        self.abort()
+        position = committed.partition.position if committed.seen is None else None
+        branch, told = self._ticket.target.branch, (committed.dump(),)
+        staged = told if position is not None or committed.seen is not None else ()
+        return Receipt(branch, self._piece.partition, position, self._totals, staged)
+
+    @override
+    def abort(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _begun(self) -> Chunks:
+        if self._chunks is None:
+            target = self._ticket.target
+            with self._guarded():
+                self._client = clients.connect(self._sink.dsn(), f"dataflow {target.flow}")
+                replicated = self._facts.replicated
+                ledger = LedgerTable(
+                    self._client, *self._sink.place(), target, replicated=replicated
+                )
+                branch = Branch(ledger, target, self._ticket.epoch)
+                chunks = Chunks(branch, ledger, self._piece, target.id)
+                self._first = chunks.first()
+                self._check_table(ledger.uuid)
+                self._chunks = chunks
+        return self._chunks
+
+    def _check_table(self, uuid: str | None) -> None:
+        if uuid is None:
+            raise self._sink.dropped()
+        if uuid != self._facts.uuid:
+            raise TransientError(
+                f"table {self._sink.address()} was replaced by another one of its name while the "
+                "flow ran"
+            )
+
+    def _committed(self, complete: bool) -> Committed:
+        if not isinstance(self._piece, OffsetSlice):
+            return self._commit_part() if complete else Committed(Partition(None))
+        if self._seen is not None:
+            return self._commit_prefix(self._seen)
+        return Committed(self._chunks.partition if self._chunks else Partition(None))
+
+    def _commit_prefix(self, seen: int) -> Committed:
+        chunks = self._begun()
+        self._settle(self._buffer.rejected)
+        with self._guarded():
+            short = chunks.short(seen)
+            if not short:
+                chunks.commit(seen, self._rows(), self._facts.at)
+        return Committed(chunks.partition, seen if short else None)
+
+    def _commit_part(self) -> Committed:
+        chunks = self._begun()
+        if self._first is not None:
+            self._settle(self._buffer.rejected)
+            with self._guarded():
+                chunks.commit(self._piece.upto, self._rows(), self._facts.at)
+        return Committed(chunks.partition)
+
+    def _rows(self) -> Rows:
+        return Rows(self._digest, self._insert)
+
+    def _digest(self, piece: Piece) -> str:
+        return self._buffer.digest(piece) if self._facts.partitioned else ""
+
+    def _insert(self, piece: Piece, border: Border) -> Totals:
+        found = self._buffer.cut(piece)
+        failpoints.reach("clickhouse.before-insert")
+        stored, refused = found.rows, 0
+        try:
+            self._load().insert(stored, piece.token, border.version)
+        except Failure as failure:
+            if failure.kind is not Kind.REFUSED:
+                raise
+            reasons = self._load().refused(stored, failure)
+            self._settle(self._buffer.refused(stored, reasons))
+            stored, refused = without(stored, reasons), len(reasons)
+            self._load().insert(stored, piece.token, border.version)
+        totals = Totals(stored.num_rows, len(found.rejected) + refused, found.size)
+        self._totals += totals
+        return totals
+
+    def _load(self) -> Load:
+        return Load(self._session(), self._sink.place(), self._facts, self._ticket.schema)
+
+    def _settle(self, found: Sequence[Rejection]) -> None:
+        settle(self._ticket.target, self._piece, found, self._beside)
+
+    def _beside(self, found: Sequence[Rejection]) -> None:
+        where = table.place(*self._sink.place())
+        with self._guarded():
+            table.store(self._session(), where, self._ticket.target, self._piece, found)
+
+    def _session(self) -> Client:
+        assert self._client is not None, "a writer that ended is used again"  # noqa: S101
+        return self._client
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Any error ends the session."""
+        try:
+            yield
+        except Failure as failure:
+            self.abort()
+            raise failure.error(f"writing to {self._sink.address()}") from None
+        except BaseException:
+            self.abort()
+            raise

@@ -1,0 +1,297 @@
+"""The questions of planning, asked of ClickHouse: bounds, borders, counts, comparisons.
+
+Values are bound as parameters with their types; conditions let the server use primary keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dataflow_assets.connectors.clickhouse.client import quote, rows
+from dataflow_assets.connectors.clickhouse.source import time_literals, upper_bound
+from dataflow_assets.connectors.clickhouse.source.relation import Column, Relation
+from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.polling import NOTHING, Pair, Position, Rows
+from dataflow_assets.sdk.polling import ticks as ticking
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+_NOW = "SELECT toString(now64(6, 'UTC'))"
+
+
+@dataclass
+class Values:
+    """The parameters of one statement."""
+
+    found: dict[str, str] = field(default_factory=dict)
+
+    def of(self, column: Column, value: str) -> str:
+        """The value in the statement, in the column's type."""
+        name = f"v{len(self.found) + 1}"
+        self.found[name] = value
+        return f"{{{name}:{column.kept}}}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A relation that is asked. `title`: what is read, for people."""
+
+    client: Client
+    relation: Relation
+    title: str
+
+    @property
+    def identity(self) -> str | None:
+        """The table's id; None for a query."""
+        return self.relation.identity
+
+    @property
+    def wholly(self) -> bool:
+        """True where nothing orders the rows."""
+        return self.relation.order is None
+
+    @property
+    def tracks(self) -> bool:
+        """True where a change column orders the rows, before the order column."""
+        return self.relation.change is not None
+
+    @property
+    def first(self) -> str:
+        """The name of the first column of the order."""
+        column = self.relation.change or self.relation.order
+        return column.name if column else ""
+
+    def now(self) -> str:
+        """The server's clock."""
+        return str(rows(self.client, _NOW)[0][0])
+
+    def newest(self) -> Pair:
+        """The last pair there is now, none of a tick of the server's clock that still runs."""
+        change, order = self.relation.change, self._order
+        if change is None:
+            return None, self._last(order, *self._until_now(order))
+        latest = self._last(change, *self._until_now(change))
+        if latest is None:
+            return NOTHING
+        values = Values()
+        where = f"{quote(change.name)} = {values.of(change, latest)}"
+        return latest, self._last(order, where, values)
+
+    def has_rows(self) -> bool:
+        """Whether there is any row at all."""
+        return bool(self._ask("SELECT 1 {from} LIMIT 1", "", Values()))
+
+    def unordered(self) -> int:
+        """How many rows have no place in the order."""
+        column = self.relation.change or self._order
+        if not column.nullable:
+            return 0
+        where = f"{quote(column.name)} IS NULL"
+        return int(self._ask("SELECT count() {from}", where, Values())[0][0])
+
+    def is_before(self, one: Pair, other: Pair) -> bool:
+        """Whether a pair comes before another; a missing value comes before every other."""
+        if one == other:
+            return False
+        change = self.relation.change
+        columns = [self._order] if change is None else [change, self._order]
+        values, sql = Values(), "0"
+        pairs = [*zip(one, other, strict=True)][-len(columns) :]
+        for column, (left, right) in reversed([*zip(columns, pairs, strict=True)]):
+            less, same = _compared(values, column, left, right)
+            sql = f"({less}) OR ({same}) AND ({sql})"
+        return bool(rows(self.client, f"SELECT {sql}", values.found)[0][0])
+
+    def estimate(self, rows: Rows) -> int:
+        """How many rows there are: counted, which reads two columns."""
+        return self.count(rows)
+
+    def count(self, rows: Rows) -> int:
+        """How many rows there are."""
+        values = Values()
+        where = conditions(self.relation, values, rows)
+        return int(self._ask("SELECT count() {from}", where, values)[0][0])
+
+    def size(self, rows: Rows) -> tuple[int, int]:
+        """How many rows there are, and how many bytes their values have."""
+        values = Values()
+        where = conditions(self.relation, values, rows)
+        widths = ", ".join(map(_width, self.relation.columns))
+        query = f"SELECT count(), sum(byteSize({widths})) {{from}}"
+        ((count, size),) = self._ask(query, where, values)
+        return count, size
+
+    def age(self, rows: Rows) -> float | None:
+        """Seconds since the oldest of the rows was changed; None where nothing tells."""
+        change = self.relation.change or self._order
+        if change.digits is None:
+            return None
+        values = Values()
+        where = conditions(self.relation, values, rows)
+        oldest = f"CAST(minOrNull({quote(change.name)}), 'Nullable(DateTime64(6))')"
+        query = f"SELECT toFloat64(now64(6)) - toFloat64({oldest}) {{from}}"
+        ((found,),) = self._ask(query, where, values)
+        return None if found is None else max(0.0, float(found))
+
+    def key(self, rows: Rows, most: int) -> str | None:
+        """The last order value of the first `most` rows; None where there are no more."""
+        order = self._order
+        values = Values()
+        where = conditions(self.relation, values, rows)
+        where = f"({where}) AND {quote(order.name)} IS NOT NULL" if order.nullable else where
+        found = self._placed([order], where, values, most)
+        return None if found is None else found[0]
+
+    def border(self, rows: Rows, most: int) -> Pair | None:
+        """The last pair of the first `most` rows; None where there are no more."""
+        values = Values()
+        where = conditions(self.relation, values, rows)
+        if self.relation.change is None:
+            found = self._placed([self._order], where, values, most)
+            return None if found is None else (None, found[0])
+        found = self._placed([self.relation.change, self._order], where, values, most)
+        return None if found is None else (found[0], found[1])
+
+    def before(self, time: str) -> str | None:
+        """The last change value before a time; None where changes have none."""
+        change = self.relation.change
+        if change is None or change.digits is None:
+            return None
+        return time_literals.before(time, change.digits, day=change.is_day)
+
+    def at(self, time: str) -> str:
+        """The last change value that is not behind a time."""
+        change = self.relation.change
+        if change is None or change.digits is None:
+            raise PermanentError(
+                "the checkpoint has a time, and the changeTrackingColumn of "
+                f"{self.title} is no time" + (f": it is {change.type}" if change else "")
+            )
+        return time_literals.at(time, change.digits, day=change.is_day)
+
+    def notes(self, position: Position) -> Iterator[str]:  # noqa: ARG002 - what others need
+        """What a person should know about rows that wait, or may be missed."""
+        change, order = self.relation.change, self.relation.order
+        if change is None or order is None:
+            return
+        if change.digits is None:
+            yield ticking.ties(change.name, change.type, order.name)
+        width = upper_bound.tick(self.client, self.relation, change)
+        yield from ticking.waiting(change.name, width, "use a DateTime or a DateTime64 column")
+
+    def _until_now(self, column: Column) -> tuple[str, Values]:
+        values = Values()
+        upto = upper_bound.upto(self.client, self.relation, column)
+        return (f"{quote(column.name)} < {values.of(column, upto)}" if upto else ""), values
+
+    def _placed(
+        self, columns: list[Column], where: str, values: Values, most: int
+    ) -> list[str] | None:
+        """The values of the row before which `most - 1` others stand, if one stands behind it."""
+        names = ", ".join(f"{quote(column.name)} AS x{n}" for n, column in enumerate(columns))
+        texts = ", ".join(column.text(f"x{n}") for n, column in enumerate(columns))
+        ranks = ", ".join(f"{quote(column.name)} NULLS FIRST" for column in columns)
+        inner = f"SELECT {names} {{from}} ORDER BY {ranks} LIMIT 2 OFFSET {most - 1}"
+        # S608: names are quoted, values are bound
+        found = self._ask(f"SELECT {texts} FROM ({inner})", where, values)  # noqa: S608
+        return list(found[0]) if len(found) == 2 else None
+
+    def _last(self, column: Column, where: str, values: Values) -> str | None:
+        query = f"SELECT {column.text(f'maxOrNull({quote(column.name)})')} {{from}}"
+        found = self._ask(query, where, values)[0][0]
+        return None if found is None else str(found)
+
+    def _ask(self, query: str, where: str, values: Values) -> list[Any]:
+        """`{from}` in the query stands for what is read, and which of its rows."""
+        source = f"FROM {self.relation.base}" + (f" WHERE {where}" if where else "")
+        return rows(self.client, query.replace("{from}", source), values.found)
+
+    @property
+    def _order(self) -> Column:
+        assert self.relation.order is not None  # noqa: S101 - else nothing orders the rows
+        return self.relation.order
+
+
+def _width(column: Column) -> str:
+    """What is measured of a column: of values whose type differs by row their text."""
+    name, kind = quote(column.name), Type.of(column.type).bare.name
+    return f"toString({name})" if kind in {"JSON", "Dynamic", "Variant"} else name
+
+
+def conditions(relation: Relation, values: Values, rows: Rows) -> str:
+    """What stands behind WHERE for these rows (reference 2.2.2)."""
+    return " AND ".join(f"({part})" for part in _parts(relation, values, rows) if part) or "1"
+
+
+def _parts(relation: Relation, values: Values, rows: Rows) -> Iterator[str]:
+    assert relation.order is not None  # noqa: S101 - else nothing orders the rows
+    yield _upto(relation, relation.order, values, rows)
+    if rows.load:
+        yield _range(relation.order, values, rows)
+    elif rows.after != NOTHING:
+        yield _after(relation.change, relation.order, values, rows.after)
+    else:
+        first = relation.change or relation.order
+        yield f"{quote(first.name)} IS NOT NULL" if first.nullable else ""
+
+
+def _after(change: Column | None, order: Column, values: Values, pair: Pair) -> str:
+    """All rows behind a pair. The plain comparison before the other one is for primary keys."""
+    latest, last = pair
+    if change is None or latest is None:
+        assert last is not None  # noqa: S101 - pairs are complete where they are compared
+        return f"{quote(order.name)} > {values.of(order, last)}"
+    name, value = quote(change.name), values.of(change, latest)
+    if last is None:
+        return f"{name} > {value}"
+    later = f"{quote(order.name)} > {values.of(order, last)}"
+    return f"{name} >= {value} AND ({name} > {value} OR {later})"
+
+
+def _upto(relation: Relation, order: Column, values: Values, rows: Rows) -> str:
+    latest, last = rows.upto
+    change = relation.change
+    if change is None:
+        unordered = f"{quote(order.name)} IS NULL"
+        if last is None:
+            return unordered
+        found = f"{quote(order.name)} <= {values.of(order, last)}"
+        with_them = rows.load and rows.low is None and order.nullable
+        return f"{found} OR {unordered}" if with_them else found
+    name = quote(change.name)
+    if latest is None:
+        return f"{name} IS NULL"
+    value = values.of(change, latest)
+    found = f"{name} <= {value}"
+    if last is not None:
+        least = f" OR {quote(order.name)} IS NULL" if order.nullable else ""
+        behind = f"{quote(order.name)} <= {values.of(order, last)}"
+        found += f" AND ({name} < {value} OR {behind}{least})"
+    return f"({found}) OR {name} IS NULL" if rows.load and change.nullable else found
+
+
+def _range(order: Column, values: Values, rows: Rows) -> str:
+    """The first range has the rows without an order value too, an only one has all."""
+    name, parts = quote(order.name), []
+    if rows.low is not None:
+        parts.append(f"{name} > {values.of(order, rows.low)}")
+    if rows.high is not None:
+        parts.append(f"{name} <= {values.of(order, rows.high)}")
+    found = " AND ".join(parts)
+    return (
+        f"({found}) OR {name} IS NULL" if parts and order.nullable and rows.low is None else found
+    )
+
+
+def _compared(
+    values: Values, column: Column, left: str | None, right: str | None
+) -> tuple[str, str]:
+    """The SQL of `less` and of `same`."""
+    if left is None or right is None:
+        return f"{int(left is None and right is not None)}", f"{int(left == right)}"
+    one, two = values.of(column, left), values.of(column, right)
+    return f"{one} < {two}", f"{one} = {two}"

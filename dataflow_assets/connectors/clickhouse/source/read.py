@@ -1,0 +1,102 @@
+"""One part as Arrow batches: a query of its own, inside a task or for a look.
+
+The answer is read as it comes: memory does not grow with the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.clickhouse import types
+from dataflow_assets.connectors.clickhouse.client import connect, quote, stream
+from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.source.planning import Values, conditions
+from dataflow_assets.connectors.clickhouse.source.relation import Relation, describe
+from dataflow_assets.contracts import METADATA
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.polling import Part
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from dataflow_assets.connectors.clickhouse.source.source import ClickhouseSource
+
+
+def read(
+    source: ClickhouseSource, part: Part, metadata: frozenset[str], most: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The part's rows in its order, at least one batch; `most`: no more rows than that.
+
+    Ends only when all of them came. Raises TransientError where the table is another one by now.
+    """
+    try:
+        with closing(connect(source.dsn(), "dataflow-read")) as client:
+            yield from _rows(client, source, part, metadata, most)
+    except Failure as failure:
+        raise source.meaning(failure, "reading") from None
+
+
+def _rows(
+    client: Client, source: ClickhouseSource, part: Part, metadata: frozenset[str], most: int | None
+) -> Iterator[pa.RecordBatch]:
+    relation = describe(client, source)
+    if relation.identity != part.identity:
+        raise source.made_anew()
+    failpoints.reach("clickhouse.read")
+    columns = [*_columns(relation), *_metadata(relation, metadata)]
+    schema, values = pa.schema([field for _, field in columns]), Values()
+    query = _query(relation, part, [expression for expression, _ in columns], values)
+    query += "" if most is None else f" LIMIT {most}"
+    made = False
+    settings = types.JSON_SETTINGS if "toJSONString(" in query else {}
+    with stream(client, query, values.found, settings) as batches:
+        for batch in batches:
+            yield _checked(source, batch, schema)
+            failpoints.reach("clickhouse.read-batch")
+            made = True
+    if not made:
+        yield pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _checked(source: ClickhouseSource, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Text is UTF-8 from here on; ClickHouse itself takes any bytes for text."""
+    for field, column in zip(schema, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            raise PermanentError(
+                f"{source.title}: column {field.name} holds bytes that are no UTF-8 text; give a "
+                f"`query` that selects them as hex({field.name}) or base64Encode({field.name})"
+            ) from None
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _query(relation: Relation, part: Part, selected: list[str], values: Values) -> str:
+    # Names of their own: an alias that is a column's name would stand for it in the conditions.
+    listed = ", ".join(f"{expression} AS {quote(f'#{n}')}" for n, expression in enumerate(selected))
+    query = f"SELECT {listed} FROM {relation.base}"  # noqa: S608 - names are quoted, values bound
+    if part.rows is None or relation.order is None:
+        return query
+    changes = relation.change is not None and not part.rows.load
+    ranked = [relation.change, relation.order] if changes else [relation.order]
+    order = ", ".join(f"{quote(column.name)} NULLS FIRST" for column in ranked if column)
+    return f"{query} WHERE {conditions(relation, values, part.rows)} ORDER BY {order}"
+
+
+def _columns(relation: Relation) -> list[tuple[str, pa.Field]]:
+    expressions = [types.selected(column.name, column.type) for column in relation.columns]
+    return [*zip(expressions, relation.fields(), strict=True)]
+
+
+def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.Field]]:
+    order = relation.order
+    if "id" not in wanted or order is None:
+        return []
+    field = types.field("_dataflow_id", order.type)
+    marked = field.with_metadata({**(field.metadata or {}), METADATA: b"id"})
+    return [(types.selected(order.name, order.type), marked)]

@@ -1,0 +1,69 @@
+"""The driver's connection to a table or query of ClickHouse that is polled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from dataflow_assets.connectors.clickhouse.client import connect
+from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.source.planning import Table
+from dataflow_assets.connectors.clickhouse.source.relation import describe, identity
+from dataflow_assets.sdk.polling import PolledSession
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.clickhouse.source.source import ClickhouseSource
+
+
+class ClickhouseSourceSession(PolledSession):
+    """One table or query; each answer is of its own moment."""
+
+    _source: ClickhouseSource
+
+    def __init__(self, source: ClickhouseSource, flow: str) -> None:
+        super().__init__(source, flow)
+        with self._translated("connecting to"):
+            self._client = connect(source.dsn(), "dataflow-source")
+        try:
+            with self._translated("opening"):
+                self._identity = self._found()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    @override
+    def identity(self) -> str:
+        return self._identity
+
+    @override
+    def close(self) -> None:
+        if hasattr(self, "_client"):
+            self._client.close()
+
+    def _found(self) -> str:
+        if self._source.query:
+            return "query"
+        found = identity(self._client, self._source)
+        if found is None:
+            raise self._source.no_table()
+        return found
+
+    @override
+    @contextmanager
+    def asking(self) -> Iterator[Table]:
+        with self._translated("looking for new rows in"):
+            relation = describe(self._client, self._source)
+            if relation.identity not in {None, self._identity}:
+                raise self._source.made_anew()
+            yield Table(self._client, relation, self._source.title)
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Failure as failure:
+            raise self._source.meaning(failure, what) from None

@@ -1,0 +1,228 @@
+"""The ledger as a table of ClickHouse: `dataflow_ledger` in the database of the target."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Entry, Head
+from dataflow_assets.contracts import PART, Target
+from dataflow_assets.errors import PermanentError
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+log = logging.getLogger(__name__)
+
+NAME = "dataflow_ledger"
+WINDOW = 100_000  # rows of a chunk: three; of many flows in one database
+_COLUMNS = """(
+    flow String, branch String, kind LowCardinality(String), epoch UInt64, n UInt32,
+    generation String, partition String, after String, value String, writer String,
+    recorded_at DateTime64(6, 'UTC') DEFAULT now64(6))"""
+_ENGINE = "ORDER BY (flow, branch, kind, epoch, n)"
+_READ = """
+SELECT kind, value, writer, epoch, n, generation, partition, after, ({blocks}) AS blocks,
+    (SELECT toString(uuid) FROM system.tables
+     WHERE database = {{database:String}} AND name = {{table:String}}) AS identity
+FROM {ledger} WHERE flow = {{flow:String}} AND branch = {{branch:String}} {only}
+ORDER BY recorded_at, writer
+"""
+_ONLY = "AND (kind = 'head' OR partition = {partition:String})"
+# Numbers of blocks count up in the table, or in each partition of a replicated one; what is
+# dropped as known already and mutations count too: it is never less than what was inserted.
+_BLOCKS = """
+SELECT $sum(newest) FROM (
+    SELECT max(max_block_number) AS newest FROM system.parts
+    WHERE database = {database:String} AND table = {table:String} GROUP BY partition_id)
+"""
+_PRUNE = """
+DELETE FROM {ledger} WHERE flow = {{flow:String}} AND branch = {{branch:String}}
+AND (kind = 'head' AND (epoch, n) < ({epoch}, {n})
+     OR kind != 'head' AND generation != {{generation:String}} AND epoch < {epoch}
+     OR kind != 'head' AND generation = {{generation:String}} AND ({covered}))
+"""
+_OTHERS = """
+SELECT DISTINCT flow FROM (
+    SELECT flow, argMax(JSONExtractString(value, 'target'), (epoch, n)) AS target FROM {ledger}
+    WHERE kind = 'head' AND flow != {{flow:String}} GROUP BY flow, branch)
+WHERE target = {{uuid:String}} ORDER BY flow
+"""
+_GONE = "DELETE FROM {} WHERE flow = {}"
+_COUNT = """
+SELECT count() FROM {ledger} WHERE flow = {{flow:String}} AND branch = {{branch:String}}
+"""
+_MANY = 1_000  # rows of a branch
+
+
+class LedgerTable:
+    """One branch's rows. `blocks` and `uuid` are the target's, by the last `read`."""
+
+    def __init__(
+        self, client: Client, database: str, table: str, target: Target, *, replicated: bool = False
+    ) -> None:
+        self.blocks = 0
+        self.uuid: str | None = None
+        self._client = client
+        self._ledger = quote(database, NAME)
+        self._target = target
+        self._replicated = replicated
+        self._parameters = {
+            "flow": target.flow,
+            "branch": target.branch,
+            "database": database,
+            "table": table,
+        }
+
+    def read(self, partition: str | None = None) -> Sequence[Entry]:
+        """All rows of the branch, the oldest first; with a partition all heads, and its own."""
+        blocks = _BLOCKS.replace("$sum", "sum" if self._replicated else "max")
+        only = "" if partition is None else _ONLY
+        query = _READ.format(ledger=self._ledger, blocks=blocks, only=only)
+        found = self._rows(query, {"partition": partition or ""})
+        if found:
+            self.blocks, self.uuid = int(found[0][-2] or 0), found[0][-1] or None
+        return [Entry(kind, value.encode(), *rest) for kind, value, *rest, _, _ in found]
+
+    def record(self, entry: Entry) -> None:
+        """Adds the row; one with its key that was there before stands."""
+        row = {
+            "flow": self._target.flow,
+            "branch": self._target.branch,
+            "kind": entry.kind,
+            "epoch": entry.epoch,
+            "n": entry.n,
+            "generation": entry.generation,
+            "partition": entry.partition,
+            "after": entry.after,
+            "value": entry.value.decode(),
+            "writer": entry.writer,
+        }
+        token = json.dumps([self._target.flow, self._target.branch, *entry.key])
+        settings = inserting(token, replicated=self._replicated)
+        insert_rows(self._client, self._ledger, [row], settings)
+
+    def others(self, uuid: str) -> dict[str, str]:
+        """Other flows into the same table; for each the statement that removes its checkpoint."""
+        found = self._rows(_OTHERS.format(ledger=self._ledger), {"uuid": uuid})
+        here = self._ledger
+        return {flow: _GONE.format(here, clients.literal(flow)) for (flow,) in found}
+
+    def prune(self, head: Head) -> None:
+        """Takes out what the head says by itself, where that has become a lot."""
+        ((rows,),) = self._rows(_COUNT.format(ledger=self._ledger), {})
+        if rows < _MANY:
+            return
+        covered = [
+            f"partition = {clients.literal(name)} AND "
+            f"toUInt64OrDefault(after, toUInt64(0)) < {part.position}"
+            for name, part in head.partitions.items()
+            if isinstance(part.position, int)
+        ]
+        intent = clients.literal(head.intent.id if head.intent else "")
+        covered.append(f"startsWith(partition, {clients.literal(PART)}) AND after != {intent}")
+        query = _PRUNE.format(
+            ledger=self._ledger,
+            epoch=head.epoch,
+            n=head.n,
+            covered=" OR ".join(f"({one})" for one in covered),
+        )
+        try:
+            with failing():
+                given = {**self._parameters, "generation": head.generation}
+                self._client.command(query, parameters=given)
+        except Failure as failure:  # rows that are too many are slow, and not wrong
+            log.warning("the ledger %s keeps growing: %s", self._ledger, failure)
+
+    def _rows(self, query: str, parameters: Mapping[str, Any]) -> list[Any]:
+        settings = {"select_sequential_consistency": 1} if self._replicated else {}
+        given = {**self._parameters, **parameters}
+        with failing():
+            return list(self._client.query(query, parameters=given, settings=settings).result_rows)
+
+
+def prepare(client: Client, database: str) -> None:
+    """Makes the table where it is missing; runs that race for it make it once."""
+    if exists(client, database):
+        return
+    statement = (
+        f"CREATE TABLE IF NOT EXISTS {quote(database, NAME)} {_COLUMNS} ENGINE = MergeTree "
+        f"{_ENGINE} SETTINGS non_replicated_deduplication_window = {WINDOW}"
+    )
+    try:
+        with failing():
+            client.command(statement)
+    except Failure as failure:
+        if failure.code != 497:  # ACCESS_DENIED
+            raise
+        raise PermanentError(
+            f"the ledger cannot be made in database {database}: {failure.reason}; let the user "
+            f"create tables there, or run: {' '.join(statement.split())}"
+        ) from None
+
+
+def check_replicated(client: Client, database: str) -> None:
+    """Raises PermanentError where the target is on several servers, and the ledger on one."""
+    query = "SELECT engine FROM system.tables WHERE database = {d:String} AND name = {t:String}"
+    for (engine,) in clients.rows(client, query, {"d": database, "t": NAME}):
+        if not engine.startswith(("Replicated", "Shared")):
+            raise PermanentError(
+                f"the target is replicated, and the ledger {database}.{NAME} is not: another "
+                f"server would not know what was inserted. Drop it while no flow writes, and run: "
+                f"CREATE TABLE {quote(database, NAME)} ON CLUSTER '{{cluster}}' "
+                f"{' '.join(_COLUMNS.split())} ENGINE = ReplicatedMergeTree {_ENGINE} "
+                f"SETTINGS replicated_deduplication_window = {WINDOW}"
+            )
+
+
+def exists(client: Client, database: str) -> bool:
+    """Whether there is a ledger."""
+    query = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
+    return bool(clients.rows(client, query, {"d": database, "t": NAME}))
+
+
+def inserting(token: str, *, replicated: bool = False) -> dict[str, Any]:
+    """Settings of an INSERT that stands once under its token, as one block, when it returns."""
+    quorum = {"insert_quorum": "auto"} if replicated else {}
+    return {
+        "insert_deduplication_token": token,
+        "insert_deduplicate": 1,
+        "deduplicate_insert": "enable",  # what newer servers ask instead
+        "async_insert": 0,
+        "wait_end_of_query": 1,
+        "deduplicate_blocks_in_dependent_materialized_views": 1,
+        "min_insert_block_size_rows": 1 << 40,
+        "min_insert_block_size_bytes": 1 << 50,
+        "max_insert_block_size": 1 << 40,
+        "use_strict_insert_block_limits": 0,
+        "max_partitions_per_insert_block": 0,
+        **quorum,
+    }
+
+
+def known(client: Client, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that the server has: versions differ."""
+    ours = {"wait_end_of_query"}  # of the HTTP interface
+    return {k: v for k, v in settings.items() if k in ours or k in client.server_settings}
+
+
+def insert_rows(
+    client: Client, table: str, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
+) -> None:
+    """Rows as JSON, whose columns are the keys of the first; a quoted table. Raises Failure."""
+    if not rows:
+        return
+    body = "\n".join(json.dumps(row) for row in rows).encode()
+    with failing():
+        client.raw_insert(
+            table,
+            column_names=list(rows[0]),
+            insert_block=body,
+            settings=known(client, settings),
+            fmt="JSONEachRow",
+        )

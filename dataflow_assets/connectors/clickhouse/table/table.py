@@ -1,0 +1,209 @@
+"""The target as ClickHouse's catalogue tells it, and whether rows can stand in it exactly once."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse import types
+from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.type_names import Type, listed, unquoted
+from dataflow_assets.contracts import HAS_DEFAULT, KEY, KIND
+from dataflow_assets.errors import PermanentError
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+JSON_TEXT = "JSON text"
+"""Comment of a String column that takes JSON of any kind."""
+WINDOW = 10_000
+"""INSERTs that tables made here remember."""
+_TABLE = """
+SELECT engine, engine_full, toString(uuid), partition_key, sorting_key, total_rows,
+       notEmpty(dependencies_table)
+FROM system.tables WHERE database = {d:String} AND name = {t:String}
+"""
+_COLUMNS = """
+SELECT name, type, default_kind, default_expression, comment, is_in_partition_key
+FROM system.columns WHERE database = {d:String} AND table = {t:String} ORDER BY position
+"""
+_PLAIN = "non_replicated_deduplication_window"
+_DEFAULTS = "SELECT name, value FROM system.{kind}merge_tree_settings WHERE name LIKE '%dedup%'"
+_REPLACING = re.compile(r"\w*ReplacingMergeTree\(")
+_CHANGING = re.compile(
+    r"\b(now|now64|today|yesterday|rand\w*|generate\w+|hostName|currentUser)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column."""
+
+    name: str
+    type: str
+    default_kind: str = ""
+    default: str = ""
+    comment: str = ""
+    parts: bool = False
+    """True: rows go into the table's partitions by it."""
+
+    @property
+    def given(self) -> bool:
+        """Whether an INSERT may fill it."""
+        return self.default_kind in {"", "DEFAULT"}
+
+    def field(self) -> pa.Field:
+        """What the decoders are told."""
+        field = types.field(self.name, self.type)
+        metadata = dict(field.metadata or {})
+        if self.comment == JSON_TEXT and field.type == pa.string():
+            metadata[KIND] = b"json"
+        # Read again, a row must go into the same partition; a new default could be another one's.
+        if self.default_kind == "DEFAULT" and not (self.parts and _CHANGING.search(self.default)):
+            metadata[HAS_DEFAULT] = b"1"
+        return field.with_metadata(metadata)
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the catalogue knows."""
+
+    database: str
+    name: str
+    uuid: str
+    engine: str
+    partition_key: str
+    sorting_key: tuple[str, ...]
+    window: int
+    """INSERTs whose tokens are remembered."""
+    seconds: int | None
+    """For how long at most; None: for ever."""
+    columns: tuple[Column, ...]
+    version: str | None = None
+    """The column by which a ReplacingMergeTree tells the newest row of a key."""
+    deleted: str | None = None
+    """The column by which it knows that the row of a key is gone."""
+    total_rows: int | None = None
+    viewed: bool = False
+    """Whether materialized views read what is inserted."""
+
+    @property
+    def replicated(self) -> bool:
+        """Whether other servers have it too."""
+        return self.engine.startswith(("Replicated", "Shared"))
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a later row of a key takes the place of an earlier one."""
+        return "ReplacingMergeTree" in self.engine
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Of all columns."""
+        return frozenset(column.name for column in self.columns)
+
+    def schema(self, key: tuple[str, ...], filled: frozenset[str]) -> pa.Schema:
+        """The columns that records fill; `filled`: those that the sink fills."""
+        fields = [c.field() for c in self.columns if c.given and c.name not in filled]
+        return pa.schema(fields, {KEY: json.dumps(key).encode()} if key else None)
+
+    def check(self) -> None:
+        """Raises PermanentError where an INSERT could not be repeated."""
+        place = f"table {self.database}.{self.name}"
+        if not self.engine.endswith("MergeTree"):
+            raise PermanentError(
+                f"{place} is of the engine {self.engine}: only tables of the MergeTree family "
+                "remember what was inserted, without which a crash would store rows twice; name "
+                "the table that it stands for, or make one"
+            )
+        if self.forgets:
+            raise PermanentError(
+                f"{place} does not remember what was inserted, without which a crash would store "
+                f"rows twice; run: {self.remember}"
+            )
+        for column in self.columns:
+            if column.parts and not column.given and _CHANGING.search(column.default):
+                raise PermanentError(
+                    f"{place} is partitioned by {column.name}, which is {column.default}: a row "
+                    "that is inserted once more after a crash may go into another partition, and "
+                    "stand twice; partition it by a column of the records"
+                )
+
+    @property
+    def forgets(self) -> bool:
+        """True where an INSERT that is repeated is stored twice."""
+        return self.window <= 0
+
+    @property
+    def remember(self) -> str:
+        """The statement that makes it remember."""
+        setting = "replicated_deduplication_window" if self.replicated else _PLAIN
+        place = quote(self.database, self.name)
+        return f"ALTER TABLE {place} MODIFY SETTING {setting} = {WINDOW}"
+
+
+def find(client: Client, database: str, name: str) -> Table | None:
+    """The table; None where there is none. Raises Failure."""
+    given = {"d": database, "t": name}
+    found = clients.rows(client, _TABLE, given)
+    if not found:
+        return None
+    engine, full, uuid, partition, sorting, total, viewed = found[0]
+    columns = [
+        Column(column, kind, default_kind, default, comment, bool(parts))
+        for column, kind, default_kind, default, comment, parts in clients.rows(
+            client, _COLUMNS, given
+        )
+    ]
+    replicated = engine.startswith(("Replicated", "Shared"))
+    settings = _settings(client, full, replicated=replicated)
+    version, deleted = _replacing(full)
+    return Table(
+        database,
+        name,
+        uuid,
+        engine,
+        partition,
+        _names(sorting),
+        settings["replicated_deduplication_window" if replicated else _PLAIN],
+        settings.get("replicated_deduplication_window_seconds") if replicated else None,
+        tuple(columns),
+        version,
+        deleted,
+        total,
+        bool(viewed),
+    )
+
+
+def _settings(client: Client, full: str, *, replicated: bool) -> dict[str, int]:
+    """What the table says, else the server's own."""
+    kind = "replicated_" if replicated else ""
+    found = {
+        name: int(value)
+        for name, value in clients.rows(client, _DEFAULTS.format(kind=kind))
+        if value.isdecimal()
+    }
+    said = re.findall(r"\b(\w*dedup\w*) = (\d+)", full.partition(" SETTINGS ")[2])
+    return {_PLAIN: 0, **found, **{name: int(value) for name, value in said}}
+
+
+def _names(sorting: str) -> tuple[str, ...]:
+    """The columns of a sorting key; an expression is none, whatever it is cut into."""
+    whole = sorting.strip()
+    bare = whole[1:-1] if whole.startswith("(") and whole.endswith(")") else whole
+    return tuple(unquoted(part) for part in listed(bare) if part)
+
+
+def _replacing(full: str) -> tuple[str | None, str | None]:
+    """What a ReplacingMergeTree names; a replicated one has a path and a name before."""
+    engine = next(iter(listed(full, " ")), "")  # behind it stand the other clauses
+    given = Type.of(engine).arguments if _REPLACING.match(engine) else ()
+    named = [unquoted(part) for part in given if part and not part.startswith("'")]
+    version, deleted, *_ = [*named, None, None]
+    return version, deleted

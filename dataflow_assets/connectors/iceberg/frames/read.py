@@ -1,0 +1,108 @@
+"""Iceberg table -> lazy Spark DataFrame: planned on the driver, read in tasks by PyIceberg.
+
+Deletes and columns added later are PyIceberg's to apply, so that no file is read by its own schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
+
+from dataflow_assets.connectors.iceberg import catalog as catalogs
+from dataflow_assets.connectors.iceberg.settings import IcebergConnection
+from dataflow_assets.connectors.iceberg.table.data_files import Place, place
+from dataflow_assets.connectors.iceberg.table.snapshot import total_records
+from dataflow_assets.connectors.iceberg.types import row_schema
+from dataflow_assets.errors import PermanentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PART_BYTES = 64 * 1024 * 1024
+MOST_PARTS = 64
+
+
+def read(
+    spark: SparkSession,
+    sink: IcebergConnection,
+    names: Sequence[str] | None = None,
+    table: Table | None = None,
+) -> DataFrame:
+    """A lazy frame of the table's current snapshot. Raises PermanentError without a table."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if table is None:
+        with catalogs.errors(sink, "read"):
+            table = catalogs.connect(sink).table(sink.identifier)
+    if table is None:
+        raise PermanentError(f"table {'.'.join(sink.identifier)} does not exist: nothing to read")
+    with catalogs.errors(sink, "plan a read of"):
+        tasks = list(table.scan().plan_files())
+    columns = _readable(table, names)
+    groups = tuple(_groups(tasks)) or ((),)
+    reader = _Reader(table.metadata, place(table), groups, columns)
+    count = len(groups)
+    return spark.range(0, count, 1, count).mapInArrow(reader, from_arrow_schema(columns))
+
+
+def describe(sink: IcebergConnection) -> tuple[pa.Schema, int | None]:
+    """The columns that rows can fill, as flows show them, and the rows in all if they are known."""
+    with catalogs.errors(sink, "look at"):
+        table = catalogs.connect(sink).load_table(sink.identifier)
+        return row_schema(table.schema()), total_records(table)
+
+
+def _readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
+    """The columns in Spark's types: times and the like as text."""
+    fields = [_spark_field(column) for column in row_schema(table.schema())]
+    return pa.schema([f for f in fields if names is None or f.name in names])
+
+
+def _spark_field(column: pa.Field) -> pa.Field:
+    kind = pa.string() if pa.types.is_time(column.type) else column.type
+    return pa.field(column.name, kind)
+
+
+def _groups(tasks: list[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
+    """Files for one Spark task each: some megabytes, and not too many tasks."""
+    total = sum(task.file.file_size_in_bytes for task in tasks)
+    most = max(PART_BYTES, total // MOST_PARTS + 1)
+    group: list[FileScanTask] = []
+    size = 0
+    for task in tasks:
+        if group and size + task.file.file_size_in_bytes > most:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(task)
+        size += task.file.file_size_in_bytes
+    if group:
+        yield tuple(group)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    metadata: TableMetadata = field(repr=False)
+    place: Place
+    groups: tuple[tuple[FileScanTask, ...], ...] = field(repr=False)
+    columns: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column("id").to_pylist():
+                yield from self._read(self.groups[index])
+
+    def _read(self, tasks: tuple[FileScanTask, ...]) -> Iterator[pa.RecordBatch]:
+        io = load_file_io(dict(self.place.io), self.place.location)
+        schema = self.metadata.schema().select(*self.columns.names)
+        scan = ArrowScan(self.metadata, io, schema, AlwaysTrue())
+        for batch in scan.to_record_batches(list(tasks)):
+            table = pa.Table.from_batches([batch]).select(self.columns.names)
+            yield from table.cast(self.columns).combine_chunks().to_batches()

@@ -1,0 +1,173 @@
+"""Spark DataFrame -> Iceberg table, for assets that users write themselves.
+
+Files are written in tasks through PyIceberg; the catalog is asked on the driver only, and every
+write is one commit. Connection settings travel by closure, so that Spark needs no catalog of its
+own and no secret ever stands in its configuration.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from pyiceberg import exceptions as ice
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from dataflow_assets.connectors.iceberg import catalog as catalogs
+from dataflow_assets.connectors.iceberg.frames.read import read
+from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
+from dataflow_assets.connectors.iceberg.table import create_table
+from dataflow_assets.connectors.iceberg.table.data_files import Place, data_file, place
+from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
+from dataflow_assets.connectors.iceberg.types import table_schema
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.named_frames import mapped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Mode = Literal["append", "overwrite", "upsert"]
+TOKEN = "dataflow.frame"  # noqa: S105 - a snapshot's property: whose commit it is
+TARGET_BYTES = 128 * 1024 * 1024
+ATTEMPTS = 5
+_RESULT = pa.schema([("files", pa.list_(pa.string())), ("rows", pa.int64())])
+_DDL = "files array<string>, rows bigint"
+
+
+def write(frame: DataFrame, sink: IcebergSink, mode: Mode, key: Sequence[str] = ()) -> int:
+    """Writes the frame's rows; how many. The table is made from the frame where it is missing.
+
+    `overwrite` replaces all rows, `upsert` those of the same key (the whole table is written
+    again), `append` none. One commit: readers see all of it or nothing.
+    """
+    catalog = catalogs.connect(sink)
+    table = _table(catalog, sink, frame)
+    if mode == "upsert":
+        rows = frame.count()
+        frame, head = _merged(frame, table, sink, key), _head(table)
+        _publish(catalog, sink, table, _stage(frame, table)[0], overwrite=True, head=head)
+        return rows
+    files, rows = _stage(frame, table)
+    _publish(catalog, sink, table, files, overwrite=mode == "overwrite")
+    return rows
+
+
+def _table(catalog: catalogs.BoundedCatalog, sink: IcebergSink, frame: DataFrame) -> Table:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    columns: pa.Schema = to_arrow_schema(frame.schema)
+    with catalogs.errors(sink, "open"):
+        table = catalog.table(sink.identifier)
+        if table is None:
+            create_table.ensure_namespace(catalog, sink)
+            table = catalog.made(sink.identifier, table_schema(_named(columns)), {})
+    create_table.check(table)
+    known = {column.name for column in table.schema().fields}
+    if missing := [name for name in columns.names if name not in known]:
+        raise PermanentError(
+            f"table {'.'.join(table.name())} has no column {', '.join(missing)}; it has "
+            f"{', '.join(sorted(known))}. Alter or drop the table, or leave the column out"
+        )
+    return table
+
+
+def _named(columns: pa.Schema) -> list[pa.Field]:
+    """Spark takes columns for nullable or not by how they were computed: a table is no judge."""
+    return [column.with_nullable(True) for column in columns]
+
+
+def _stage(frame: DataFrame, table: Table) -> tuple[list[DataFile], int]:
+    """Writes files that no snapshot names yet."""
+    writer = _Writer(place(table), tuple(frame.columns))
+    done = mapped(frame, writer, _DDL).toArrow()
+    texts = [text for files in done.column("files").to_pylist() for text in files or ()]
+    return [data_file(text, table) for text in texts], sum(done.column("rows").to_pylist())
+
+
+@dataclass(frozen=True)
+class _Writer:
+    place: Place
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files, rows = file_writer(self.place, "frame", list(self.names), TARGET_BYTES), 0
+        try:
+            for batch in batches:
+                files.write(batch.select(files.schema.names).cast(files.schema))
+                rows += batch.num_rows
+            done = files.close()
+        except BaseException:
+            files.abort()
+            raise
+        yield pa.record_batch([[list(done)], [rows]], _RESULT)
+
+
+def _publish(  # noqa: PLR0913 - one commit's whole story
+    catalog: catalogs.BoundedCatalog,
+    sink: IcebergSink,
+    table: Table,
+    files: list[DataFile],
+    *,
+    overwrite: bool,
+    head: int | None = None,
+) -> None:
+    """One commit. Who lost a race tries again on the new head, an upsert's caller from the start.
+
+    After an answer that never came, the table itself tells whether the commit happened.
+    """
+    token = uuid.uuid4().hex
+    for attempt in range(ATTEMPTS):
+        try:
+            with catalogs.errors(sink, "commit to"):
+                _commit(table, files, token, overwrite=overwrite)
+        except (TransientError, PermanentError) as error:
+            with catalogs.errors(sink, "load"):
+                table = catalog.load_table(sink.identifier)
+            if _committed(table, token):
+                return
+            lost = isinstance(error.__cause__, ice.CommitFailedException)
+            moved = head is not None and _head(table) != head
+            if not lost or moved or attempt + 1 == ATTEMPTS:
+                raise
+            time.sleep(0.2 * 2**attempt)
+        else:
+            return
+
+
+def _commit(table: Table, files: list[DataFile], token: str, *, overwrite: bool) -> None:
+    properties = {TOKEN: token}
+    with table.transaction() as transaction:
+        if overwrite and table.current_snapshot() is not None:
+            transaction.delete(AlwaysTrue(), snapshot_properties=properties)
+        with transaction.update_snapshot(snapshot_properties=properties).fast_append() as append:
+            for file in files:
+                append.append_data_file(file)
+
+
+def _committed(table: Table, token: str) -> bool:
+    return any(s.summary is not None and s.summary.get(TOKEN) == token for s in table.snapshots())
+
+
+def _head(table: Table) -> int | None:
+    snapshot = table.current_snapshot()
+    return snapshot.snapshot_id if snapshot else None
+
+
+def _merged(frame: DataFrame, table: Table, sink: IcebergSink, key: Sequence[str]) -> DataFrame:
+    """The frame's rows, and the table's that it does not replace."""
+    if not key:
+        raise PermanentError(f"table {'.'.join(table.name())}: mode upsert needs a key")
+    if frame.groupBy(*key).count().where("count > 1").limit(1).count():
+        raise PermanentError(
+            f"table {'.'.join(table.name())}: the frame has several rows of one key "
+            f"({', '.join(key)}): say which of them counts"
+        )
+    stored = read(frame.sparkSession, sink, table=table)
+    kept = stored.join(frame.select(*key), list(key), "left_anti").select(*stored.columns)
+    return kept.unionByName(frame, allowMissingColumns=True)

@@ -1,0 +1,1 @@
+"""Keeping tables small: snapshots expire, orphan files are deleted."""

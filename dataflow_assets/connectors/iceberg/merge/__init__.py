@@ -1,0 +1,1 @@
+"""Upserts: the rows of a span merged into the data files."""

@@ -1,0 +1,201 @@
+"""What tasks do of a merge: read keys, and rewrite files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.metadata import TableMetadata
+
+from dataflow_assets.connectors.iceberg.merge.match import Rules, fold, inserted, key_bytes, merged
+from dataflow_assets.connectors.iceberg.merge.stage import AT
+from dataflow_assets.connectors.iceberg.table.data_files import Place
+from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
+from dataflow_assets.connectors.iceberg.types import file_schema
+from dataflow_assets.failpoints import Failpoint, arm, reach
+
+KEYS = "k binary, file int"
+STAGED = "k binary, source int, row int, at long"
+RESULT = "result"
+_KEYS = pa.schema([("k", pa.binary()), ("file", pa.int32())])
+_STAGED = pa.schema(
+    [
+        ("k", pa.binary()),
+        ("source", pa.int32()),
+        ("row", pa.int32()),
+        ("at", pa.int64()),
+    ]
+)
+_RESULT = pa.schema([(RESULT, pa.binary())])
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What one task has done: documents of the files it wrote, paths of those they replace."""
+
+    files: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StoredKeys:
+    """The keys of stored rows with the number of their file; some may come several times.
+
+    `few`: staged files whose keys alone matter, where a task can hold them.
+    """
+
+    metadata: TableMetadata = field(repr=False)
+    place: Place
+    groups: tuple[tuple[tuple[int, FileScanTask], ...], ...] = field(repr=False)
+    key: tuple[str, ...]
+    few: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of `KEYS`; takes numbers of groups."""
+        wanted = None
+        for batch in batches:
+            for index in batch.column("id").to_pylist():
+                if self.few and wanted is None:
+                    wanted = _all_keys(self.place, self.few, self.key)
+                for number, task in self.groups[index]:
+                    yield from self._of(number, task, wanted)
+
+    def _of(
+        self, number: int, task: FileScanTask, wanted: pa.Array | None
+    ) -> Iterator[pa.RecordBatch]:
+        schema = file_schema(self.place.iceberg_schema, self.key)
+        for rows in _scan(self.metadata, self.place, task, self.key):
+            keys = pc.unique(key_bytes(rows, schema, self.key))
+            if wanted is not None:
+                keys = keys.filter(pc.is_in(keys, value_set=wanted))
+            yield pa.record_batch([keys, pa.array([number] * len(keys), pa.int32())], _KEYS)
+
+
+@dataclass(frozen=True)
+class StagedKeys:
+    """The keys of staged rows with their places."""
+
+    place: Place
+    paths: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of `STAGED`; takes numbers of staged files."""
+        for batch in batches:
+            for source in batch.column("id").to_pylist():
+                yield self._of(source)
+
+    def _of(self, source: int) -> pa.RecordBatch:
+        rows = _staged(self.place, self.paths[source], [*self.key, AT])
+        schema = file_schema(self.place.iceberg_schema, self.key)
+        keys, count = key_bytes(rows, schema, self.key), rows.num_rows
+        arrays = [
+            keys,
+            pa.array(np.full(count, source, np.int32)),
+            pa.array(np.arange(count, dtype=np.int32)),
+            rows.column(AT),
+        ]
+        return pa.record_batch(arrays, _STAGED)
+
+
+@dataclass(frozen=True)
+class Rewriter:
+    """Takes (bucket, source, row) in order: rewrites file after file, and writes the inserts."""
+
+    metadata: TableMetadata = field(repr=False)
+    place: Place
+    tasks: tuple[FileScanTask, ...] = field(repr=False)
+    paths: tuple[str, ...]
+    rules: Rules
+    target_bytes: int
+    failpoint: Failpoint | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One batch with a `Rewritten`."""
+        arm(self.failpoint)
+        names = [column.name for column in self.place.iceberg_schema.fields]
+        files = file_writer(self.place, "merged", names, self.target_bytes)
+        gone: list[str] = []
+        try:
+            for bucket, places in _by_bucket(batches):
+                self._bucket(bucket, places, files, gone)
+            done = Rewritten(files.close(), tuple(gone))
+            reach("iceberg.rewritten")
+        except BaseException:
+            files.abort()
+            raise
+        yield pa.record_batch([[msgspec.msgpack.encode(done)]], _RESULT)
+
+    def _bucket(self, bucket: int, places: pa.Table, files: FileWriter, gone: list[str]) -> None:
+        schema = files.schema
+        folded = fold(self._rows(places), schema, self.rules)
+        if bucket < 0:
+            files.write(inserted(folded, schema))
+            return
+        task = self.tasks[bucket]
+        for rows in _scan(self.metadata, self.place, task, schema.names):
+            files.write(merged(rows.cast(schema), folded, self.rules))
+        gone.append(task.file.file_path)
+
+    def _rows(self, places: pa.Table) -> pa.RecordBatch:
+        """The staged rows, in the order of their places."""
+        found = [
+            _staged(self.place, self.paths[source]).take(mine.column("row").combine_chunks())
+            for source, mine in _runs(places, "source")
+        ]
+        return pa.Table.from_batches(found).combine_chunks().to_batches()[0]
+
+
+def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of one bucket after the other; they come sorted, in batches of any length."""
+    held: list[pa.Table] = []
+    last = 0
+    for batch in batches:
+        for bucket, rows in _runs(pa.Table.from_batches([batch]), "bucket"):
+            if held and bucket != last:
+                yield last, pa.concat_tables(held)
+                held = []
+            held, last = [*held, rows], bucket
+    if held:
+        yield last, pa.concat_tables(held)
+
+
+def _runs(rows: pa.Table, name: str) -> Iterator[tuple[int, pa.Table]]:
+    """The rows split where the column changes."""
+    values = rows.column(name).to_numpy()
+    cuts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    for start, end in pairwise(cuts):
+        if end > start:
+            yield int(values[start]), rows.slice(start, end - start)
+
+
+def _scan(
+    metadata: TableMetadata, place: Place, task: FileScanTask, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that are not deleted, with these columns."""
+    schema = metadata.schema().select(*names)
+    scan = ArrowScan(metadata, place.file_io(), schema, AlwaysTrue())
+    for batch in scan.to_record_batches([task]):
+        yield batch.select(list(names))
+
+
+def _staged(place: Place, path: str, names: Sequence[str] | None = None) -> pa.RecordBatch:
+    with place.file_io().new_input(path).open() as stream:
+        table = pq.read_table(stream, columns=names and list(names))
+    return table.combine_chunks().to_batches()[0]
+
+
+def _all_keys(place: Place, paths: Sequence[str], key: Sequence[str]) -> pa.Array:
+    schema = file_schema(place.iceberg_schema, key)
+    return pc.unique(
+        pa.concat_arrays([key_bytes(_staged(place, path, key), schema, key) for path in paths])
+    )

@@ -1,0 +1,192 @@
+"""Rejected records: an Iceberg table of their own beside the target.
+
+Append-only, so at least once: the id is the same on every replay. What the last commit has put
+there is noted in a property of that table, so that a crash before the rows' own commit does not
+write it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg import exceptions as ice
+from pyiceberg.table import Table
+
+from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.table.checkpoint import Ledger, property_key
+from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
+from dataflow_assets.connectors.iceberg.table.data_files import data_file, place
+from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
+from dataflow_assets.connectors.iceberg.types import table_schema
+from dataflow_assets.contracts import Rejection, Slice, Target, utc_now
+from dataflow_assets.failpoints import reach
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
+    from dataflow_assets.connectors.iceberg.sink.writer import WriteTicket
+
+COLUMNS = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("flow", pa.string(), nullable=False),
+        pa.field("branch", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("partition", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("n", pa.int32(), nullable=False),
+        pa.field("stage", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("body", pa.binary()),
+        pa.field("key", pa.binary()),
+        pa.field("rejected_at", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("step", pa.int32()),  # these two: tables of an earlier version have none
+        pa.field("step_type", pa.string()),
+        pa.field("rows", pa.int32()),
+        pa.field("reading", pa.int64()),
+    ]
+)
+REJECTED = "rejected"
+_TRIES = 20  # other writers' changes to give way to
+MOST_NOTED = 500  # rejections noted by a token of 16 digits; a crash may repeat more than that
+
+
+def identifier(sink: IcebergSink) -> tuple[str, ...]:
+    """Namespace levels and name of the table of rejected records."""
+    return (*sink.identifier[:-1], f"{sink.table}_rejected")
+
+
+def rejected_table(catalog: BoundedCatalog, sink: IcebergSink) -> Table:
+    """The table, made where it is missing; several tasks may try at once."""
+    name = identifier(sink)
+    table = catalog.table(name) or catalog.made(name, table_schema(COLUMNS), {})
+    return widened(table, [column for column in COLUMNS if column.nullable])
+
+
+def widened(table: Table, columns: Sequence[pa.Field]) -> Table:
+    """The table with these columns, which one of an earlier version lacks."""
+    for _ in range(_TRIES):
+        known = set(table.schema().column_names)
+        missing = [one for one in columns if one.name not in known]
+        if not missing:
+            break
+        with suppress(ice.CommitFailedException), table.update_schema() as change:
+            change.union_by_name(table_schema(missing))
+        table.refresh()
+    return table
+
+
+class RejectWriter:
+    """Stages the rejected records of one slice; reaches for the catalog only if there are any."""
+
+    def __init__(self, sink: IcebergSink, ticket: WriteTicket, piece: Slice, name: str) -> None:
+        self._sink, self._ticket = sink, ticket
+        self._piece, self._name = piece, name
+        self._files: FileWriter | None = None
+        self._tokens: list[str] = []
+
+    def write(self, rejected: Sequence[Rejection]) -> None:
+        """Takes what is not in the table already."""
+        rows = {token(row["id"]): row for row in map(self._row, rejected)}
+        new = {key: row for key, row in rows.items() if key not in self._ticket.rejected}
+        if new:
+            files = self._open()
+            files.write(pa.RecordBatch.from_pylist(list(new.values()), files.schema))
+            self._tokens = [*self._tokens, *new][: MOST_NOTED + 1]
+
+    def close(self) -> tuple[str, ...]:
+        """The files as one document that `split` tells apart."""
+        if self._files is None:
+            return ()
+        documents = [json.loads(text) for text in self._files.close()]
+        return (json.dumps({REJECTED: documents, "tokens": self._tokens}),)
+
+    def abort(self) -> None:
+        """Drops the files."""
+        if self._files is not None:
+            self._files.abort()
+
+    def _open(self) -> FileWriter:
+        if self._files is None:
+            table = rejected_table(connect(self._sink), self._sink)
+            size = self._sink.target_file_size_bytes
+            self._files = file_writer(place(table), self._name, COLUMNS.names, size)
+        return self._files
+
+    def _row(self, rejection: Rejection) -> dict[str, Any]:
+        target = self._ticket.target
+        return {
+            "id": rejection.id(target, self._piece),
+            "flow": target.flow,
+            "branch": target.branch,
+            "source": target.source,
+            "partition": self._piece.partition,
+            "offset": rejection.offset,
+            "n": rejection.n,
+            "stage": rejection.stage,
+            "reason": rejection.reason,
+            "body": rejection.body,
+            "key": rejection.key,
+            "rejected_at": utc_now(),
+            "step": rejection.step,
+            "step_type": rejection.step_type,
+            "rows": rejection.rows,
+            "reading": rejection.reading(target, self._piece),
+        }
+
+
+def token(rejection_id: str) -> str:
+    """A short stand-in for the id."""
+    return hashlib.sha256(rejection_id.encode()).hexdigest()[:16]
+
+
+def split(staged: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The documents of data files, and those of rejected records."""
+    rejected = [text for text in staged if text.startswith(f'{{"{REJECTED}"')]
+    return [text for text in staged if text not in rejected], rejected
+
+
+class RejectedTable:
+    """The driver's end: commits staged rejections before the rows of the same span."""
+
+    def __init__(self, catalog: BoundedCatalog, sink: IcebergSink, target: Target) -> None:
+        self._catalog, self._sink = catalog, sink
+        self._key = property_key(target, "rejected")
+        self._note: dict[str, Any] | None = None
+
+    def stored(self, ledger: Ledger) -> frozenset[str]:
+        """Tokens of the rejections that are stored although the rows beside them are not."""
+        if self._note is None:
+            self._note = self._load_note()
+        same = self._note.get("after") == _origin(ledger)
+        return frozenset(self._note["tokens"] if same else ())
+
+    def _load_note(self) -> dict[str, Any]:
+        table = self._catalog.table(identifier(self._sink))
+        text = table.properties.get(self._key) if table else None
+        note: dict[str, Any] = json.loads(text or "{}")
+        return note
+
+    def publish(self, staged: Sequence[str], ledger: Ledger) -> None:
+        """One commit with the files and the note of what is in them."""
+        if not staged:
+            return
+        found = [json.loads(text) for text in staged]
+        known = [t for document in found for t in document["tokens"]] + [*self.stored(ledger)]
+        note = {"after": _origin(ledger), "tokens": known if len(known) <= MOST_NOTED else []}
+        table = rejected_table(self._catalog, self._sink)
+        files = [data_file(json.dumps(d), table) for one in found for d in one[REJECTED]]
+        commit_id = uuid.uuid4().hex
+        text = json.dumps(note | {"commit": commit_id})
+        Committer(self._catalog, table).commit(Change(self._key, lambda _: text, commit_id, files))
+        self._note = note
+        reach("iceberg.rejected-committed")
+
+
+def _origin(ledger: Ledger) -> list[Any]:
+    return [dict(ledger.positions), ledger.source, ledger.manifest, ledger.reading]

@@ -1,0 +1,242 @@
+"""`IcebergSession`: the driver's end. One epoch, one ledger, one commit per micro-batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
+from dataflow_assets.connectors.iceberg.sink.checkpoint_property import Keeper
+from dataflow_assets.connectors.iceberg.sink.publish import Publisher, complete, done
+from dataflow_assets.connectors.iceberg.sink.writer import WriteTicket
+from dataflow_assets.connectors.iceberg.table import create_table
+from dataflow_assets.connectors.iceberg.table.checkpoint import (
+    others,
+    parse,
+    property_key,
+    recorded,
+)
+from dataflow_assets.connectors.iceberg.table.commit import Change
+from dataflow_assets.connectors.iceberg.table.data_files import place
+from dataflow_assets.connectors.iceberg.table.snapshot import total_records
+from dataflow_assets.connectors.iceberg.types import row_schema
+from dataflow_assets.contracts import (
+    KEY,
+    Checkpoint,
+    Cut,
+    OffsetSlice,
+    PartSlice,
+    Positions,
+    Receipt,
+    Run,
+    SinkSession,
+    Slice,
+    SourceSession,
+    Span,
+    Target,
+    Ticket,
+    divided,
+    next_reading,
+    refuse_shared,
+)
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.failpoints import from_environment, reach
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
+
+
+class IcebergSession(SinkSession):
+    """Holds one epoch of one branch."""
+
+    def __init__(self, sink: IcebergSink, target: Target, run: Run) -> None:
+        self._sink, self._target, self._run = sink, target, run
+        self._keeper = Keeper(sink, target, run)
+        self._rejected = RejectedTable(self._keeper.catalog, sink, target)
+        self._publisher = Publisher(sink, target, self._keeper, self._rejected)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """As the last commit of this session has stored it."""
+        return self._keeper.ledger.checkpoint()
+
+    @property
+    def identity(self) -> str | None:
+        """The table's uuid."""
+        return self._keeper.identity
+
+    def schema(self) -> pa.Schema | None:
+        """The columns that records can fill, JSON text marked, and the key of upserts."""
+        if self._keeper.committer is None:
+            return None
+        columns = row_schema(self._keeper.table.schema())
+        key = json.dumps(self._sink.key).encode()
+        return columns.with_metadata({KEY: key}) if self._sink.key else columns
+
+    def row_count(self) -> int | None:
+        """What the snapshot counts, where others left no deletes in files of their own."""
+        return total_records(self._keeper.table) if self._keeper.committer else None
+
+    def create(self, sample: pa.Schema) -> None:
+        """Makes the table with the ledger in it; the manifest's `columns` win over the sample."""
+        if self._keeper.committer is not None:
+            return
+        self._keeper.check_aside()
+        properties = {self._keeper.key: self._keeper.ledger.text()}
+        with errors(self._sink, "create"):
+            table = create_table.create(self._keeper.catalog, self._sink, sample, properties)
+            create_table.check(table, self._sink.key)
+        self._keeper.adopt(table)
+
+    def holds_rows(self) -> bool:
+        """True as well where rows may all be deleted by files of others."""
+        return self._keeper.committer is not None and total_records(self._keeper.table) != 0
+
+    def adopt(self) -> None:
+        """The ledger came along with the table's properties: it names another table until now."""
+        self._keeper.commit(
+            lambda found: replace(found, target=self.identity),
+            replace(self._keeper.change(), move_head=False),
+        )
+
+    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
+        """Moves the head too: rows depend on these positions."""
+        self._keeper.commit(
+            lambda found: replace(
+                found,
+                positions=dict(positions),
+                source=source,
+                target=self.identity,
+                manifest=self._target.manifest,
+                intent=(),
+                reading=next_reading(found.reading),
+            ),
+            self._emptying() if empty else self._keeper.change(),
+        )
+
+    def _emptying(self) -> Change:
+        """Takes every row out, on a head of which it is known that no other flow has rows in it."""
+
+        def guard(table: Table) -> None:
+            refuse_shared(self._target, self._sink.address(), others(table, self._target))
+
+        return replace(self._keeper.change(), empties=True, guard=guard)
+
+    def begin(self, span: Span) -> Span:
+        """Looks at the table; a commit only where there is something new to record."""
+        self._keeper.look()
+        ledger = self._keeper.ledger
+        if ledger.intent:
+            return Span(ledger.intent)
+        self._check_planned(span)
+        known = dict(ledger.positions)
+        new = {p: at for p, at in span.after.items() if p not in known}
+        intent = recorded(span)
+        if new or intent:
+            positions = new | known
+            self._keeper.commit(
+                lambda found: replace(
+                    found,
+                    positions=positions,
+                    intent=intent,
+                    target=self.identity,
+                    manifest=self._target.manifest,
+                ),
+                replace(self._keeper.change(), move_head=False),
+            )
+        reach("iceberg.begin")
+        return span
+
+    def divide(self, span: Span, cut: Cut) -> Span:
+        """What a task has staged of the old parts, nobody publishes: files are of a part's name."""
+        parts = divided((s for s in span.slices if isinstance(s, PartSlice)), cut)
+        if not self._keeper.ledger.intent or parts == span.slices:
+            return span
+        change = replace(self._keeper.change(), move_head=False)
+        self._keeper.commit(lambda found: replace(found, intent=parts), change)
+        return Span(parts)
+
+    def _check_planned(self, span: Span) -> None:
+        for piece in span.slices:
+            known = self._keeper.ledger.positions.get(piece.partition)
+            if known is not None and not _follows(piece, known):
+                raise PermanentError(
+                    f"the checkpoint of partition {piece.partition} stands at {known}, the span "
+                    f"begins at {piece.after}: somebody moved it; use `dataflow reset`"
+                )
+
+    def ticket(self) -> Ticket:
+        """Carries all that tasks need, so that they ask the catalog for nothing."""
+        table = self._keeper.table
+        with errors(self._sink, "look for rejected records of"):
+            rejected = self._rejected.stored(self._keeper.ledger)
+        schema = self.schema()
+        assert schema is not None  # noqa: S101 - there is a table
+        return WriteTicket(
+            replace(self._target, reading=self._keeper.ledger.reading),
+            self._run,
+            self._keeper.ledger.epoch,
+            schema,
+            from_environment(),
+            place=place(table),
+            positions=dict(self._keeper.ledger.positions),
+            rejected=rejected,
+        )
+
+    def stage(
+        self, span: Span, receipts: Sequence[Receipt], spark: Callable[[], SparkSession]
+    ) -> None:
+        """Merges the rows of upserts into new files, which no reader sees."""
+        slices = self._open_slices(span)
+        if slices and self._sink.upserts:
+            self._publisher.stage(complete(slices, receipts, self._target.branch), spark)
+
+    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
+        """One commit: the files of all slices and the ledger. Without files the ledger alone."""
+        slices = self._open_slices(span)
+        if slices:
+            self._check_planned(span)
+            own = complete(slices, receipts, self._target.branch)
+            self._publisher.publish(slices, own, source)
+        return self.checkpoint
+
+    def _open_slices(self, span: Span) -> list[Slice]:
+        """What the checkpoint does not cover yet."""
+        ledger = self._keeper.ledger
+        if recorded(span) and not ledger.intent:
+            return []
+        return [piece for piece in span.slices if not done(piece, ledger.positions)]
+
+    def forget(self) -> None:
+        """Removes the ledger and moves the head, so that a running driver stops."""
+        self._keeper.forget()
+
+    def close(self) -> None:
+        """Nothing is held open but pooled connections."""
+
+
+def peek(sink: IcebergSink, target: Target) -> Checkpoint | None:
+    """The stored checkpoint, from the table or, before there is one, from its namespace."""
+    catalog = connect(sink)
+    key = property_key(target)
+    with errors(sink, "read the checkpoint of"):
+        table = catalog.table(sink.identifier)
+        text = table.properties.get(key) if table else None
+        text = text or create_table.namespace_property(catalog, sink, key)
+    found = parse(text)
+    return found.checkpoint() if found else None
+
+
+def _follows(piece: Slice, known: object) -> bool:
+    """Offsets may begin below the checkpoint (another branch is behind), never above it."""
+    if isinstance(piece, OffsetSlice):
+        return isinstance(known, int) and piece.after <= known
+    return known in (piece.after, piece.upto)

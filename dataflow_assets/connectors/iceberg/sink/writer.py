@@ -1,0 +1,178 @@
+"""`IcebergWriter`: stages the files of one slice inside a task; the session publishes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets.connectors.iceberg.catalog import errors
+from dataflow_assets.connectors.iceberg.merge.stage import Stage
+from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
+from dataflow_assets.connectors.iceberg.settings import slug
+from dataflow_assets.connectors.iceberg.table.checkpoint import short_hash
+from dataflow_assets.connectors.iceberg.table.data_files import Place
+from dataflow_assets.connectors.iceberg.table.encode import encode
+from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
+from dataflow_assets.contracts import (
+    DELETE,
+    OFFSET,
+    OP,
+    Chunk,
+    N,
+    OffsetSlice,
+    PartSlice,
+    Position,
+    Positions,
+    Receipt,
+    Rejection,
+    Sent,
+    Slice,
+    Ticket,
+    Totals,
+    Writer,
+)
+from dataflow_assets.failpoints import arm, reach
+from dataflow_assets.sdk.rejected_records import settle
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
+
+
+@dataclass(frozen=True)
+class WriteTicket(Ticket):
+    """A ticket with what a task needs to write without asking the catalog."""
+
+    place: Place = field(default_factory=lambda: Place("", "", {}, {}))
+    positions: Positions = field(default_factory=dict)
+    """Where the checkpoint stands: what lies below is in the table already."""
+    rejected: frozenset[str] = frozenset()
+    """Tokens of rejected records that are in their table already."""
+
+
+class Appended:
+    """Rows of one slice as data files; deletes are refused."""
+
+    def __init__(self, files: FileWriter) -> None:
+        self._files = files
+
+    def write(self, rows: pa.RecordBatch) -> tuple[int, list[Rejection]]:
+        """Takes rows with their system columns; how many, and those that do not fit."""
+        rows, deletes = _without_deletes(rows)
+        batch, refused = encode(rows, self._files.schema)
+        self._files.write(batch)
+        return batch.num_rows, [*deletes, *refused]
+
+    def close(self) -> tuple[str, ...]:
+        """The files as JSON documents."""
+        return self._files.close()
+
+    def abort(self) -> None:
+        """Drops the files."""
+        self._files.abort()
+
+
+class IcebergWriter(Writer):
+    """Stages Parquet files below the table's location; visible once the session commits."""
+
+    def __init__(self, sink: IcebergSink, ticket: WriteTicket, piece: Slice) -> None:
+        arm(ticket.failpoint)
+        self._sink, self._ticket, self._piece = sink, ticket, piece
+        partition = slug(piece.partition)[-40:]
+        name = f"{short_hash(ticket.target.id)}-{ticket.epoch}-{partition}"
+        names = ticket.schema.names
+        size = sink.target_file_size_bytes
+        self._rows: Stage | Appended = (
+            Stage(ticket.place, name, names, sink.key)
+            if sink.upserts
+            else Appended(file_writer(ticket.place, name, names, size))
+        )
+        self._rejects = RejectWriter(sink, ticket, piece, name)
+        self._rejected: list[Rejection] = []
+        self._covered = self._covered_offset()
+        self._seen: Position | None = None
+        self._totals = Totals()
+        self._handed_over = False
+
+    def _covered_offset(self) -> int:
+        stored = self._ticket.positions.get(self._piece.partition)
+        return stored if isinstance(stored, int) else -1
+
+    @property
+    def _done_before(self) -> bool:
+        piece = self._piece
+        return (
+            isinstance(piece, PartSlice)
+            and self._ticket.positions.get(piece.partition) == piece.upto
+        )
+
+    def write(self, chunk: Chunk) -> None:
+        """Buffers to row groups; what the checkpoint covers already is left out."""
+        self._seen = chunk.seen
+        covered = isinstance(self._piece, OffsetSlice) and chunk.seen <= self._covered
+        if covered or self._done_before:
+            return
+        with errors(self._sink, "write files of"):
+            self._write(self._uncovered(chunk.rows), chunk)
+
+    def _write(self, rows: pa.RecordBatch, chunk: Chunk) -> None:
+        taken, refused = self._rows.write(rows)
+        here = [_with_message(r, chunk) for r in refused]
+        known = [r for r in chunk.rejected if r.offset >= self._covered]
+        self._rejected += [*known, *here]
+        self._totals += Totals(taken, len(known) + len(here), chunk.size)
+
+    def _uncovered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if not isinstance(self._piece, OffsetSlice) or self._piece.after >= self._covered:
+            return rows
+        return rows.filter(pc.greater_equal(rows.column(OFFSET), self._covered))
+
+    def close(self, complete: bool) -> Receipt:
+        """Ends the files and hands them over in the receipt."""
+        piece = self._piece
+        if isinstance(piece, PartSlice) and not complete:
+            self.abort()
+            return Receipt(self._ticket.target.branch, piece.partition, None, Totals())
+        with errors(self._sink, "write files of"):
+            settle(self._ticket.target, piece, self._rejected, self._rejects.write)
+            staged = (*self._rows.close(), *self._rejects.close())
+        self._handed_over = True
+        reach("iceberg.staged")
+        position = piece.upto if isinstance(piece, PartSlice) else self._seen
+        branch = self._ticket.target.branch
+        return Receipt(branch, piece.partition, position, self._totals, staged)
+
+    def abort(self) -> None:
+        """Deletes the files unless a receipt names them."""
+        if not self._handed_over:
+            self._rows.abort()
+            self._rejects.abort()
+
+
+def _with_message(rejection: Rejection, chunk: Chunk) -> Rejection:
+    sent = chunk.sent.get(rejection.offset, Sent(None))
+    return replace(rejection, body=sent.body, metadata=sent.metadata, rows=sent.rows)
+
+
+def _without_deletes(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:
+    if OP not in rows.schema.names:
+        return rows, []
+    deletes = pc.equal(rows.column(OP), DELETE)
+    if not pc.any(deletes).as_py():
+        return rows, []
+    reason = "the table is appended to only: a delete has no meaning"
+    refused = rejections(rows.filter(deletes), reason)
+    return rows.filter(pc.invert(deletes)), refused
+
+
+def rejections(rows: pa.RecordBatch, reason: str) -> list[Rejection]:
+    """One rejection for each row."""
+    offsets = rows.column(OFFSET).to_pylist()
+    has_n = N in rows.schema.names
+    indices = rows.column(N).to_pylist() if has_n else [0] * len(offsets)
+    return [
+        Rejection(offset, "sink", reason, None, n=index)
+        for offset, index in zip(offsets, indices, strict=True)
+    ]

@@ -1,0 +1,74 @@
+"""A checkpoint of the DataFlow Operator as a position (reference 2.6.3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg.table.metadata import TableMetadata
+
+from dataflow_assets.connectors.iceberg.source.position import BEGINNING, Position
+from dataflow_assets.errors import PermanentError
+
+log = logging.getLogger(__name__)
+
+
+def adopted(metadata: TableMetadata, document: Mapping[str, Any]) -> Position:
+    """Behind the snapshot that the original has read last.
+
+    The original moves its checkpoint to a snapshot with the first row of it that is stored; one
+    that it was in the middle of is read again whole, for its order of rows is not ours. Raises
+    PermanentError where the document names no snapshot that the table knows of.
+    """
+    acked = _id(document, "lastAckedSnapshotID")
+    scanned = _id(document, "scanSnapshotID")
+    if scanned is None or (document.get("scanRowOffset") or 0) == 0:
+        if acked is None:
+            raise PermanentError(
+                "the checkpoint has no lastAckedSnapshotID: give the object `iceberg` of the "
+                "original's checkpoint.json"
+            )
+        return position_behind(metadata, acked)
+    log.warning(
+        "the original was in the middle of snapshot %s: it is read again, so up to %s of its rows "
+        "come twice",
+        scanned,
+        document["scanRowOffset"],
+    )
+    return (
+        _before(metadata, scanned) if acked in (None, scanned) else position_behind(metadata, acked)
+    )
+
+
+def position_behind(metadata: TableMetadata, snapshot_id: int) -> Position:
+    """Behind this snapshot, which may have expired as long as its child has not.
+
+    Raises PermanentError where the table does not know it.
+    """
+    known = metadata.snapshot_by_id(snapshot_id)
+    if known is not None:
+        return Position.behind(known)
+    if any(one.parent_snapshot_id == snapshot_id for one in metadata.snapshots):
+        return Position(snapshot_id)
+    ids = [str(one.snapshot_id) for one in metadata.snapshots]
+    listed = f"it knows {ids[0]} to {ids[-1]}" if ids else "it has no snapshots"
+    raise PermanentError(f"snapshot {snapshot_id} is not in the table's history: {listed}")
+
+
+def _before(metadata: TableMetadata, snapshot_id: int) -> Position:
+    known = metadata.snapshot_by_id(snapshot_id)
+    parent = known.parent_snapshot_id if known else None
+    if known is None or parent is None:
+        return BEGINNING
+    before = metadata.snapshot_by_id(parent)
+    return Position.behind(before) if before else Position(parent)
+
+
+def _id(document: Mapping[str, Any], key: str) -> int | None:
+    value = document.get(key)
+    if value in (None, ""):
+        return None
+    if isinstance(value, bool) or not str(value).isdecimal():
+        raise PermanentError(f"{key} of the checkpoint must be the digits of a snapshot id")
+    return int(str(value))

@@ -1,0 +1,127 @@
+"""What a reader does next: whole snapshots first, then what later ones append, rewrites by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from dataflow_assets.connectors.iceberg.source.history import (
+    Change,
+    History,
+    Lost,
+    between,
+    change,
+    total_rows,
+)
+from dataflow_assets.connectors.iceberg.source.position import Position
+
+Rule = Literal["fail", "rescan", "ignore"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One snapshot. `start` is inside it, or behind it where nothing of it is read."""
+
+    start: Position
+    snapshot: Snapshot
+    note: str = ""
+    """What a person should be told when it is passed over."""
+
+    @property
+    def rows(self) -> int:
+        """About how many rows are left to read."""
+        if self.start.scan is None:
+            return 0
+        full = self.start.scan == "full"
+        rows = total_rows(self.snapshot) if full else change(self.snapshot).rows_added
+        return max(0, rows - self.start.done)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The steps, and why none comes after them although the table goes on."""
+
+    steps: tuple[Step, ...]
+    blocked: str = ""
+
+
+def ahead(metadata: TableMetadata, position: Position, head: Snapshot, rule: Rule) -> Ahead:
+    """From the position to the end of the head."""
+    if position.snapshot is None:
+        return Ahead((_full(head),))
+    begun: tuple[Step, ...] = ()
+    if position.scan is not None:
+        known = metadata.snapshot_by_id(position.snapshot)
+        if known is None:
+            return Ahead((), _lost(position, head))
+        begun = (Step(position, known),)
+    behind = replace(position, scan=None, file=0, row=0, done=0)
+    try:
+        history = between(metadata, behind, head)
+    except Lost:
+        return Ahead(begun, _lost(behind, head))
+    more = _ruled(history, behind, head, rule)
+    return replace(more, steps=(*begun, *more.steps))
+
+
+def _ruled(history: History, position: Position, head: Snapshot, rule: Rule) -> Ahead:
+    rewrites = [one for one in history.changes if one.kind == "rewritten"]
+    if rule == "rescan" and (rewrites or history.abandoned):
+        return Ahead((_full(head),))
+    if rule == "fail" and history.abandoned:
+        return Ahead((), _refused(_rolled_back(position, head)))
+    if rule == "fail" and rewrites:
+        kept = history.changes[: history.changes.index(rewrites[0])]
+        return Ahead(tuple(_steps(kept)), _refused(str(rewrites[0])))
+    steps = tuple(_steps(history.changes))
+    if history.abandoned:
+        steps = _noted(steps, _rolled_back(position, head), head)
+    return Ahead(steps)
+
+
+def _steps(changes: Sequence[Change]) -> Iterator[Step]:
+    for one in changes:
+        if one.kind == "appended":
+            yield Step(Position.inside(one.snapshot, "added"), one.snapshot)
+        else:
+            note = str(one) if one.kind == "rewritten" else ""
+            yield Step(Position.behind(one.snapshot), one.snapshot, note)
+
+
+def _noted(steps: tuple[Step, ...], note: str, head: Snapshot) -> tuple[Step, ...]:
+    """The note on the first step; rolled back to an ancestor, there is none but to go there."""
+    first, *others = steps or (Step(Position.behind(head), head),)
+    return (replace(first, note=f"{note}; {first.note}".removesuffix("; ")), *others)
+
+
+def _full(head: Snapshot) -> Step:
+    return Step(Position.inside(head, "full"), head)
+
+
+def _rolled_back(position: Position, head: Snapshot) -> str:
+    return (
+        f"the table was rolled back: its current snapshot {head.snapshot_id} does not come after "
+        f"{position}, which was read already"
+    )
+
+
+def _refused(what: str) -> str:
+    return (
+        f"{what}. Everything before it is stored. Set onSourceRewrite: rescan to read the current "
+        "snapshot in full once more (into sinks that upsert), or onSourceRewrite: ignore to pass "
+        "over it, or start from earliest with table: truncate"
+    )
+
+
+def _lost(position: Position, head: Snapshot) -> str:
+    what = "the rest of" if position.scan else "what came after"
+    return (
+        f"{what} {position} has expired: the snapshots between it and the current one, "
+        f"{head.snapshot_id}, are no longer known, nor which rows they added. To go on, start from "
+        "earliest with table: truncate, or from latest without what lies between; keep snapshots "
+        "longer than this flow may stand still (history.expire.max-snapshot-age-ms)"
+    )

@@ -1,0 +1,227 @@
+"""`IcebergSourceSession`: which snapshots come next, cut into parts before anything is read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from dataflow_assets.connectors.iceberg import catalog as catalogs
+from dataflow_assets.connectors.iceberg.source.data_files import SourceFile, files, row_groups
+from dataflow_assets.connectors.iceberg.source.history import behind, lineage
+from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_behind
+from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, Range, cut
+from dataflow_assets.connectors.iceberg.source.plan import Ahead, Step, ahead
+from dataflow_assets.connectors.iceberg.source.position import BEGINNING, Position
+from dataflow_assets.contracts import Lag, Limit, Positions, SourceSession, Span, folded, utc_now
+from dataflow_assets.contracts import Position as Stored
+from dataflow_assets.errors import PermanentError, TransientError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dataflow_assets.connectors.iceberg.source.source import IcebergSource
+
+TABLE = "table"  # the one partition
+_UNBOUNDED = 1 << 62
+
+log = logging.getLogger(__name__)
+
+
+class IcebergSourceSession(SourceSession):
+    """Loads the table from the catalog for every question; `behind` judges by the last answer."""
+
+    def __init__(self, source: IcebergSource, flow: str) -> None:
+        self._source, self._flow = source, flow
+        self._catalog = catalogs.connect(source)
+        self._files: tuple[Position, tuple[SourceFile, ...]] | None = None
+        self._told: set[int] = set()
+        self._table = self._loaded()
+
+    def _loaded(self) -> Table:
+        with catalogs.errors(self._source, "load"):
+            table = self._catalog.table(self._source.identifier)
+        if table is None:
+            name = ".".join(self._source.identifier)
+            raise PermanentError(
+                f"table {name} does not exist at {self._source.address().connection}: nothing can "
+                "be read before somebody makes it; check namespace and table"
+            )
+        return table
+
+    def _look(self) -> Table:
+        """The table as it is now. Raises TransientError for another one: a new session tells."""
+        table = self._loaded()
+        if table.metadata.table_uuid != self._table.metadata.table_uuid:
+            name = ".".join(self._source.identifier)
+            raise TransientError(f"table {name} was dropped and made anew while it was read")
+        self._table = table
+        return table
+
+    @property
+    def identity(self) -> str:
+        """The table's uuid."""
+        return str(self._table.metadata.table_uuid)
+
+    def start(self) -> Positions:
+        """The current snapshot in full, whichever is current by then, or behind the given one."""
+        given = self._source.start_snapshot_id
+        if given is None:
+            return _positions(BEGINNING)
+        return _positions(position_behind(self._look().metadata, int(given)))
+
+    def seek(self, where: str) -> Positions:
+        """A timestamp: behind the last snapshot that was committed before it."""
+        if where == "earliest":
+            return _positions(BEGINNING)
+        head = self._look().metadata.current_snapshot()
+        if where == "latest":
+            return _positions(_behind(head))
+        return _positions(_behind(_before(self._table, head, where)))
+
+    def ends(self) -> Positions:
+        """Behind the current snapshot."""
+        return _positions(_behind(self._look().metadata.current_snapshot()))
+
+    def behind(self, partition: str, position: Stored | None, end: Stored) -> bool:  # noqa: ARG002 - there is one
+        """By the table's history as it was seen last."""
+        return behind(self._table.metadata, _parsed(position), Position.parse(end))
+
+    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
+        """Parts of one long snapshot, or one part of several short ones.
+
+        Where `until` is inside a snapshot that this reader reads by other files (all of them, or
+        those that it added), the span goes on to the end of it.
+        """
+        stop = Position.parse(until[TABLE]) if until else None
+        table = self._look()
+        head = _head(table, stop)
+        if head is None:
+            return Span(())
+        start = _parsed(after.get(TABLE))
+        coming = self._ahead(table, start, head)
+        with catalogs.errors(self._source, "plan a read of"):
+            found = cut(self._pieces(table, coming, stop), self._bounds(limit), self._groups)
+        if found is None and coming.blocked:
+            raise PermanentError(f"{'.'.join(table.name())}: {coming.blocked}")
+        return Span(()) if found is None else _span(table, found)
+
+    def _ahead(self, table: Table, start: Position, head: Snapshot) -> Ahead:
+        return ahead(table.metadata, start, head, self._source.on_source_rewrite)
+
+    def _pieces(self, table: Table, coming: Ahead, stop: Position | None) -> Iterator[Piece]:
+        for step in coming.steps:
+            self._tell(step)
+            here = stop if stop and stop.scan and stop.same_scan(step.start) else None
+            if here is None or step.start.place < here.place:
+                yield Piece(step.start, self._listed(table, step), here)
+
+    def _listed(self, table: Table, step: Step) -> tuple[SourceFile, ...]:
+        scan = step.start.scan
+        if scan is None:
+            return ()
+        key = Position.inside(step.snapshot, scan)
+        if self._files is None or self._files[0] != key:
+            self._files = key, files(table, step.snapshot, scan)
+        return self._files[1]
+
+    def _tell(self, step: Step) -> None:
+        if step.note and step.snapshot.snapshot_id not in self._told:
+            self._told.add(step.snapshot.snapshot_id)
+            log.warning("flow %s: passed over: %s", self._flow, step.note)
+
+    def _bounds(self, limit: Limit) -> Bounds:
+        source = self._source
+        rows, size = source.max_rows_per_poll, source.max_bytes_per_poll
+        parts = source.parallel_reads
+        return Bounds(parts, limit.records, limit.bytes, rows or _UNBOUNDED, size or _UNBOUNDED)
+
+    def _groups(self, file: SourceFile) -> tuple[int, ...]:
+        return row_groups(self._table.io, file)
+
+    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
+        """Tasks read by themselves."""
+        raise NotImplementedError("this source delivers columns")
+
+    def fold(self, positions: Positions) -> Positions:
+        """All parts of a span carry the position behind the whole of it."""
+        return {TABLE: folded(positions, TABLE) or Position().text()}
+
+    def adopt(self, document: Mapping[str, Any]) -> Positions:
+        """A checkpoint object of the DataFlow Operator."""
+        return _positions(adopted(self._look().metadata, document))
+
+    def lag(self, after: Positions) -> Lag:
+        """Rows by the snapshots' summaries; the age of the oldest snapshot with unread rows."""
+        table = self._look()
+        head = table.metadata.current_snapshot()
+        ends = _positions(_behind(head))
+        if head is None:
+            return Lag(0, 0.0, ends)
+        steps = self._ahead(table, _parsed(after.get(TABLE)), head).steps
+        unread = [step for step in steps if step.rows]
+        oldest = min((step.snapshot.timestamp_ms for step in unread), default=None)
+        seconds = 0.0 if oldest is None else max(0.0, utc_now().timestamp() - oldest / 1000)
+        return Lag(sum(step.rows for step in unread), seconds, ends)
+
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        """The first rows of the next part."""
+        span = self.plan(after, Limit(records=limit))
+        if not span.slices:
+            return {}
+        read = self._source.batches(span.slices[0], self._source.metadata_columns)
+        found = pa.Table.from_batches(read).slice(0, limit).combine_chunks().to_batches()
+        return {TABLE: found[0]} if found else {}
+
+    def release(self, upto: Positions) -> None:
+        """The catalog keeps nothing of its readers."""
+
+    def close(self) -> None:
+        """Nothing is held open but pooled connections."""
+
+
+def _span(table: Table, found: Cut) -> Span:
+    upto = found.end.text()
+    return Span.of_parts(upto, (_part(table, ranges) for ranges in found.parts), full=found.more)
+
+
+def _part(table: Table, ranges: tuple[Range, ...]) -> str:
+    return Part(str(table.metadata.table_uuid), ranges).text()
+
+
+def _head(table: Table, stop: Position | None) -> Snapshot | None:
+    """The snapshot to read up to; None where there is none."""
+    if stop is None:
+        return table.metadata.current_snapshot()
+    if stop.snapshot is None:
+        return None
+    head = table.metadata.snapshot_by_id(stop.snapshot)
+    if head is None:
+        raise TransientError(f"{stop} of table {'.'.join(table.name())} expired during the run")
+    return head
+
+
+def _before(table: Table, head: Snapshot | None, where: str) -> Snapshot | None:
+    """The last snapshot that was committed before a time."""
+    at = datetime.fromisoformat(where)
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    limit = at.timestamp() * 1000
+    older = (one for one in lineage(table.metadata, head) if one.timestamp_ms < limit)
+    return next(older, None)
+
+
+def _behind(snapshot: Snapshot | None) -> Position:
+    return Position.behind(snapshot) if snapshot else BEGINNING
+
+
+def _parsed(text: Stored | None) -> Position:
+    return BEGINNING if text is None else Position.parse(text)
+
+
+def _positions(position: Position) -> Positions:
+    return {TABLE: position.text()}

@@ -1,0 +1,291 @@
+"""Questions to a cluster about one topic, and the offsets of a consumer group.
+
+Every question ends within seconds: with an answer, with PermanentError when a person must act, or
+with TransientError that carries the brokers and the client's own words.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import closing
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self, TypeVar
+from weakref import WeakValueDictionary
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+)
+
+from dataflow_assets.connectors.kafka.consumer_group import Committed, Group
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+
+Answer = TypeVar("Answer")
+Place = OffsetSpec
+EARLIEST: Place = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: Place = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+TIMEOUT = 8.0  # seconds for one question
+PATIENCE = 2.0  # seconds in which a topic just made, or a coordinator just moved, settles
+CLIENT: dict[str, Any] = {
+    "client.id": "dataflow-assets",
+    "log_level": 0,  # what goes wrong is in our errors; librdkafka would write it to stderr
+    "socket.keepalive.enable": True,
+    "socket.connection.setup.timeout.ms": 5000,
+    "reconnect.backoff.max.ms": 1000,
+}
+_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID}
+_SETTLING = _MISSING | {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+}
+_PERMANENT = {
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError.INVALID_GROUP_ID,
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - so are the client's own errors called
+    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
+    KafkaError._INVALID_ARG,  # noqa: SLF001
+}
+
+
+@dataclass(frozen=True)
+class Topic:
+    """The topic itself, as opposed to its name."""
+
+    id: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """By partition: its first offset, its end, and how often it has had another leader by now."""
+
+    lows: dict[int, int]
+    ends: dict[int, int]
+    epochs: dict[int, int]
+
+
+class Complaints:
+    """Keeps the client's last complaint: its exceptions only say that the time is up."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def hear(self, error: KafkaError) -> None:
+        """The client's error callback."""
+        down = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+        if not (down and self.last):  # which says less than the complaint before it
+            self.last = error.str()
+
+
+class Client:
+    """A connection to a cluster, shared by all topics that are asked about with its settings.
+
+    Each has threads and descriptors of its own: one per topic would use up those of a process that
+    looks at a hundred topics. It is closed when the last one who asks is gone.
+    """
+
+    _lock = threading.Lock()
+    _open: ClassVar[WeakValueDictionary[tuple[Any, ...], Client]] = WeakValueDictionary()
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.complaints = Complaints()
+        self.settings = {**settings, "error_cb": self.complaints.hear}
+        self.admin = AdminClient(self.settings)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Client:
+        """The one of this process: a forked one cannot use its parent's."""
+        key = (os.getpid(), *sorted(settings.items()))
+        with cls._lock:
+            found = cls._open.get(key)
+            if found is None:
+                found = cls._open[key] = cls(settings)
+            return found
+
+
+class Broker:
+    """A warm connection to the cluster that holds the topic."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bootstrap = bootstrap
+        self.name = topic
+        self._settings = CLIENT | {"bootstrap.servers": bootstrap}
+        self._groups: dict[str, Group] = {}
+
+    @cached_property
+    def _client(self) -> Client:
+        """It has no `close`: it ends with the last reference, so nothing else may keep one."""
+        return Client.of(self._settings)
+
+    @property
+    def _admin(self) -> AdminClient:
+        return self._client.admin
+
+    @property
+    def _complaints(self) -> Complaints:
+        return self._client.complaints
+
+    def topic(self, patience: float = PATIENCE) -> Topic:
+        """The topic as it is now."""
+
+        def ask() -> Topic:
+            asked = self._admin.describe_topics(
+                TopicCollection([self.name]), request_timeout=TIMEOUT
+            )
+            found = _wait(asked[self.name])
+            return Topic(str(found.topic_id), len(found.partitions))
+
+        return self._patiently("describing the topic", ask, patience)
+
+    def same(self, identity: str) -> Topic:
+        """The topic as it is now. Raises TransientError when it is another one by now."""
+        found = self.topic()
+        if found.id != identity:
+            raise TransientError(f"topic {self.name} was made anew while it was read")
+        return found
+
+    def about(self, topic: str) -> Self:
+        """The same connection, to be asked about another topic."""
+        other = copy(self)
+        vars(other).update(name=topic, _groups={}, _client=self._client)
+        return other
+
+    def offsets(self, topic: Topic, *wanted: Place, committed: bool = True) -> list[list[int]]:
+        """For each wanted spec the offset of every partition; all are asked for at once.
+
+        The latest offset of `committed` records lies before the first open transaction.
+        """
+        asked = self._partitions(topic)
+        return self._listed(asked, wanted, committed=committed) if asked else []
+
+    def bounds(self, topic: Topic) -> Bounds:
+        """Where each partition begins and ends for readers of committed records."""
+        lows, ends = self._asked(self._partitions(topic), [EARLIEST, LATEST], committed=True)
+        epochs = {p: one.leader_epoch for p, one in enumerate(ends)}
+        return Bounds(
+            {p: one.offset for p, one in enumerate(lows)},
+            {p: one.offset for p, one in enumerate(ends)},
+            {p: epoch for p, epoch in epochs.items() if epoch is not None},
+        )
+
+    def _listed(
+        self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
+    ) -> list[list[int]]:
+        found = self._asked(partitions, wanted, committed=committed)
+        return [[one.offset for one in answer] for answer in found]
+
+    def _asked(
+        self, partitions: Sequence[TopicPartition], wanted: Sequence[Place], *, committed: bool
+    ) -> list[list[ListOffsetsResultInfo]]:
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+        def ask() -> list[list[ListOffsetsResultInfo]]:
+            asked = [
+                self._admin.list_offsets(
+                    dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=TIMEOUT
+                )
+                for spec in wanted
+            ]
+            return [_in_order(answer) for answer in asked]
+
+        return self._patiently("listing offsets", ask, PATIENCE)
+
+    def committed(self, group: str, topic: Topic) -> dict[int, Committed]:
+        """What the group has committed, by partition."""
+        with closing(Group(self._client.settings, group, self.name)) as asked:
+            partitions = range(topic.partitions)
+            return self._patiently(
+                f"reading the offsets of group {group}",
+                lambda: asked.committed(partitions, TIMEOUT),
+                PATIENCE,
+            )
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[int, int],
+        mark: str,
+        epochs: Mapping[int, int] | None = None,
+    ) -> None:
+        """Begins to store offsets for the group; what goes wrong is logged once, not raised."""
+        self._group(group).commit(offsets, mark, epochs or {})
+
+    def close(self) -> None:
+        """Waits for the group's answers and frees the connections; safe twice."""
+        for group in self._groups.values():
+            group.close()
+        self._groups.clear()
+        vars(self).pop("_client", None)
+
+    def _group(self, group: str) -> Group:
+        if group not in self._groups:
+            self._groups[group] = Group(self._client.settings, group, self.name)
+        return self._groups[group]
+
+    def _partitions(self, topic: Topic) -> list[TopicPartition]:
+        return [TopicPartition(self.name, number) for number in range(topic.partitions)]
+
+    def _patiently(self, what: str, ask: Callable[[], Answer], patience: float) -> Answer:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                answer = ask()
+            except (KafkaException, FutureTimeout) as error:
+                if _code(error) not in _SETTLING or time.monotonic() >= deadline:
+                    raise self._meaning(what, error) from error
+                time.sleep(0.1)
+            else:
+                self._hear()
+                self._complaints.last = ""
+                return answer
+
+    def _meaning(self, what: str, error: Exception) -> DataflowError:
+        self._hear()
+        code = _code(error)
+        if code in _MISSING:
+            return PermanentError(f"topic {self.name} does not exist on kafka {self.bootstrap}")
+        reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
+        complaint = f" ({self._complaints.last})" if self._complaints.last else ""
+        sentence = f"kafka {self.bootstrap}: {what} {self.name}: {reason}{complaint}"
+        return PermanentError(sentence) if code in _PERMANENT else TransientError(sentence)
+
+    def _hear(self) -> None:
+        """Lets the client call back; it keeps its complaints until it is asked."""
+        self._admin.poll(0)
+
+
+def _wait(asked: Future[Any]) -> Any:
+    return asked.result(TIMEOUT + 1)
+
+
+def _in_order(asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
+    found = {partition.partition: _wait(answer) for partition, answer in asked.items()}
+    return [found[number] for number in sorted(found)]
+
+
+def _code(error: Exception) -> int | None:
+    return error.args[0].code() if isinstance(error, KafkaException) else None

@@ -1,0 +1,114 @@
+"""Topics that this program makes, grows and empties, and what it must know to write to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, untyped
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from dataflow_assets.connectors.kafka.client import LATEST, PATIENCE, TIMEOUT, Broker, Topic
+from dataflow_assets.errors import TransientError
+
+MADE = 20.0  # seconds in which every broker has heard of a new topic or partition
+BROKERS_OWN = -1  # the broker's default for partitions and for replicas
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a topic takes: bytes of a batch of records, and whether every record needs a key."""
+
+    most_bytes: int
+    compacted: bool
+    deletable: bool
+
+
+class Shelf(Broker):
+    """One topic with everything that can be done to it; the name need not exist yet."""
+
+    def find(self, patience: float = 0.0) -> Topic | None:
+        """The topic as it is now; None while there is none, for as long as one just made needs."""
+        deadline = time.monotonic() + patience
+        while self.name not in self._listing():
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.1)
+        return self.topic()
+
+    def _listing(self) -> Mapping[str, object]:
+        found = self._patiently("looking for", lambda: self._admin.list_topics(timeout=TIMEOUT), 0)
+        return found.topics
+
+    def names(self, prefix: str) -> list[str]:
+        """All topics that we may see whose names begin so."""
+        return [name for name in self._listing() if name.startswith(prefix)]
+
+    def make(self, partitions: int, replicas: int, config: Mapping[str, str]) -> Topic:
+        """Makes the topic, unless another driver has just done so; returns once it can be used."""
+        new = NewTopic(self.name, partitions, replicas, config=dict(config))
+        self._change("making", lambda: self._admin.create_topics([new], request_timeout=TIMEOUT))
+        return self.topic(MADE)
+
+    def grow(self, partitions: int) -> None:
+        """At least so many partitions; returns once they can be written to."""
+        deadline = time.monotonic() + MADE
+        new = NewPartitions(self.name, partitions)
+        if self.topic().partitions < partitions:
+            self._change("growing", lambda: self._admin.create_partitions([new]))
+        while self.topic().partitions < partitions:
+            if time.monotonic() > deadline:
+                raise TransientError(
+                    f"kafka {self.bootstrap}: topic {self.name} has not got its {partitions} "
+                    f"partitions within {MADE:g} seconds"
+                )
+            time.sleep(0.05)
+
+    def rules(self) -> Rules:
+        """What the topic takes, by its configuration."""
+        asked = ConfigResource(ResourceType.TOPIC, self.name)
+
+        def ask() -> Rules:
+            (answer,) = self._admin.describe_configs([asked], request_timeout=TIMEOUT).values()
+            found = {name: entry.value for name, entry in answer.result(TIMEOUT + 1).items()}
+            policies = (found.get("cleanup.policy") or "delete").split(",")
+            most = int(found.get("max.message.bytes") or 1_048_588)
+            return Rules(most, "compact" in policies, "delete" in policies)
+
+        return self._patiently("reading the configuration of", ask, PATIENCE)
+
+    def highs(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The next offset of each of these partitions, whether a transaction is open or not."""
+        asked = [TopicPartition(self.name, number) for number in sorted(partitions)]
+        (found,) = self._listed(asked, [LATEST], committed=False) if asked else [[]]
+        return {place.partition: high for place, high in zip(asked, found, strict=True)}
+
+    def empty(self, below: Mapping[int, int]) -> None:
+        """Takes out all records below these offsets; may be repeated."""
+        upto = [TopicPartition(self.name, p, offset) for p, offset in below.items()]
+
+        def ask() -> None:
+            for answer in self._admin.delete_records(upto, request_timeout=TIMEOUT).values():
+                answer.result(TIMEOUT + 1)
+
+        self._patiently("emptying", ask, 0)
+
+    def _change(self, what: str, ask: object) -> None:
+        """Runs a change of this topic; that it was made already is as good."""
+
+        def run() -> None:
+            (answer,) = ask().values()  # type: ignore[operator]
+            try:
+                answer.result(TIMEOUT + 1)
+            except KafkaException as error:
+                known = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS}
+                if error.args[0].code() not in known:
+                    raise
+
+        self._patiently(what, run, 0)

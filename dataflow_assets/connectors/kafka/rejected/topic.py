@@ -1,0 +1,163 @@
+"""Rejected records in a topic: an error sink, or the topic beside a target.
+
+A record's key is the entry's id, its value the error record, its headers flow and metadata. A
+record without value says that the entry of its key has had its replay, and counts wherever it
+stands: an entry that a crash has stored twice waits once. It counts for the reading of the source
+that its header names, and for earlier ones: what is rejected again after a rewind waits again. So
+the topic is kept for ever, and is not compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import datetime
+
+from confluent_kafka import KafkaException, Message, Producer
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.kafka.client import CLIENT
+from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Rules, Shelf
+from dataflow_assets.connectors.kafka.peek import Peek
+from dataflow_assets.connectors.kafka.producer import SETTINGS, Outgoing
+from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.rejected_records import HELD, entry
+
+STORE_SECONDS = 60.0
+MOST_BYTES = 32 * 1024 * 1024
+_CONFIG = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str(MOST_BYTES),  # an error record is larger than the record in it
+}
+_READING = "reading"
+_ONE_PARTITION = 1  # entries are replayed in the order in which they were rejected
+
+
+def prepare_topic(shelf: Shelf, replicas: int | None) -> None:
+    """Makes the topic where it is missing, and checks that it keeps what it gets."""
+    if shelf.find() is None:
+        shelf.make(_ONE_PARTITION, replicas or BROKERS_OWN, _CONFIG)
+    elif shelf.rules().compacted:
+        raise PermanentError(
+            f"topic {shelf.name} on kafka {shelf.bootstrap} is compacted: it would forget which "
+            "entries have been replayed; set its cleanup.policy to delete, or name another topic"
+        )
+
+
+def outgoing(topic: str, one: ErrorRecord, rules: Rules | None) -> Outgoing:
+    """The entry as a record. Raises PermanentError where it is larger than the topic takes."""
+    reading = str(one.reading).encode()
+    headers = [("flow", one.flow.encode()), ("metadata", one.metadata), (_READING, reading)]
+    record = Outgoing(topic, one.body, one.id.encode(), headers)
+    if rules is not None and record.size > rules.most_bytes:
+        raise PermanentError(
+            f"the error record {one.id} has {record.size} bytes, more than topic {topic} takes: "
+            f"raise its max.message.bytes, now {rules.most_bytes}"
+        )
+    return record
+
+
+def _waits(name: str, message: Message, flow: str) -> bool:
+    """Whether it is an entry of this flow that a replay may take."""
+    mine = dict(message.headers() or ()).get("flow") == flow.encode()
+    return mine and not name.endswith(HELD)
+
+
+def _reading(message: Message) -> int:
+    """In which reading of its source the record was rejected; an earlier version names none."""
+    found = dict(message.headers() or ()).get(_READING)
+    return int(found) if found else 0
+
+
+class KafkaErrors(ErrorStore):
+    """Entries in one topic: at least once across a crash, always under the same id."""
+
+    def __init__(self, bootstrap: str, topic: str, replicas: int | None = None) -> None:
+        self.bootstrap, self.topic = bootstrap, topic
+        self._replicas = replicas
+
+    @override
+    def prepare(self) -> None:
+        with self._told("preparing"), closing(self._shelf()) as shelf:
+            prepare_topic(shelf, self._replicas)
+
+    @override
+    def store(self, records: Sequence[ErrorRecord]) -> None:
+        failpoints.reach("kafka.errors")
+        with self._told("storing rejected records in"):
+            with closing(self._shelf()) as shelf:
+                rules = shelf.rules()
+            self._send([outgoing(self.topic, one, rules) for one in records])
+        failpoints.reach("kafka.errors-stored")
+
+    @override
+    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
+        waiting: dict[str, tuple[int, Message]] = {}
+        done: dict[str, int] = {}
+        for message in self._messages():
+            name, reading = (message.key() or b"").decode(), _reading(message)
+            if message.value() is None:
+                done[name] = max(reading, done.get(name, 0))
+            elif _waits(name, message, flow) and reading > waiting.get(name, (-1, None))[0]:
+                waiting[name] = reading, message
+        left = (m for name, (reading, m) in waiting.items() if reading > done.get(name, -1))
+        found = (entry(message.value() or b"") for message in left)
+        return [one for at, one in found if since is None or at >= since][:most]
+
+    @override
+    def replayed(self, entries: Sequence[Entry]) -> None:
+        failpoints.reach("kafka.replayed")
+        headed = ((one.id.encode(), [(_READING, str(one.reading).encode())]) for one in entries)
+        self._send([Outgoing(self.topic, None, key, headers) for key, headers in headed])
+
+    def _messages(self) -> Iterator[Message]:
+        """All of them, partition by partition; none where there is no topic yet."""
+        with closing(self._shelf()) as shelf:
+            topic = shelf.find()
+        if topic is None:
+            return
+        peek = Peek(self.bootstrap, self.topic)
+        try:
+            for partition in range(topic.partitions):
+                yield from peek.all(partition)
+        finally:
+            peek.close()
+
+    def _send(self, records: Sequence[Outgoing]) -> None:
+        """Durable when it returns."""
+        refused: list[str] = []
+        producer = Producer(
+            CLIENT
+            | SETTINGS
+            | {
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "message.max.bytes": 1_000_000_000,
+                "on_delivery": lambda error, _: refused.append(error.str()),
+            }
+        )
+        try:
+            for one in records:
+                producer.produce(one.topic, one.value, one.key, headers=list(one.headers))
+            left = producer.flush(STORE_SECONDS)
+        except KafkaException as error:
+            refused.append(error.args[0].str())
+        finally:
+            del producer  # or an error on its way would keep the connection
+        if refused or left:
+            reason = refused[0] if refused else f"{left} records are still on their way"
+            raise TransientError(f"kafka {self.bootstrap}: writing to {self.topic}: {reason}")
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (TransientError, PermanentError) as error:
+            raise type(error)(f"{what} the error sink {self.topic}: {error}") from error
+
+    def _shelf(self) -> Shelf:
+        return Shelf(self.bootstrap, self.topic)

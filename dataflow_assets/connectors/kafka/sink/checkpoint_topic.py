@@ -1,0 +1,144 @@
+"""Reads what a branch has stored in its side topic, and makes the topic."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Shelf
+from dataflow_assets.connectors.kafka.sink.checkpoint import (
+    FAMILY,
+    Head,
+    Stored,
+    Token,
+    load_head,
+    load_token,
+    side_topic,
+)
+from dataflow_assets.connectors.kafka.sink.last_record import Last, Reader
+from dataflow_assets.contracts import REPLAY, Target
+from dataflow_assets.errors import DataflowError, PermanentError, TakenOver, TransientError
+
+Record = TypeVar("Record")
+
+LOOK_SECONDS = 2.0  # how long a look waits for a commit that is on its way
+WAIT_SECONDS = 20.0  # the same where the commit is our own
+_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "max.message.bytes": str(16 * 1024 * 1024),  # a replay's position names all its entries
+}
+
+_kept = threading.local()  # consumers are not shared: neither by threads nor, after a fork, at all
+
+
+class Ledger:
+    """One branch's side topic, seen by this thread."""
+
+    def __init__(self, shelf: Shelf, reader: Reader, target: Target) -> None:
+        self._reader, self._target = reader, target
+        self._shelf = shelf
+        self.topic = shelf.name
+
+    @classmethod
+    def of(cls, bootstrap: str, target: Target) -> Ledger:
+        """With a warm connection, if this thread has had one."""
+        place = (os.getpid(), bootstrap)
+        kept = vars(_kept).setdefault("connections", {})
+        if place not in kept:
+            kept[place] = (Shelf(bootstrap, ""), Reader(bootstrap))
+        shelf, reader = kept[place]
+        return cls(shelf.about(side_topic(target)), reader, target)
+
+    def about(self, topic: str) -> Shelf:
+        """The same connection, to be asked about another topic."""
+        return self._shelf.about(topic)
+
+    def prepare(self) -> None:
+        """Makes the topic where it is missing."""
+        if self._shelf.find() is None:
+            self._shelf.make(1, BROKERS_OWN, _CONFIG)
+
+    def grow(self, head: Head) -> None:
+        """A partition for each slot."""
+        self._shelf.grow(1 + len(head.slots))
+
+    def look(self) -> Stored | None:
+        """All of it, as far as it is decided within a moment; None where there is nothing."""
+        if self._shelf.find() is None:
+            return None
+        found = self._last([0], LOOK_SECONDS)[0]
+        if found.value is None:
+            return None
+        head = load_head(found.value)
+        return Stored(head, self.tokens(head, LOOK_SECONDS)[0])
+
+    def head(self) -> Head | None:
+        """The head, once what is on its way has arrived; None for a new branch.
+
+        Raises TransientError where a driver's transaction stays open.
+        """
+        return self._settled(0, load_head)
+
+    def token(self, slot: int) -> Token | None:
+        """The token of a slot whose writers are all fenced."""
+        return self._settled(slot, load_token)
+
+    def tokens(self, head: Head, patience: float) -> tuple[dict[str, Token], list[str]]:
+        """By source partition; and the partitions whose last transaction is not decided yet."""
+        names = {slot: name for name, slot in head.slots.items()}
+        found = self._last(names, patience)
+        tokens = {names[slot]: load_token(one.value) for slot, one in found.items() if one.value}
+        return tokens, [names[slot] for slot, one in found.items() if not one.settled]
+
+    def owned(self, epoch: int) -> Head:
+        """The head, which must carry this epoch; TakenOver when another run has it."""
+        head = self.head()
+        if head is None:
+            raise self._removed()
+        if head.epoch != epoch:
+            raise TakenOver(
+                f"flow {self._target.flow} was taken over by run {head.run} on host {head.host}; "
+                "this run stops, nothing of it is lost: what it committed stands in the checkpoint"
+            )
+        return head
+
+    def others(self, topic: str) -> dict[str, str]:
+        """Other flows into the topic of this id; for each how its checkpoint is removed."""
+        replays = replace(self._target, branch=f"{self._target.branch}{REPLAY}")
+        mine = {side_topic(self._target), side_topic(replays)}
+        found = {}
+        heads = self._reader.heads(set(self._shelf.names(FAMILY)) - mine)
+        for name, value in sorted(heads.items()):
+            head = load_head(value)
+            if head.target == topic and head.flow != self._target.flow:
+                found[head.flow or name] = f"delete topic {name}"
+        return found
+
+    def _settled(self, partition: int, load: Callable[[bytes], Record]) -> Record | None:
+        found = self._last([partition], WAIT_SECONDS)[partition]
+        if not found.settled:
+            raise TransientError(
+                f"a transaction of flow {self._target.flow} is still open in partition {partition} "
+                f"of topic {self.topic}: a driver is about to take it over, or has died just now"
+            )
+        return None if found.value is None else load(found.value)
+
+    def _last(self, partitions: Iterable[int], patience: float) -> dict[int, Last]:
+        try:
+            return self._reader.last(self._shelf, list(partitions), patience)
+        except (TransientError, PermanentError) as error:
+            raise self._reason(error) from error
+
+    def _reason(self, error: DataflowError) -> DataflowError:
+        """Without the topic there is nothing to wait for."""
+        return error if self._shelf.find() else self._removed()
+
+    def _removed(self) -> PermanentError:
+        return PermanentError(
+            f"the checkpoint of flow {self._target.flow}, topic {self.topic}, was removed while it "
+            "ran; start the flow again: without it, it begins anew"
+        )

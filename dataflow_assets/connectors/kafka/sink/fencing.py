@@ -1,0 +1,104 @@
+"""What a task finds stored, once the producer of its source partition is its own.
+
+Why no interleaving loses or doubles a record, by whoever might come too late:
+
+- A task of an older driver, or a second attempt of Spark's. Every task first takes the producer of
+  its source partition (`init_transactions`: predecessors are fenced, their open transactions are
+  aborted, decided ones are ended), and only then reads head and token up to the end of the log.
+  So it sees every commit that ever will be, and none comes after it but its own successors'. It
+  stops when the head has another epoch, or an intent without its part.
+- It read the head just before a new driver took the epoch. Then its commit is one before that
+  driver's own tasks, which find its token and skip what it covers. Positions that the new driver
+  has read before are only too low.
+- The new driver restarts, empties or forgets the branch. Those three take the producers of all
+  slots first, under the new epoch: nothing that was begun before can be committed any more.
+- Two drivers. The younger one's `init_transactions` fences the elder, which can write no head.
+- A crash between produce and commit: the broker aborts the transaction, at the latest when the
+  next task or driver takes its producer. An unknown outcome of a commit is a TransientError: the
+  next attempt takes the producer, which ends the transaction one way or the other, and the token
+  tells which.
+- A commit that was answered may not be visible for a moment: readers here wait for the end of the
+  log, not for the last stable offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dataflow_assets.connectors.kafka.sink.checkpoint import Stored, Token
+from dataflow_assets.connectors.kafka.sink.checkpoint_topic import Ledger
+from dataflow_assets.contracts import (
+    PartSlice,
+    Position,
+    Slice,
+    Ticket,
+    Totals,
+    utc_now,
+)
+from dataflow_assets.errors import PermanentError, TakenOver
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One slice against head and token of its partition."""
+
+    piece: Slice
+    stored: Stored
+
+    @classmethod
+    def read(cls, ledger: Ledger, ticket: Ticket, piece: Slice) -> Claim:
+        """To be called only after the producer was taken: what comes later is fenced.
+
+        Raises TakenOver under another epoch, PermanentError where the checkpoint was moved.
+        """
+        head = ledger.owned(ticket.epoch)
+        slot = head.slots.get(piece.partition)
+        token = None if slot is None else ledger.token(slot)
+        tokens = {} if token is None else {piece.partition: token}
+        found = cls(piece, Stored(head, tokens))
+        found._check(ticket.target.flow)
+        return found
+
+    @property
+    def position(self) -> Position | None:
+        """Where the partition stands."""
+        return self.stored.position(self.piece.partition)
+
+    @property
+    def slot(self) -> int:
+        """The partition of the side topic that holds the token."""
+        return self.stored.head.slots[self.piece.partition]
+
+    @property
+    def token(self) -> Token | None:
+        """The token as it stands."""
+        return self.stored.current.get(self.piece.partition)
+
+    def moved(self, position: Position, epoch: int, counted: Totals) -> Claim:
+        """The same after a commit."""
+        head, old = self.stored.head, self.token
+        totals = (old.totals if old else Totals()) + counted
+        token = Token(head.generation, position, head.serial, epoch, totals, utc_now())
+        return Claim(self.piece, Stored(head, {self.piece.partition: token}))
+
+    def _check(self, flow: str) -> None:
+        """The planned start against the checkpoint; the first row may well lie beyond both."""
+        piece, position = self.piece, self.position
+        if isinstance(piece, PartSlice):
+            self._check_part(flow, piece)
+        elif not isinstance(position, int) or position < piece.after:
+            raise PermanentError(
+                f"the checkpoint of flow {flow}, partition {piece.partition}, stands at "
+                f"{position}, but the micro-batch was planned from {piece.after}: somebody moved "
+                "it; start the flow again from its checkpoint"
+            )
+
+    def _check_part(self, flow: str, piece: PartSlice) -> None:
+        """A late attempt at a part of another span must not begin."""
+        intent = self.stored.head.intent
+        known = [] if intent is None else [(p[0], p[2], p[3]) for p in intent.parts]
+        if (piece.partition, piece.upto, piece.part) not in known:
+            raise TakenOver(
+                f"flow {flow}: part {piece.partition} up to {piece.upto} is not in the span that "
+                "is recorded: this task came too late and stops"
+            )

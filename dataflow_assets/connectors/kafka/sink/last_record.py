@@ -1,0 +1,129 @@
+"""The last record of a partition, as it stands once every transaction before it is decided.
+
+Transactions end in two steps: the coordinator decides, then the markers are written. A commit that
+has returned may not be visible yet, and a reader of committed records stops before it. Hence what
+counts is not the end that a consumer sees but the next offset of the log, taken before reading.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from dataflow_assets.connectors.kafka.client import CLIENT
+from dataflow_assets.connectors.kafka.create_topic import Shelf
+from dataflow_assets.connectors.kafka.peek import SETTINGS
+from dataflow_assets.errors import TransientError
+
+TAIL = 16  # offsets looked at first: a record and its marker, and a few that came to nothing
+_TAIL = -2000  # librdkafka's OFFSET_TAIL: so many before the end
+BACK = 128  # offsets looked at where many topics are: transactions that came to nothing count too
+SILENCE = 10.0  # seconds without an answer after which there will be none
+
+
+@dataclass(frozen=True)
+class Last:
+    """The last committed record's value; None where there is none."""
+
+    value: bytes | None = None
+    settled: bool = True
+    """False: a transaction is still open before the end of the log."""
+
+
+class Reader:
+    """A consumer that is kept warm and joins no group."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._consumer = Consumer(
+            CLIENT | SETTINGS | {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
+        )
+
+    def last(self, shelf: Shelf, partitions: Iterable[int], patience: float) -> dict[int, Last]:
+        """Of each partition; waits so long for open transactions to end."""
+        deadline = time.monotonic() + patience
+        highs = shelf.highs(partitions)
+        found = {p: Last() for p, high in highs.items() if high == 0}
+        tail = TAIL
+        while left := {p: high for p, high in highs.items() if p not in found}:
+            begins = {p: max(0, high - tail) for p, high in left.items()}
+            seen = self._read(shelf.name, begins, left, deadline)
+            found |= {p: one for p, one in seen.items() if one.value or not begins[p]}
+            tail *= 32
+        return found
+
+    def heads(self, topics: Iterable[str]) -> dict[str, bytes]:
+        """The last committed values of partition 0 of many topics, read side by side.
+
+        A topic is left out that is gone by now, or whose last offsets hold no record.
+        """
+        awaited, found = set(topics), dict[str, bytes]()
+        self._consumer.assign([TopicPartition(name, 0, _TAIL - BACK) for name in awaited])
+        try:
+            silent = time.monotonic() + SILENCE
+            while awaited:
+                message = self._consumer.poll(0.05)
+                if message is not None:
+                    silent = time.monotonic() + SILENCE
+                    _note(message, awaited, found)
+                elif time.monotonic() > silent:
+                    raise self._silence(", ".join(sorted(awaited)))
+        finally:
+            self._consumer.unassign()
+        return found
+
+    def close(self) -> None:
+        """Frees the connection; safe twice."""
+        self._consumer.close()
+
+    def _read(
+        self, topic: str, begins: Mapping[int, int], highs: Mapping[int, int], deadline: float
+    ) -> dict[int, Last]:
+        self._consumer.assign([TopicPartition(topic, p, at) for p, at in begins.items()])
+        try:
+            return self._gather(topic, highs, deadline)
+        finally:
+            self._consumer.unassign()
+
+    def _gather(self, topic: str, highs: Mapping[int, int], deadline: float) -> dict[int, Last]:
+        values: dict[int, bytes | None] = dict.fromkeys(highs)
+        reached = dict.fromkeys(highs, -1)
+        silent = time.monotonic() + SILENCE
+        while open_ := {p for p, high in highs.items() if reached[p] < high}:
+            message = self._consumer.poll(0.05)
+            now = time.monotonic()
+            if message is None and now > deadline and all(reached[p] >= 0 for p in open_):
+                break
+            if message is not None:
+                silent = now + SILENCE
+                self._take(message, values, reached)
+            elif now > silent:
+                raise self._silence(topic)
+        return {p: Last(value, reached[p] >= highs[p]) for p, value in values.items()}
+
+    def _take(
+        self, message: Message, values: dict[int, bytes | None], reached: dict[int, int]
+    ) -> None:
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is None:
+            values[partition] = message.value()  # type: ignore[index]
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - so it is called
+            reached[partition] = offset  # type: ignore[index,assignment]
+        else:
+            raise TransientError(f"kafka {self._bootstrap}: reading checkpoints: {error.str()}")
+
+    def _silence(self, topic: str) -> TransientError:
+        return TransientError(
+            f"kafka {self._bootstrap}: reading {topic}: no answer for {SILENCE:g} seconds"
+        )
+
+
+def _note(message: Message, awaited: set[str], found: dict[str, bytes]) -> None:
+    topic, value = message.topic() or "", message.value()
+    if message.error() is not None:  # its end, or there is no such topic any more
+        awaited.discard(topic)
+    elif value is not None:
+        found[topic] = value

@@ -1,0 +1,172 @@
+"""Where each row goes: topic, key, value and headers, or why it cannot be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets.connectors.kafka.create_topic import Rules
+from dataflow_assets.connectors.kafka.producer import FRAMING, Headers, Outgoing
+from dataflow_assets.connectors.kafka.sink.checkpoint import FAMILY
+from dataflow_assets.contracts import DELETE, OFFSET, OP, N, Rejection, Sent
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.paths.path import Path
+from dataflow_assets.records.placeholders import interpolated
+from dataflow_assets.records.record import MISSING, NotJson, Record, encode, parse, text_form
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.kafka.sink.sink import KafkaSink
+
+RulesOf = Callable[[str], Rules | None]
+Read = Callable[[Any], bytes | None]
+
+
+@dataclass
+class Sorted:
+    """A chunk's rows, once they are judged."""
+
+    records: list[Outgoing] = field(default_factory=list)
+    refused: list[Rejection] = field(default_factory=list)
+
+
+class Addressing:
+    """Keys and topics as the sink declares them; made once per slice, inside the task."""
+
+    def __init__(self, sink: KafkaSink, rules: RulesOf) -> None:
+        self._sink, self._rules = sink, rules
+        self._key = _key_reader(sink)
+        self._topic = sink.topic_field.getter() if sink.topic_field else None
+        self._reads = self._key is not None or self._topic is not None
+
+    def plain(self, rows: pa.RecordBatch) -> bool:
+        """Whether all rows can be sent as they are: to one topic, each surely small enough."""
+        rules = self._rules(self._sink.topic)
+        if self._reads or self._sink.upsert_mode or rules is None:
+            return False
+        if rules.compacted and rows.column("key").null_count:
+            return False
+        headers = pc.max(pc.list_value_length(rows.column("headers"))).as_py()
+        largest = sum(pc.max(pc.binary_length(rows.column(n))).as_py() or 0 for n in _BYTES)
+        return not headers and largest + FRAMING <= rules.most_bytes
+
+    def sort(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sorted:
+        """Each row on its own."""
+        found = Sorted()
+        for row, (value, key, headers, deleted) in enumerate(_rows(rows)):
+            try:
+                record = self._addressed(value, key, headers, deleted=deleted)
+                self._check(record)
+            except RejectedRecord as error:
+                found.refused.append(_rejection(rows, row, error, sent))
+            else:
+                found.records.append(record)
+        return found
+
+    def _addressed(
+        self, value: bytes | None, key: bytes | None, headers: Headers, *, deleted: bool
+    ) -> Outgoing:
+        topic = self._sink.topic
+        if self._reads and value is not None:
+            body = parse(value)
+            key = self._key(body) if self._key else key
+            topic = self._named(body) if self._topic else topic
+        elif self._key and key is not None and self._sink.upsert_mode:
+            key = self._key_of_key(key)
+        if self._sink.upsert_mode and key is None:
+            raise RejectedRecord("encode", "upsertMode: the record has no key")
+        value = None if deleted and self._sink.upsert_mode else value
+        return Outgoing(topic, value, key, headers)
+
+    def _key_of_key(self, key: bytes) -> bytes | None:
+        """Of a null message: an object is read as bodies are, a single value is the key itself."""
+        found = parse(key)
+        if isinstance(found, NotJson):
+            return key
+        if isinstance(found, dict):
+            return self._key(found) if self._key else key
+        return text_form(found).encode()
+
+    def _named(self, body: Any) -> str:
+        """The record's own topic, else the default one."""
+        found = self._topic(body) if self._topic else None
+        if found is MISSING or found is None:
+            return self._sink.topic
+        name = text_form(found)
+        if name.startswith((FAMILY, "__")):
+            raise RejectedRecord("encode", f"topicField: {name} is not a topic for records")
+        return name
+
+    def _check(self, record: Outgoing) -> None:
+        rules = self._rules(record.topic)
+        if rules is None:
+            raise RejectedRecord("sink", f"topic {record.topic} does not exist")
+        if rules.compacted and record.key is None:
+            raise RejectedRecord("sink", f"topic {record.topic} is compacted: it wants a key")
+        if record.size > rules.most_bytes:
+            raise RejectedRecord(
+                "sink",
+                f"{record.size} bytes are more than topic {record.topic} takes "
+                f"(max.message.bytes {rules.most_bytes})",
+            )
+
+
+_BYTES = ("value", "key")
+
+
+def _key_reader(sink: KafkaSink) -> Read | None:
+    """How a key is told from a body; None where the record's own stands."""
+    if sink.key_template is not None:
+        read = interpolated(sink.key_template, "")
+        return lambda body: _as_key(read(Record(body, {})), "keyTemplate")
+    if sink.key_field is not None:
+        get, name = sink.key_field.getter(), sink.key_field.text
+        return lambda body: _as_key(get(body), name)
+    if len(sink.conflict_key) == 1:
+        get, name = sink.conflict_key[0].getter(), sink.conflict_key[0].text
+        return lambda body: _as_key(get(body), name)
+    return _composite(sink.conflict_key) if sink.conflict_key else None
+
+
+def _composite(paths: Sequence[Path]) -> Read:
+    """Several values as one JSON object, in the order of the manifest."""
+    getters = [(path.text, path.getter()) for path in paths]
+
+    def read(body: Any) -> bytes:
+        found = {name: _present(get(body), name) for name, get in getters}
+        return encode(found)
+
+    return read
+
+
+def _present(value: Any, name: str) -> Any:
+    if value is MISSING or value is None:
+        raise RejectedRecord("encode", f"no key: the body has no value at {name}")
+    return value
+
+
+def _as_key(value: Any, name: str) -> bytes:
+    return text_form(_present(value, name)).encode("utf-8", "strict")
+
+
+def _rows(rows: pa.RecordBatch) -> Iterator[tuple[Any, Any, Headers, bool]]:
+    columns = [rows.column(name).to_pylist() for name in ("value", "key", "headers")]
+    operations = rows.column(OP).to_pylist() if OP in rows.schema.names else [0] * rows.num_rows
+    for value, key, headers, operation in zip(*columns, operations, strict=True):
+        pairs = [(one["key"], one["value"]) for one in headers or ()]
+        yield value, key, pairs, operation == DELETE
+
+
+def _rejection(
+    rows: pa.RecordBatch, row: int, error: RejectedRecord, sent: Mapping[int, Sent]
+) -> Rejection:
+    """With the message as it was sent, so that a replay takes it through the steps again."""
+    offset = rows.column(OFFSET)[row].as_py()
+    n = rows.column(N)[row].as_py() if N in rows.schema.names else 0
+    value, key = (rows.column(name)[row].as_py() for name in ("value", "key"))
+    found = sent.get(offset, Sent(value))
+    one = Rejection(offset, error.stage, error.reason, found.body, n, key)
+    return replace(one, metadata=found.metadata, rows=found.rows)

@@ -1,0 +1,283 @@
+"""The driver's side of the Kafka sink: epoch, starts, intents, and what is left after a pass."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, PATIENCE, Topic
+from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN
+from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
+from dataflow_assets.connectors.kafka.rejected.topic import prepare_topic
+from dataflow_assets.connectors.kafka.sink import checkpoint as store
+from dataflow_assets.connectors.kafka.sink.checkpoint import Head, Stored, load_token, producer_of
+from dataflow_assets.connectors.kafka.sink.checkpoint_topic import LOOK_SECONDS, Ledger
+from dataflow_assets.contracts import (
+    MESSAGES,
+    Checkpoint,
+    Cut,
+    PartSlice,
+    Position,
+    Positions,
+    Receipt,
+    Run,
+    SinkSession,
+    Slice,
+    SourceSession,
+    Span,
+    Target,
+    Ticket,
+    Totals,
+    divided,
+    refuse_shared,
+    utc_now,
+)
+from dataflow_assets.errors import PermanentError
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.kafka.sink.sink import KafkaSink
+
+log = logging.getLogger(__name__)
+
+MOMENT = 0.3  # seconds in which a commit that was decided becomes visible
+DRIVER_SECONDS = 10  # how long an open transaction of a dead driver holds up a look
+
+
+class KafkaSinkSession(SinkSession):
+    """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
+
+    def __init__(self, sink: KafkaSink, target: Target, run: Run) -> None:
+        self._sink, self._target, self._run = sink, target, run
+        self._ledger = Ledger.of(sink.bootstrap(), target)
+        self._producer: Transaction | None = None
+        self._epoch = 0
+        self._topic: Topic | None = None
+        self._stored: Stored
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    @override
+    def checkpoint(self) -> Checkpoint:
+        return self._stored.checkpoint
+
+    @property
+    @override
+    def identity(self) -> str | None:
+        return self._topic.id if self._topic else None
+
+    @override
+    def schema(self) -> pa.Schema | None:
+        return MESSAGES if self._topic else None
+
+    @override
+    def create(self, sample: pa.Schema) -> None:
+        sink = self._sink
+        if not sink.auto_create_topic:
+            raise sink.no_topic()
+        replicas = sink.topic_replicas or BROKERS_OWN
+        config = {"cleanup.policy": "compact"} if sink.upsert_mode else {}
+        shelf = self._ledger.about(sink.topic)
+        self._topic = shelf.make(sink.topic_partitions or BROKERS_OWN, replicas, config)
+
+    @override
+    def holds_rows(self) -> bool:
+        """Markers of transactions count as well: what lies between two offsets is not known."""
+        if self._topic is None:
+            return False
+        shelf = self._ledger.about(self._sink.topic)
+        lows, highs = shelf.offsets(self._topic, EARLIEST, LATEST, committed=False)
+        return lows != highs
+
+    @override
+    def adopt(self) -> None:
+        self._write(msgspec.structs.replace(self._stored.head, target=self.identity))
+
+    @override
+    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
+        below = self._below() if empty else None
+        self._fence()
+        head = self._stored.restarted(positions, source, self.identity)
+        manifest = self._target.manifest
+        self._write(msgspec.structs.replace(head, manifest=manifest, emptied=below))
+        self._empty()
+
+    @override
+    def begin(self, span: Span) -> Span:
+        if (recorded := self._stored.span) is not None:
+            return recorded
+        head = self._begun(span)
+        if head != self._stored.head:
+            self._ledger.grow(head)
+            self._write(head)
+        failpoints.reach("kafka.begin")
+        return span  # where nothing was new, the tasks assert the epoch
+
+    @override
+    def divide(self, span: Span, cut: Cut) -> Span:
+        if self._stored.span is None or self._divided(cut) == span.slices:
+            return span
+        self._fence()  # nobody reads the old parts' tokens any more before a commit
+        parts = self._divided(cut)
+        self._write_parts(parts)
+        return Span(parts)
+
+    def _divided(self, cut: Cut) -> tuple[Slice, ...]:
+        recorded = self._stored.span
+        pieces = recorded.slices if recorded else ()
+        return divided((s for s in pieces if isinstance(s, PartSlice)), cut)
+
+    def _write_parts(self, parts: tuple[Slice, ...]) -> None:
+        """They belong to the same intent: what is committed of it stays so."""
+        span = Span(parts)
+        head = self._stored.head.with_slots(span)
+        self._ledger.grow(head)
+        self._write(msgspec.structs.replace(head, intent=store.intent_of(span)))
+
+    @override
+    def ticket(self) -> Ticket:
+        if self._topic is None:
+            raise self._sink.no_topic()
+        failpoint = failpoints.from_environment()
+        target = replace(self._target, reading=self._stored.head.reading)
+        return Ticket(target, self._run, self._epoch, MESSAGES, failpoint)
+
+    @override
+    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
+        failpoints.reach("kafka.finish")
+        mine = [r for r in receipts if r.branch == self._target.branch and r.staged]
+        moved = {r.partition: load_token(r.staged[0].encode()) for r in mine}
+        self._stored = Stored(self._stored.head, {**self._stored.tokens, **moved})
+        if any(isinstance(piece, PartSlice) for piece in span.slices):
+            self._finish_parts(source)
+        elif gaps := store.gaps(span, self._stored):
+            self._move(gaps)
+        return self.checkpoint
+
+    @override
+    def forget(self) -> None:
+        self._fence()
+        head = self._stored.restarted({}, None, None)
+        self._write(msgspec.structs.replace(head, totals=Totals(), manifest=""))
+
+    @override
+    def close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
+
+    def _open(self) -> None:
+        self._ledger.prepare()
+        self._producer = self._taken(producer_of(self._target))
+        head = self._ledger.head() or Head(store.new_generation())
+        self._stored = Stored(head)
+        self._epoch = head.epoch + 1
+        self._write(head.taken(self._run, self._target.flow))
+        self._reload()
+        self._empty()
+        patience = 0 if self._sink.auto_create_topic else PATIENCE
+        self._topic = self._ledger.about(self._sink.topic).find(patience)
+        if self._target.rejects.way == "table":
+            prepare_topic(self._ledger.about(self._sink.rejected_topic), self._sink.topic_replicas)
+
+    def _reload(self) -> None:
+        """Reads the tokens; what is still open, of a task that died or is about to, is ended."""
+        tokens, open_ = self._ledger.tokens(self._stored.head, MOMENT)
+        for partition in open_:
+            self._taken(producer_of(self._target, partition)).close()
+        if open_:
+            tokens, _ = self._ledger.tokens(self._stored.head, LOOK_SECONDS)
+        self._stored = Stored(self._stored.head, tokens)
+
+    def _fence(self) -> None:
+        """From here on nothing can be committed that was begun before."""
+        self._ledger.owned(self._epoch)
+        for partition in self._stored.head.slots:
+            self._taken(producer_of(self._target, partition)).close()
+        self._reload()
+
+    def _taken(self, name: str) -> Transaction:
+        timeout = {"transaction.timeout.ms": DRIVER_SECONDS * 1000}
+        return Transaction(self._sink.bootstrap(), name, timeout)
+
+    def _begun(self, span: Span) -> Head:
+        """The head as this span needs it."""
+        head = self._stored.head.with_slots(span)
+        intent = store.intent_of(span)
+        known = self._stored.checkpoint.positions
+        starts = {p: after for p, after in span.after.items() if p not in known}
+        return msgspec.structs.replace(
+            head,
+            base=head.base | starts,
+            intent=intent,
+            serial=head.serial + (intent is not None),
+            target=head.target or self.identity,
+            manifest=self._target.manifest,
+        )
+
+    def _finish_parts(self, source: SourceSession) -> None:
+        span = self._stored.span
+        if span is None or not span.empty:
+            return
+        base = dict(source.fold(self.checkpoint.positions))
+        self._write(
+            msgspec.structs.replace(
+                self._stored.head, base=base, intent=None, committed_at=utc_now()
+            )
+        )
+
+    def _move(self, gaps: Mapping[str, Position]) -> None:
+        """To the ends of the slices: what lies before them are markers, and no records."""
+        head = self._stored.head
+        self._write(
+            msgspec.structs.replace(head, base=head.base | dict(gaps), committed_at=utc_now())
+        )
+
+    def _write(self, head: Head) -> None:
+        """The head, in a transaction of its own, under our epoch."""
+        assert self._producer is not None, "a session that was closed is used again"  # noqa: S101
+        try:
+            self._producer.begin()
+            self._producer.send(Outgoing(self._ledger.topic, store.dump(head), store.HEAD), 0)
+            self._producer.commit()
+        except Fenced:
+            self._ledger.owned(self._epoch)  # says who has taken the flow over
+            raise
+        self._stored = Stored(head, self._stored.tokens)
+
+    def _below(self) -> dict[str, int]:
+        """The ends of the topic: what `table: truncate` takes out."""
+        if self._topic is None:
+            return {}
+        others = self._ledger.others(self._topic.id)
+        refuse_shared(self._target, self._sink.address(), others)
+        shelf = self._ledger.about(self._sink.topic)
+        if not shelf.rules().deletable:
+            raise PermanentError(
+                f"topic {self._sink.topic} cannot be emptied: its cleanup.policy is compact; "
+                "delete and make it anew, or send tombstones"
+            )
+        highs = shelf.highs(range(self._topic.partitions))
+        return {str(partition): high for partition, high in highs.items()}
+
+    def _empty(self) -> None:
+        """Ends what a restart has begun."""
+        head = self._stored.head
+        if head.emptied is None:
+            return
+        failpoints.reach("kafka.empty")
+        shelf = self._ledger.about(self._sink.topic)
+        found = shelf.find() if head.emptied else None
+        if head.emptied and found and found.id == head.target:  # else these are other offsets
+            shelf.empty({int(p): high for p, high in head.emptied.items()})
+        self._write(msgspec.structs.replace(head, emptied=None))

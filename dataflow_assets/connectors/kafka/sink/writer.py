@@ -1,0 +1,170 @@
+"""The prefix commit: take the partition's producer, read its token, send what it does not cover.
+
+Rows, rejected records and the token are one transaction. A retry finds the token moved and skips
+what it covers; a driver of an older epoch finds another epoch in the head and stops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.kafka.create_topic import Rules
+from dataflow_assets.connectors.kafka.producer import BATCH_BYTES, Fenced, Outgoing, Transaction
+from dataflow_assets.connectors.kafka.rejected.topic import KafkaErrors, outgoing
+from dataflow_assets.connectors.kafka.sink.checkpoint import dump, producer_of
+from dataflow_assets.connectors.kafka.sink.checkpoint_topic import Ledger
+from dataflow_assets.connectors.kafka.sink.fencing import Claim
+from dataflow_assets.connectors.kafka.sink.routing import Addressing
+from dataflow_assets.contracts import ErrorRecord, Position, Rejection, Sent, Slice, Ticket
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.rejected_records import error_record, settle
+from dataflow_assets.sdk.slice_writer import SliceTransaction
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.kafka.sink.sink import KafkaSink
+
+_BATCH = 1_000_000  # bytes of a batch of records, where the topic takes as many
+
+
+class KafkaWriter(SliceTransaction):
+    """One slice in one transaction of one producer, that of its source partition."""
+
+    loading: ClassVar = "kafka.produce"
+
+    def __init__(self, sink: KafkaSink, ticket: Ticket, piece: Slice) -> None:
+        super().__init__(ticket, piece)
+        self._sink, self._target = sink, ticket.target
+        self._ledger = Ledger.of(sink.bootstrap(), ticket.target)
+        self._rules = cache(partial(_rules, self._ledger))
+        self._addressing = Addressing(sink, self._rules)
+        self._producer: Transaction | None = None
+        self._claim: Claim
+
+    @override
+    def begin(self) -> None:
+        name = producer_of(self._target, self._piece.partition)
+        self._producer = Transaction(self._sink.bootstrap(), name, self._settings())
+        self._claim = Claim.read(self._ledger, self._ticket, self._piece)
+        self._check_topic(self._claim)
+        self._producer.begin()
+
+    @override
+    def stored(self) -> Position | None:
+        return self._claim.position
+
+    @override
+    def take(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:
+        few = max(1, rows.num_rows * BATCH_BYTES // max(rows.nbytes, 1))
+        begins = range(0, rows.num_rows, few)
+        return [one for begin in begins for one in self._send(rows.slice(begin, few), sent)]
+
+    @override
+    def commit(self, position: Position) -> None:
+        claim, producer = self._claim, self._producing()
+        settle(self._target, self._piece, self._rejected, self._beside, self._joined)
+        moved = claim.moved(position, self._ticket.epoch, self._totals)
+        assert moved.token is not None  # noqa: S101 - it was just made
+        key = self._piece.partition.encode()
+        producer.send(Outgoing(self._ledger.topic, dump(moved.token), key), claim.slot)
+        self._check_topic(claim)  # again: nothing keeps a topic from being made anew
+        failpoints.reach("kafka.before-commit")
+        producer.commit()
+        self._claim = moved
+        failpoints.reach("kafka.after-commit")
+
+    @override
+    def roll_back(self) -> None:
+        self.abort()
+
+    @override
+    def abort(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.abort()
+            producer.close()
+
+    @override
+    def release(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
+
+    @override
+    def staged(self) -> tuple[str, ...]:
+        token = self._claim.token if self._begun else None
+        return (dump(token).decode(),) if token else ()
+
+    def _producing(self) -> Transaction:
+        assert self._producer is not None, "a writer that ended is used again"  # noqa: S101
+        return self._producer
+
+    def _settings(self) -> dict[str, object]:
+        rules = self._rules(self._sink.topic)
+        if rules is None:
+            raise self._sink.no_topic()
+        batch = {"batch.size": min(_BATCH, rules.most_bytes), "message.max.bytes": 1_000_000_000}
+        return self._sink.settings() | batch
+
+    def _check_topic(self, claim: Claim) -> None:
+        """Rows go into the topic that the checkpoint is about."""
+        found = self._ledger.about(self._sink.topic).find()
+        if found is None:
+            raise PermanentError(
+                f"topic {self._sink.topic} was deleted while the flow ran; create it again, or set "
+                "autoCreateTopic: true: the next run fills it anew"
+            )
+        if found.id != claim.stored.head.target:
+            raise TransientError(f"topic {self._sink.topic} was made anew while the flow ran")
+
+    def _send(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:
+        producer = self._producing()
+        if self._addressing.plain(rows):
+            values, keys = (rows.column(name).to_pylist() for name in ("value", "key"))
+            producer.send_all(self._sink.topic, values, keys)
+            return ()
+        found = self._addressing.sort(rows, sent)
+        producer.send_each(found.records)
+        return found.refused
+
+    def _beside(self, found: Sequence[Rejection]) -> None:
+        """Into the topic of rejected records."""
+        records = [error_record(self._target, self._piece, one) for one in found]
+        self._send_errors(self._sink.rejected_topic, records)
+
+    def _joined(self, records: Sequence[ErrorRecord]) -> bool:
+        """Into an error sink of the same cluster, with the rows."""
+        sink = self._target.rejects.sink
+        errors = sink.error_store() if sink else None
+        if not isinstance(errors, KafkaErrors) or errors.bootstrap != self._sink.bootstrap():
+            return False
+        self._send_errors(errors.topic, records)
+        return True
+
+    def _send_errors(self, topic: str, records: Sequence[ErrorRecord]) -> None:
+        rules = self._rules(topic)
+        self._producing().send_each([outgoing(topic, one, rules) for one in records])
+
+    @override
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Fenced:
+            self.abort()
+            self._ledger.owned(self._ticket.epoch)  # says who has taken the flow over
+            raise
+        except BaseException:
+            self.abort()
+            raise
+
+
+def _rules(ledger: Ledger, topic: str) -> Rules | None:
+    shelf = ledger.about(topic)
+    return shelf.rules() if shelf.find() is not None else None

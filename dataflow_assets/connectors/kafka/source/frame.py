@@ -1,0 +1,137 @@
+"""A span as a Spark DataFrame: one Spark partition per slice that holds something."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dataflow_assets.connectors.kafka.durations import milliseconds
+from dataflow_assets.connectors.kafka.source.source import KafkaSource
+from dataflow_assets.contracts import OffsetSlice, Span
+from dataflow_assets.errors import PermanentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Measured: with the defaults each fetch is too small to keep a core busy.
+_FETCH = {
+    "kafka.fetch.max.bytes": "104857600",
+    "kafka.max.partition.fetch.bytes": "16777216",
+    "kafka.max.poll.records": "20000",
+    "kafka.receive.buffer.bytes": "4194304",
+    # After each poll Spark asks for the log's bounds, on the very connection whose next fetch then
+    # waits at the end of the log: Kafka's 500 ms were two thirds of a small micro-batch.
+    "kafka.fetch.max.wait.ms": "5",
+}
+# The defaults wait for minutes; a lost broker must become an error while somebody looks. Spark
+# tries a task four times, so an election may take four times as long.
+_TIMES = {
+    "kafkaConsumer.pollTimeoutMs": "10000",
+    "kafka.request.timeout.ms": "15000",
+    "kafka.default.api.timeout.ms": "15000",
+    "fetchOffset.numRetries": "1",
+}
+_EMPTY = {
+    "_at": "CAST(NULL AS BIGINT)",
+    "body": "CAST(NULL AS BINARY)",
+    "key": "CAST(NULL AS BINARY)",
+    "timestamp": "CAST(NULL AS TIMESTAMP)",
+    "headers": "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>)",
+}
+# None at all is an empty array: a null one makes Spark's way to Python five times as dear
+# (measured; for every row its Arrow writer steps through all nulls since the last value).
+_HEADERS = "coalesce(headers, CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>))"
+_COLUMNS = {"key": "key", "timestamp": "timestamp", "headers": _HEADERS}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads spans of one topic. `id` is the topic's own, `flow` names who reads."""
+
+    source: KafkaSource
+    flow: str
+    id: str
+
+    def read(
+        self, spark: SparkSession, span: Span, lows: Mapping[str, int], columns: frozenset[str]
+    ) -> DataFrame:
+        """The span's records. `lows` are the log starts: what lies below is gone."""
+        bounds = dict(_bounds(piece, lows) for piece in span.slices)
+        filled = {p: (start, end) for p, (start, end) in bounds.items() if start < end}
+        wanted = [name for name in _COLUMNS if name in columns]
+        if not filled:
+            return spark.range(0).selectExpr(*_aliased(_EMPTY, ["_at", "body", *wanted]))
+        reader = spark.read.format("kafka").options(**self.options(filled))
+        if "headers" in columns:
+            reader = reader.option("includeHeaders", "true")
+        expressions = {"_at": _position(span), "body": "value", **_COLUMNS}
+        return reader.load().selectExpr(*_aliased(expressions, ["_at", "body", *wanted]))
+
+    def options(self, bounds: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+        """What Spark's Kafka source is told."""
+        topic = self.source.topic
+        assigned = {topic: [int(partition) for partition in bounds]}
+        starts = {topic: {partition: start for partition, (start, _) in bounds.items()}}
+        ends = {topic: {partition: end for partition, (_, end) in bounds.items()}}
+        return {
+            "kafka.bootstrap.servers": self.source.bootstrap(),
+            "assign": json.dumps(assigned),
+            "startingOffsets": json.dumps(starts),
+            "endingOffsets": json.dumps(ends),
+            "failOnDataLoss": "true",
+            "kafka.group.id": self.group,
+            "kafka.isolation.level": "read_committed",
+            **_FETCH,
+            **_TIMES,
+            **self._declared(),
+        }
+
+    @property
+    def group(self) -> str:
+        """The same for every read of a flow: each new one would leave a consumer behind.
+
+        Spark keeps consumers by group, topic name and partition, hence the hash of what else makes
+        them different: the cluster, the topic's own id, the settings, ours too. A warm server may
+        hold consumers of an older release, and Spark refuses other settings for the same name.
+        """
+        settings = {**_FETCH, **_TIMES, **self._declared()}
+        parts = [self.source.bootstrap(), self.id, *sorted(settings.items())]
+        digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:10]
+        return f"dataflow-assets/{self.flow}/{digest}"
+
+    def _declared(self) -> dict[str, str]:
+        source = self.source
+        times = {
+            "kafka.fetch.max.wait.ms": source.consumer_max_wait,
+            "kafka.request.timeout.ms": source.net_read_timeout,
+            "kafka.default.api.timeout.ms": source.net_read_timeout,
+        }
+        sizes = {
+            "kafka.fetch.min.bytes": source.fetch_min_bytes,
+            "kafka.fetch.max.bytes": source.fetch_max_bytes,
+            "kafka.max.partition.fetch.bytes": source.max_partition_fetch_bytes,
+        }
+        found = {key: str(milliseconds(text)) for key, text in times.items() if text}
+        return found | {key: str(size) for key, size in sizes.items() if size is not None}
+
+
+def _bounds(piece: object, lows: Mapping[str, int]) -> tuple[str, tuple[int, int]]:
+    if not isinstance(piece, OffsetSlice):
+        raise PermanentError("the recorded span is not one of a Kafka source")
+    return piece.partition, (max(piece.after, lows.get(piece.partition, 0)), piece.upto)
+
+
+def _position(span: Span) -> str:
+    """`_at`; the plan's slices are the partitions in order, a recorded span's need not be."""
+    names = [piece.partition for piece in span.slices]
+    if names == [str(number) for number in range(len(names))]:
+        return f"offset * {len(names)} + partition"
+    arms = " ".join(f"WHEN {int(name)} THEN {index}" for index, name in enumerate(names))
+    return f"offset * {len(names)} + CASE partition {arms} END"
+
+
+def _aliased(expressions: Mapping[str, str], names: list[str]) -> list[str]:
+    return [f"{expressions[name]} AS `{name}`" for name in names]

@@ -1,0 +1,256 @@
+"""The driver's connection to a topic: bounds are fixed here before Spark reads anything.
+
+A partition ends at its last stable offset: what an open transaction has written is read when it
+ends, and the broker ends it after its time-out at the latest. Nothing blocks, nothing is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Bounds, Broker, Place, Topic
+from dataflow_assets.connectors.kafka.peek import Peek, as_batch
+from dataflow_assets.connectors.kafka.source import data_loss as losses
+from dataflow_assets.connectors.kafka.source import leader_epochs
+from dataflow_assets.connectors.kafka.source.batch_size import Sizes
+from dataflow_assets.connectors.kafka.source.frame import Reader
+from dataflow_assets.connectors.kafka.source.source import KafkaSource, moment
+from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
+from dataflow_assets.errors import DataflowError, PermanentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committed
+METADATA_SECONDS = 2.0  # how old the number of partitions may be; tasks ask for the id again
+PEEK_SECONDS = 1.0
+
+Offsets = dict[int, int]
+
+
+class KafkaSession(SourceSession):
+    """One topic, seen by one flow. Raises TransientError once the topic was made anew."""
+
+    def __init__(self, source: KafkaSource, flow: str) -> None:
+        self._source, self._flow = source, flow
+        self._broker = Broker(source.bootstrap(), source.topic)
+        try:
+            self._topic = self._broker.topic()
+        except BaseException:
+            self._broker.close()
+            raise
+        self._described = time.monotonic()
+        self._lows: dict[str, int] = {}
+        self._released: Offsets = {}
+        self._seen: dict[int, leader_epochs.Seen] | None = None
+        self._warned: set[str] = set()
+
+    @property
+    @override
+    def identity(self) -> str:
+        return self._topic.id
+
+    @override
+    def start(self) -> Positions:
+        source = self._source
+        if source.starting_offsets == "group":
+            return _named(self._adopted())
+        if source.starting_offsets == "timestamp":
+            return self.seek(source.starting_timestamp or "")
+        return self.seek(source.starting_offsets)
+
+    @override
+    def seek(self, where: str) -> Positions:
+        if where in ("earliest", "latest"):
+            spec = EARLIEST if where == "earliest" else LATEST
+            return _named(self._offsets(self._current(), spec)[0])
+        try:
+            instant = moment(where)
+        except ValueError:
+            raise PermanentError(
+                f"topic {self._source.topic}: cannot begin at {where!r}; allowed: earliest, latest "
+                f"or a date and time like 2026-01-31T00:00:00Z"
+            ) from None
+        since = Place.for_timestamp(max(0, int(instant.timestamp() * 1000)))
+        found, ends = self._offsets(self._current(), since, LATEST)
+        return _named({p: offset if offset >= 0 else ends[p] for p, offset in found.items()})
+
+    @override
+    def ends(self) -> Positions:
+        return _named(self._offsets(self._current(), LATEST)[0])
+
+    @override
+    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
+        found = self._broker.bounds(self._current())
+        lows, ends = found.lows, found.ends
+        begins = _begins(after, lows)
+        self._check(begins, lows, ends)
+        self._check_log(begins, found)
+        self._lows = {str(p): low for p, low in lows.items()}
+        reached = ends if until is None else _earlier(ends, begins, until)
+        ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in reached.items()}
+        most = self._sizes.most(ahead, limit)
+        slices = [
+            OffsetSlice(str(p), begins[p], max(begins[p], min(bound, first + most[p])))
+            for p, (first, bound) in sorted(ahead.items())
+        ]
+        full = any(most[p] < bound - first for p, (first, bound) in ahead.items())
+        return Span(tuple(slices), full)
+
+    @override
+    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
+        return self._reader.read(spark, span, self._lows, columns)
+
+    @override
+    def release(self, upto: Positions) -> None:
+        offsets = {int(p): int(offset) for p, offset in upto.items()}
+        changed = {p: o for p, o in offsets.items() if self._released.get(p) != o}
+        if changed:
+            known = leader_epochs.of(changed, self._seen or {})
+            self._broker.commit(self._source.consumer_group, changed, self._mark, known)
+            self._released |= changed
+
+    @override
+    def lag(self, after: Positions) -> Lag:
+        lows, ends = self._offsets(self._current(), EARLIEST, LATEST)
+        begins = _begins(after, lows)
+        behind = {p: max(begin, lows[p]) for p, begin in begins.items() if begin < ends[p]}
+        records = sum(ends[p] - begins[p] for p in behind)
+        return Lag(records, self._age(behind), _named(ends))
+
+    @override
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        lows, ends = self._offsets(self._current(), EARLIEST, LATEST)
+        begins = {p: max(int(after.get(str(p), low)), low) for p, low in lows.items()}
+        ahead = {p: begin for p, begin in begins.items() if begin < ends[p]}
+        found = self._peek.read(ahead, limit)
+        return {str(p): as_batch(messages) for p, messages in found.items()}
+
+    @override
+    def close(self) -> None:
+        self._broker.close()
+        if "_peek" in vars(self):
+            self._peek.close()
+
+    @property
+    def _mark(self) -> str:
+        """The metadata of offsets that this flow commits; another topic's are not its own."""
+        return f"{MARK}{self._flow} {self._topic.id}"
+
+    @property
+    def _reader(self) -> Reader:
+        return Reader(self._source, self._flow, self._topic.id)
+
+    @cached_property
+    def _peek(self) -> Peek:
+        return Peek(self._broker.bootstrap, self._source.topic)
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        return Sizes(lambda *asked: self._peek.look(*asked))  # noqa: PLW0108 - the peek is made on first use
+
+    def _offsets(self, topic: Topic, *wanted: Place) -> list[Offsets]:
+        return [dict(enumerate(found)) for found in self._broker.offsets(topic, *wanted)]
+
+    def _current(self) -> Topic:
+        """The topic with the partitions it has by now."""
+        if time.monotonic() - self._described > METADATA_SECONDS:
+            self._topic, self._described = self._broker.same(self._topic.id), time.monotonic()
+        return self._topic
+
+    def _adopted(self) -> Offsets:
+        """Where the group stands, unless it was us who put it there; else the earliest."""
+        topic, group = self._current(), self._source.consumer_group
+        stored = self._broker.committed(group, topic)
+        foreign = {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
+        lows = self._offsets(topic, EARLIEST)[0]
+        highs = dict(enumerate(self._broker.offsets(topic, LATEST, committed=False)[0]))
+        advice = f"group {group} has committed these offsets: move it, or set startingOffsets"
+        self._lost(losses.expired(self._source.topic, foreign, lows), advice)
+        self._lost(losses.beyond(self._source.topic, foreign, highs), advice)
+        sound = {p: o for p, o in foreign.items() if lows[p] <= o <= highs[p]}
+        return lows | sound
+
+    def _check(self, begins: Offsets, lows: Offsets, ends: Offsets) -> None:
+        expired = losses.expired(self._source.topic, begins, lows)
+        beyond = any(begins[p] > ends[p] for p in begins)
+        if expired or beyond:
+            self._broker.same(self._topic.id)  # else these are the bounds of another topic
+        self._lost(expired, losses.RESET)
+        if beyond:
+            self._check_end(begins)
+
+    def _check_log(self, begins: Offsets, bounds: Bounds) -> None:
+        """Whether a leader that is new has the records that were read under the one before."""
+        known = self._stored(begins, bounds.lows) if self._seen is None else self._seen
+        asked = leader_epochs.doubtful(begins, known, bounds)
+        kept = (
+            leader_epochs.cut_off(self._broker.bootstrap, self._source.topic, asked)
+            if asked
+            else {}
+        )
+        if kept:
+            self._broker.same(self._topic.id)
+        self._lost(losses.replaced(self._source.topic, begins, kept), losses.RESET)
+        self._seen = leader_epochs.seen(bounds)
+
+    def _stored(self, begins: Offsets, lows: Offsets) -> dict[int, leader_epochs.Seen]:
+        """What the group was told at last; nothing where it cannot be asked."""
+        if begins == lows:
+            return {}
+        with suppress(DataflowError):
+            found = self._broker.committed(self._source.consumer_group, self._topic)
+            return leader_epochs.stored(found, self._mark)
+        return {}
+
+    def _check_end(self, begins: Offsets) -> None:
+        """A position above the last stable offset is sound as long as the log reaches it.
+
+        `onDataLoss: continue` does not help here: a checkpoint cannot go back.
+        """
+        found = self._broker.offsets(self._topic, LATEST, committed=False)[0]
+        sentence = losses.beyond(self._source.topic, begins, dict(enumerate(found)))
+        if sentence:
+            raise PermanentError(f"{sentence}; {losses.RESET}")
+
+    def _lost(self, sentence: str, advice: str) -> None:
+        if not sentence:
+            return
+        if self._source.on_data_loss == "fail":
+            raise PermanentError(
+                f"{sentence}; set onDataLoss: continue to go on without, or {advice}"
+            )
+        if sentence not in self._warned:
+            log.warning("flow %s: %s; going on without (onDataLoss)", self._flow, sentence)
+            self._warned.add(sentence)
+
+    def _age(self, behind: Offsets) -> float:
+        """Seconds since the oldest unread record; 0.0 where only markers are left."""
+        seen = self._peek.look(behind, PEEK_SECONDS) if behind else {}
+        stamps = [records[0].timestamp for records in seen.values() if records]
+        known = [stamp for stamp in stamps if stamp >= 0]
+        return max(0.0, time.time() - min(known) / 1000) if known else 0.0
+
+
+def _begins(after: Positions, lows: Offsets) -> Offsets:
+    """What comes next; a partition that was added since `after` begins at 0, or was lost there."""
+    return {p: int(after.get(str(p), 0 if after else low)) for p, low in lows.items()}
+
+
+def _earlier(ends: Offsets, begins: Offsets, until: Positions) -> Offsets:
+    """The ends, but not beyond `until`; a partition that came later is not read."""
+    return {p: min(end, int(until.get(str(p), begins[p]))) for p, end in ends.items()}
+
+
+def _named(offsets: Mapping[int, int]) -> Positions:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}

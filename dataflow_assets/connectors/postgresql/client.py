@@ -1,0 +1,211 @@
+"""One database session in autocommit with one kind of error, which loads in one of two ways.
+
+Binary COPY costs a fraction of text COPY, which PostgreSQL converts to any type; a link is chosen
+once per table, by its columns. Idle links are kept per process: a tiny micro-batch pays for no
+connect.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Literal
+
+import psycopg
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+from psycopg import pq, sql
+from typing_extensions import override
+
+from dataflow_assets.connectors.postgresql import connection_errors, copy_format, dsn
+from dataflow_assets.connectors.postgresql.errors import Failure, from_psycopg
+
+Driver = Literal["binary", "text"]
+Block = bytes | bytearray | memoryview
+Row = tuple[Any, ...]
+
+_SETTINGS = {
+    "statement_timeout": "10min",
+    "lock_timeout": "30s",
+    "idle_in_transaction_session_timeout": "5min",
+    "default_transaction_isolation": "read committed",
+    "client_min_messages": "error",
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+}
+_CONFIGURE = "SELECT " + ", ".join(
+    f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items()
+)
+
+
+class Link(ABC):
+    """A session in autocommit: transactions are begun and ended by statements."""
+
+    binary: ClassVar[bool]
+    """True where `load` writes PostgreSQL's receive formats."""
+
+    @abstractmethod
+    def execute(self, query: str, *parameters: object) -> list[Row]:
+        """Runs one statement with `$1`-style parameters; the rows, if any."""
+
+    @abstractmethod
+    def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
+        """COPY into the table's columns of the same names; `schema` None: a temporary table."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the session; safe twice."""
+
+    def _configure(self) -> None:
+        try:
+            self.execute(_CONFIGURE)
+        except Failure:
+            self.close()
+            raise
+
+
+class TextLink(Link):
+    """psycopg and text COPY."""
+
+    binary = False
+
+    def __init__(self, connection: str, application: str) -> None:
+        try:
+            self._connection = psycopg.connect(
+                dsn.conninfo(connection, application), autocommit=True, prepare_threshold=None
+            )
+        except psycopg.Error as error:
+            raise _unreachable(str(error), connection, application) from None
+        self._cursor = psycopg.RawCursor(self._connection)
+        self._configure()
+
+    @override
+    def execute(self, query: str, *parameters: object) -> list[Row]:
+        try:
+            self._cursor.execute(query.encode(), parameters or None)
+            return self._cursor.fetchall() if self._cursor.description else []
+        except psycopg.Error as error:
+            raise from_psycopg(error) from None
+
+    def describe(self, query: str) -> list[tuple[str, str, int]]:
+        """The columns of a query without running it twice: name, oid of the type, its modifier."""
+        self.execute(query)
+        found = self._cursor.pgresult
+        assert found is not None  # noqa: S101 - it was just executed
+        return [
+            ((found.fname(at) or b"").decode(), str(found.ftype(at)), found.fmod(at))
+            for at in range(found.nfields)
+        ]
+
+    def copied(self, query: str) -> Iterator[memoryview]:
+        """The messages of a COPY TO STDOUT; ends only when the server says that it is complete."""
+        try:
+            yield from self._messages(query.encode())
+        except psycopg.Error as error:
+            raise from_psycopg(error) from None
+
+    def _messages(self, query: bytes) -> Iterator[memoryview]:
+        """Straight from libpq: psycopg's own loop costs half a second more for a million."""
+        libpq = self._connection.pgconn
+        result = libpq.exec_(query)
+        if result.status == pq.ExecStatus.COPY_OUT:
+            size, message = libpq.get_copy_data(0)
+            while size > 0:
+                yield message
+                size, message = libpq.get_copy_data(0)
+        while (ended := libpq.get_result()) is not None:
+            result = ended
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result, encoding="utf-8")
+
+    @override
+    def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
+        text = io.BytesIO()
+        arrow_csv.write_csv(rows, text, arrow_csv.WriteOptions(include_header=False))
+        self._copy(schema, table, rows.schema.names, "csv", [text.getbuffer()])
+
+    @override
+    def close(self) -> None:
+        self._connection.close()
+
+    def _copy(
+        self, schema: str | None, table: str, names: list[str], form: str, blocks: Iterable[Block]
+    ) -> None:
+        listed = ", ".join(map(quote, names))
+        query = f"COPY {qualified(schema, table)} ({listed}) FROM STDIN (FORMAT {form})"
+        try:
+            with self._cursor.copy(query.encode()) as copy:
+                for block in blocks:
+                    copy.write(block)
+        except psycopg.Error as error:
+            raise from_psycopg(error) from None
+
+
+class BinaryLink(TextLink):
+    """psycopg and binary COPY."""
+
+    binary = True
+
+    @override
+    def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
+        rows = copy_format.ordered(rows)
+        self._copy(schema, table, rows.schema.names, "binary", copy_format.stream(rows))
+
+
+def _close_idle() -> None:
+    for kept in _idle.values():
+        for link in kept:
+            link.close()
+
+
+_idle: dict[tuple[int, str, Driver], list[Link]] = {}
+atexit.register(_close_idle)
+
+
+def take(connection: str, driver: Driver, application: str) -> Link:
+    """An idle link of this process, renamed, or a new one."""
+    kept = _idle.get((os.getpid(), connection, driver))
+    while kept:
+        link = kept.pop()
+        try:
+            link.execute("SELECT set_config('application_name', $1, false)", application)
+        except Failure:
+            link.close()
+        else:
+            return link
+    return (
+        TextLink(connection, application)
+        if driver == "text"
+        else BinaryLink(connection, application)
+    )
+
+
+def give(connection: str, driver: Driver, link: Link) -> None:
+    """Keeps a link, outside of any transaction, for the next writer of this process."""
+    _idle.setdefault((os.getpid(), connection, driver), []).append(link)
+
+
+def qualified(schema: str | None, table: str) -> str:
+    """schema.table, quoted."""
+    return f"{quote(schema)}.{quote(table)}" if schema else f"pg_temp.{quote(table)}"
+
+
+def quote(name: str) -> str:
+    """A quoted identifier."""
+    return sql.Identifier(name).as_string()
+
+
+def _unreachable(message: str, connection: str, application: str) -> Failure:
+    settings = dsn.parse(connection)
+    where = f"{settings.get('host', 'localhost')}:{settings.get('port', '5432')}"
+    code = None
+    if connection_errors.refused(message):
+        message = connection_errors.words(message)
+        code = connection_errors.sqlstate(dsn.conninfo(connection, application))
+    return Failure(f"no connection to {where}: {dsn.scrub(message, connection)}", code)

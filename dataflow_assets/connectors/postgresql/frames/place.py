@@ -1,0 +1,47 @@
+"""What reading and writing whole tables share: where a table is, and errors in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql.client import qualified
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.errors import PermanentError
+
+APPLICATION = "dataflow frames"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One table of one database."""
+
+    connection: str = field(repr=False)
+    schema: str
+    table: str
+
+    @property
+    def name(self) -> str:
+        """schema.table, quoted."""
+        return qualified(self.schema, self.table)
+
+
+@contextmanager
+def told(place: Place) -> Iterator[None]:
+    """Failures of the drivers as our errors, named after the table."""
+    try:
+        yield
+    except Failure as failure:
+        if failure.sqlstate == "21000":
+            raise PermanentError(
+                f"{place.name}: the frame has several rows of one key: say which of them counts"
+            ) from None
+        raise failure.error(f"writing {place.name}") from None
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """bytea, in either of Arrow's two sizes."""
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

@@ -1,0 +1,224 @@
+"""PostgreSQL table -> lazy Spark DataFrame: read in tasks as CSV, all in the same snapshot."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+
+from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql.client import TextLink, quote
+from dataflow_assets.connectors.postgresql.frames.place import APPLICATION, Place, is_bytes, told
+from dataflow_assets.connectors.postgresql.table import table
+from dataflow_assets.errors import PermanentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PART_BYTES = 64 * 1024 * 1024
+MOST_PARTS = 64
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    select: str
+    type: pa.DataType
+    """As it is read from CSV."""
+    final: pa.DataType
+
+
+class Snapshot:
+    """A lazy frame of a table as it is now; later changes do not show while this is open."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._held: psycopg.Connection[Any] | None = None
+
+    def frame(self, spark: SparkSession, names: Sequence[str] | None = None) -> DataFrame:
+        """The columns (all of them by default). Raises PermanentError when there is no table."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        with told(self._place), closing(TextLink(self._place.connection, APPLICATION)) as link:
+            columns = _columns(link, self._place, names)
+            blocks = _blocks(link, self._place)
+        ranges = _ranges(*blocks)
+        reader = _Reader(self._place, tuple(columns), tuple(ranges), self._hold(len(ranges)))
+        schema = from_arrow_schema(pa.schema([(c.name, c.final) for c in columns]))
+        return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(reader, schema)
+
+    def close(self) -> None:
+        """Lets the snapshot go; frames not read yet can no longer be read."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def _hold(self, parts: int) -> str:
+        """Several statements see one state only in an exported snapshot; one needs none."""
+        if parts == 1:
+            return ""
+        conninfo = dsn.conninfo(self._place.connection, APPLICATION)
+        self._held = psycopg.connect(conninfo, autocommit=True)
+        self._held.execute("SET idle_in_transaction_session_timeout = 0")
+        self._held.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        row = self._held.execute("SELECT pg_export_snapshot()").fetchone()
+        return str(row[0]) if row else ""
+
+
+def columns(place: Place) -> pa.Schema:
+    """The table's columns as flows show them. Raises PermanentError when there is no table."""
+    with told(place), closing(TextLink(place.connection, APPLICATION)) as link:
+        found = table.find(link, place.schema, place.table)
+    if found is None:
+        raise PermanentError(f"{place.name} does not exist")
+    return found.schema(())
+
+
+@dataclass(frozen=True)
+class _Reader:
+    place: Place
+    columns: tuple[_Column, ...]
+    ranges: tuple[str, ...]
+    snapshot: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column("id").to_pylist():
+                yield from self._read(self.ranges[index])
+
+    def _read(self, where: str) -> Iterator[pa.RecordBatch]:
+        selected = ", ".join(column.select for column in self.columns)
+        # S608: every name is quoted
+        rows = f"SELECT {selected} FROM {self.place.name}{where}"  # noqa: S608
+        query = f"COPY ({rows}) TO STDOUT (FORMAT csv)"
+        conninfo = dsn.conninfo(self.place.connection, APPLICATION)
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute("SET TIME ZONE 'UTC'")
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            if self.snapshot:
+                connection.execute(f"SET TRANSACTION SNAPSHOT '{self.snapshot}'".encode())
+            with connection.cursor().copy(query.encode()) as copy:
+                yield from self._parsed(_Stream(iter(copy)))
+
+    def _parsed(self, stream: _Stream) -> Iterator[pa.RecordBatch]:
+        if not stream.peek():
+            return
+        names = [column.name for column in self.columns]
+        reader = arrow_csv.open_csv(
+            pa.PythonFile(stream, mode="r"),
+            read_options=arrow_csv.ReadOptions(column_names=names, block_size=4 * 1024 * 1024),
+            parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types={column.name: column.type for column in self.columns},
+                true_values=["t"],
+                false_values=["f"],
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        for batch in reader:
+            arrays = [_final(batch.column(i), c) for i, c in enumerate(self.columns)]
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+class _Stream(io.RawIOBase):
+    """COPY's output as a file."""
+
+    def __init__(self, chunks: Iterator[Any]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+
+    def peek(self) -> bytes:
+        self._rest = self._rest or bytes(next(self._chunks, b""))
+        return self._rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes; fewer only at the end."""
+        found = bytearray()
+        while (size < 0 or len(found) < size) and self.peek():
+            take = len(self._rest) if size < 0 else size - len(found)
+            found += self._rest[:take]
+            self._rest = self._rest[take:]
+        return bytes(found)
+
+
+def _final(column: pa.Array, wanted: _Column) -> pa.Array:
+    if wanted.final == column.type:
+        return column
+    if is_bytes(wanted.final):
+        values = [None if v is None else bytes.fromhex(v[2:]) for v in column.to_pylist()]
+        return pa.array(values, wanted.final)
+    if pa.types.is_timestamp(wanted.final) and wanted.final.tz:
+        return pc.assume_timezone(column, "UTC").cast(wanted.final)
+    return column.cast(wanted.final)
+
+
+def _columns(link: TextLink, place: Place, names: Sequence[str] | None) -> list[_Column]:
+    query = (
+        "SELECT attname, typname, atttypmod FROM pg_attribute JOIN pg_type t ON t.oid = atttypid "
+        "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+    )
+    found = [_column(*row) for row in link.execute(query, place.name)]
+    if not found:
+        raise PermanentError(f"{place.name} does not exist, so there is nothing to read")
+    return [column for column in found if names is None or column.name in names]
+
+
+def _column(name: str, kind: str, modifier: int) -> _Column:
+    quoted = quote(name)
+    simple = {
+        "bool": pa.bool_(),
+        "int2": pa.int16(),
+        "int4": pa.int32(),
+        "int8": pa.int64(),
+        "float4": pa.float32(),
+        "float8": pa.float64(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us"),
+    }
+    if kind in simple:
+        return _Column(name, quoted, simple[kind], simple[kind])
+    if kind == "timestamptz":
+        final = pa.timestamp("us", "UTC")
+        return _Column(name, f"{quoted} AT TIME ZONE 'UTC'", pa.timestamp("us"), final)
+    if kind == "numeric":
+        decimal = _decimal(modifier)
+        return _Column(name, quoted, decimal, decimal)
+    if kind == "bytea":
+        return _Column(name, quoted, pa.string(), pa.binary())
+    return _Column(name, f"{quoted}::text", pa.string(), pa.string())
+
+
+def _decimal(modifier: int) -> pa.DataType:
+    """numeric(p, s); without them the widest that Spark has, as Spark's own reader takes it."""
+    precision, scale = ((modifier - 4) >> 16) & 0xFFFF, (modifier - 4) & 0x7FF
+    fits = modifier > 0 and precision <= 38 and scale <= precision
+    return pa.decimal128(precision, scale) if fits else pa.decimal128(38, 18)
+
+
+def _blocks(link: TextLink, place: Place) -> tuple[int, int]:
+    """The table's blocks, and of what size they are."""
+    query = "SELECT pg_relation_size(to_regclass($1)), current_setting('block_size')::int"
+    size, block = link.execute(query, place.name)[0]
+    return int(size) // int(block) + 1, int(block)
+
+
+def _ranges(blocks: int, size: int) -> list[str]:
+    """Conditions that cut the table into parts of some megabytes; one part needs none."""
+    parts = min(MOST_PARTS, blocks * size // PART_BYTES + 1)
+    if parts == 1:
+        return [""]
+    edges = [blocks * part // parts for part in range(parts)]
+    uppers = [f" AND ctid < '({edge},0)'::tid" for edge in edges[1:]] + [""]
+    return [f" WHERE ctid >= '({low},0)'::tid{up}" for low, up in zip(edges, uppers, strict=True)]

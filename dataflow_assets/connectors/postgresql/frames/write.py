@@ -1,0 +1,189 @@
+"""Spark DataFrame -> PostgreSQL table, for assets that users write themselves.
+
+Tasks copy into a table beside the target, and one transaction on the driver moves the rows: readers
+see all of them or none. Connection settings travel by closure.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql.client import TextLink, quote
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.frames.place import APPLICATION, Place, is_bytes, told
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.named_frames import mapped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Mode = Literal["append", "overwrite", "upsert"]
+ATTEMPT = "_attempt"
+_RESULT = pa.schema([("attempt", pa.string()), ("rows", pa.int64())])
+_DDL = "attempt string, rows bigint"
+
+
+def write(frame: DataFrame, place: Place, mode: Mode, key: Sequence[str] = ()) -> int:
+    """Writes the frame's rows; how many. The table is made from the frame where it is missing.
+
+    `overwrite` replaces all rows, `upsert` those of the same key, `append` none. Atomic.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if mode == "upsert" and not key:
+        raise PermanentError(f"{place.name}: mode upsert needs a key")
+    columns: pa.Schema = to_arrow_schema(frame.schema)
+    stage = Place(place.connection, place.schema, f"_dataflow_{uuid.uuid4().hex[:12]}")
+    with told(place), closing(TextLink(place.connection, APPLICATION)) as link:
+        _create(link, place, columns, key)
+        types = _types(link, place, columns)
+        _create_stage(link, stage, types)
+        try:
+            done = mapped(frame, _Stager(stage), _DDL).toArrow()
+            move = _Move(place, stage, types, mode, key)
+            move.run(link, done.column("attempt").to_pylist())
+        finally:
+            with suppress(Failure):
+                link.execute(f"DROP TABLE IF EXISTS {stage.name}")
+    return sum(done.column("rows").to_pylist())
+
+
+@dataclass(frozen=True)
+class _Stager:
+    """Copies the rows of one Spark partition into the stage, marked by this attempt."""
+
+    stage: Place
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        attempt, rows = uuid.uuid4().hex, 0
+        with closing(TextLink(self.stage.connection, APPLICATION)) as link:
+            link.execute("BEGIN")
+            for batch in batches:
+                if batch.num_rows:
+                    marked = _texts(batch).append_column(
+                        ATTEMPT, pa.array([attempt] * batch.num_rows)
+                    )
+                    link.load(self.stage.schema, self.stage.table, marked)
+                    rows += batch.num_rows
+            link.execute("COMMIT")
+        yield pa.record_batch([[attempt], [rows]], _RESULT)
+
+
+def _create(link: TextLink, place: Place, columns: pa.Schema, key: Sequence[str]) -> None:
+    if link.execute("SELECT to_regclass($1)::text", place.name)[0][0]:
+        return
+    link.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(place.schema)}")
+    parts = [f"{quote(column.name)} {_sql_type(column.type)}" for column in columns]
+    if key:
+        parts.append(f"PRIMARY KEY ({', '.join(map(quote, key))})")
+    link.execute(f"CREATE TABLE IF NOT EXISTS {place.name} ({', '.join(parts)})")
+
+
+def _types(link: TextLink, place: Place, columns: pa.Schema) -> dict[str, str]:
+    """The target's types of the frame's columns; a column that the table lacks is an error."""
+    query = (
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+        "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"
+    )
+    known: dict[str, str] = dict(link.execute(query, place.name))
+    missing = [name for name in columns.names if name not in known]
+    if missing:
+        raise PermanentError(
+            f"{place.name} has no column {', '.join(missing)}; it has {', '.join(known)}. Alter or "
+            f"drop the table, or leave the column out of the frame"
+        )
+    return {name: known[name] for name in columns.names}
+
+
+def _create_stage(link: TextLink, stage: Place, types: dict[str, str]) -> None:
+    columns = [f"{quote(name)} {kind}" for name, kind in types.items()]
+    listed = ", ".join([*columns, f"{quote(ATTEMPT)} text"])
+    link.execute(f"CREATE UNLOGGED TABLE {stage.name} ({listed})")
+
+
+@dataclass(frozen=True)
+class _Move:
+    """From the stage into the target, in one transaction; rows of failed attempts stay behind."""
+
+    place: Place
+    stage: Place
+    types: dict[str, str]
+    mode: Mode
+    key: Sequence[str]
+
+    def run(self, link: TextLink, attempts: list[str]) -> None:
+        names = ", ".join(map(quote, self.types))
+        # S608: every name is quoted
+        rows = f"SELECT {names} FROM {self.stage.name} WHERE {quote(ATTEMPT)} = ANY($1)"  # noqa: S608
+        insert = f"INSERT INTO {self.place.name} ({names}) {rows}"
+        conflict = _on_conflict(self.types, self.key) if self.mode == "upsert" else ""
+        link.execute("BEGIN")
+        if self.mode == "overwrite":
+            link.execute(f"DELETE FROM {self.place.name}")  # noqa: S608
+        link.execute(insert + conflict, attempts)
+        link.execute("COMMIT")
+
+
+def _on_conflict(types: dict[str, str], key: Sequence[str]) -> str:
+    others = [quote(name) for name in types if name not in key]
+    target = f" ON CONFLICT ({', '.join(map(quote, key))}) DO "
+    if not others:
+        return target + "NOTHING"
+    return target + "UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in others)
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    for test, name in (
+        (pa.types.is_boolean, "boolean"),
+        (pa.types.is_int64, "bigint"),
+        (pa.types.is_int32, "integer"),
+        (pa.types.is_integer, "smallint"),
+        (pa.types.is_float32, "real"),
+        (pa.types.is_floating, "double precision"),
+        (pa.types.is_date, "date"),
+        (pa.types.is_nested, "jsonb"),
+        (is_bytes, "bytea"),
+    ):
+        if test(kind):
+            return name
+    if pa.types.is_decimal(kind):
+        return f"numeric({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "timestamptz" if kind.tz else "timestamp"
+    return "text"
+
+
+def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """What CSV cannot hold as text: nested values as JSON, bytes as PostgreSQL's hex."""
+    columns = [_text(batch.column(i)) for i in range(batch.num_columns)]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _text(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_nested(kind):
+        values = [
+            None if v is None else json.dumps(_plain(v), default=str) for v in column.to_pylist()
+        ]
+        return pa.array(values, pa.string())
+    if is_bytes(kind):
+        return pa.array([None if v is None else f"\\x{v.hex()}" for v in column.to_pylist()])
+    return column
+
+
+def _plain(value: Any) -> Any:
+    """Maps arrive as lists of pairs."""
+    if isinstance(value, list) and value and all(isinstance(v, tuple) for v in value):
+        return {str(k): _plain(v) for k, v in value}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return value

@@ -1,0 +1,213 @@
+"""A PostgreSQL table as an error sink: each record once, known by its id.
+
+Beside rows of the same database the records are part of the rows' own transaction. Elsewhere they
+are committed first; a crash in between repeats them, and the id says that they are there.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.postgresql import client as links
+from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.connectors.postgresql.rejected.table import batches
+from dataflow_assets.connectors.postgresql.table import create_table as making
+from dataflow_assets.connectors.postgresql.table import error_table
+from dataflow_assets.connectors.postgresql.table import table as tables
+from dataflow_assets.connectors.postgresql.table.error_table import Layout
+from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.record import encode, parse
+from dataflow_assets.sdk.rejected_records import entry
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
+
+_APPLICATION = "dataflow-errors"
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+class PostgresqlErrors(ErrorStore):
+    """Stores error records in the sink's table."""
+
+    def __init__(self, sink: PostgresqlSink) -> None:
+        self._sink = sink
+
+    @override
+    def prepare(self) -> None:
+        with self._transaction("preparing") as link:
+            self._layout(link, make=True)
+
+    @override
+    def store(self, records: Sequence[ErrorRecord]) -> None:
+        failpoints.reach("postgresql.errors")
+        with self._transaction("storing rejected records in") as link:
+            self._put(link, records)
+        failpoints.reach("postgresql.errors-stored")
+
+    @override
+    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
+        with self._transaction("reading") as link:
+            if tables.find(link, *self._sink.place()) is None:
+                return []
+            layout = self._layout(link)
+            moment = since.isoformat() if since else None
+            rows = link.execute(layout.waiting(), flow, moment, most)
+            if rows and not layout.notes:  # before anything is put back that cannot be noted
+                _alter(link, layout)
+        found = [entry(_record(row))[1] for row in rows]
+        return list({one.id: one for one in found}.values())
+
+    @override
+    def replayed(self, entries: Sequence[Entry]) -> None:
+        failpoints.reach("postgresql.replayed")
+        with self._transaction("noting a replay in") as link:
+            listed = json.dumps([one.name for one in entries])
+            link.execute(self._layout(link).replayed(), listed)
+
+    def shares(self, connection: str) -> bool:
+        """Whether a session of this connection string can store the records as well."""
+        return dsn.same(self._sink.dsn(), connection)
+
+    def join(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
+        """Stores them in the transaction that the link is in."""
+        with self._translated("storing rejected records in"):
+            self._put(link, records)
+
+    def _put(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
+        layout = self._layout(link)
+        rows = {one.id: _row(one) for one in records}
+        for batch in batches(list(rows.values())):
+            self._insert(link, layout, batch)
+
+    def _insert(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
+        """What a type cannot hold after all goes in as base64: never is an error record refused."""
+        link.execute("SAVEPOINT dataflow_errors")
+        try:
+            self._inserted(link, layout, rows)
+        except Failure as failure:
+            opened = [_resealed(row) for row in rows] if len(rows) == 1 else []
+            if failure.kind is not Kind.REFUSED or opened == list(rows):
+                raise
+            link.execute("ROLLBACK TO SAVEPOINT dataflow_errors")
+            for row in opened or rows:
+                self._insert(link, layout, [row])
+        else:
+            link.execute("RELEASE SAVEPOINT dataflow_errors")
+
+    def _inserted(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
+        text = f"[{','.join(rows)}]"
+        if len(link.execute(layout.insert(), text)) == len(rows):
+            return
+        if layout.notes:
+            link.execute(layout.again(), text)
+        if link.execute(layout.missing(), text):  # not known by its id, and yet not stored
+            raise PermanentError(
+                f"the error sink's table {layout.place} has a unique index that refuses error "
+                "records for something else than their id: drop it, or name another table"
+            )
+
+    def _layout(self, link: links.Link, *, make: bool = False) -> Layout:
+        found = tables.find(link, *self._sink.place())
+        if found is None and make:
+            making.create_errors(link, self._sink)
+            found = tables.find(link, *self._sink.place())
+        if found is None:
+            raise PermanentError(f"the error sink's {self._sink.no_table()}")
+        found.check()
+        return error_table.layout(self._sink, found)
+
+    @contextmanager
+    def _transaction(self, what: str) -> Iterator[links.Link]:
+        """One of its own, in a session of its own."""
+        connection = self._sink.dsn()
+        with self._translated(what):
+            link = links.take(connection, "text", _APPLICATION)
+            try:
+                link.execute("BEGIN")
+                yield link
+                link.execute("COMMIT")
+            except BaseException:
+                link.close()  # the server rolls back
+                raise
+            links.give(connection, "text", link)
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Failure as failure:
+            raise failure.error(f"{what} the error sink {self._sink.address()}") from None
+
+
+def _alter(link: links.Link, layout: Layout) -> None:
+    """Gives an older table the column that a replay fills; a person must where the role may not."""
+    try:
+        link.execute(layout.noting())
+    except Failure as failure:
+        if failure.kind is not Kind.PERMANENT:
+            raise
+        raise PermanentError(
+            f"the error sink's table {layout.place} has no column that tells what was replayed: "
+            f"{failure.reason}; run as its owner: {layout.noting()}"
+        ) from None
+
+
+def _record(texts: Sequence[str]) -> str:
+    """The whole record of a row in either layout."""
+    if len(texts) == 1:
+        return texts[0]
+    return f'{{"error":{texts[0]},"original_message":{texts[1]}}}'
+
+
+class _Body(msgspec.Struct):
+    error: msgspec.Raw
+    original_message: msgspec.Raw
+
+
+def _row(record: ErrorRecord) -> str:
+    """The parts that a layout picks from."""
+    body = msgspec.json.decode(record.body, type=_Body)
+    error, original = _visible(bytes(body.error)), bytes(body.original_message)
+    if _NUL.search(original):
+        error, original = _sealed(error, original)
+    return _joined(record.id, record.flow, error, original, _visible(record.metadata).decode())
+
+
+def _joined(id_: str, flow: str, error: bytes, original: bytes, metadata: str) -> str:
+    told, message = error.decode(), original.decode()
+    whole = f'{{"error":{told},"original_message":{message}}}'
+    return json.dumps([id_, flow, told, message, whole, metadata])
+
+
+def _resealed(row: str) -> str:
+    """A row with its original as base64, whatever it was."""
+    id_, flow, error, original, _, metadata = json.loads(row)
+    if original.startswith('{"original_data_base64":'):
+        return row
+    return _joined(id_, flow, *_sealed(error.encode(), original.encode()), metadata)
+
+
+def _sealed(error: bytes, original: bytes) -> tuple[bytes, bytes]:
+    """Both with the message as base64: of `original_data` the text itself."""
+    told, message = parse(error), original
+    if told["encoding"] == "text":
+        message = msgspec.json.decode(original)["original_data"].encode()
+    kept = {"original_data_base64": base64.b64encode(message).decode()}
+    return encode({**told, "encoding": "base64"}), encode(kept)
+
+
+def _visible(text: bytes) -> bytes:
+    """NUL as the six characters of its escape: neither text nor jsonb can hold it."""
+    return _NUL.sub(rb"\1\\\\u0000", text)

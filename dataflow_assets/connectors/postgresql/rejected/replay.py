@@ -1,0 +1,91 @@
+"""Rejected records of `dataflow_rejected` that wait for a replay."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.postgresql import client as links
+from dataflow_assets.connectors.postgresql.client import Row
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.table import checkpoint_tables
+from dataflow_assets.contracts import Entries, Entry
+from dataflow_assets.sdk.rejected_records import origin
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
+
+_APPLICATION = "dataflow-replay"
+_PENDING = """
+SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, "offset",
+    rows, reading
+FROM {r} WHERE flow = $1 AND replayed_at IS NULL
+AND rejected_at >= COALESCE($2::text::timestamptz, '-infinity')
+ORDER BY rejected_at, id LIMIT $3::bigint
+"""
+_REPLAYED = """
+UPDATE {r} SET replayed_at = now()
+FROM json_array_elements($1::json) AS e
+WHERE id = e->>0 AND reading <= (e->>1)::bigint AND replayed_at IS NULL
+"""
+
+
+class Waiting(Entries):
+    """Those beside the sink's table: of all flows and branches that write into its schema."""
+
+    def __init__(self, sink: PostgresqlSink) -> None:
+        self._sink = sink
+        self._schema, _ = sink.place()
+        self._names = checkpoint_tables.statements(self._schema)
+
+    @override
+    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
+        with self._link("reading") as link:
+            if checkpoint_tables.missing(link, self._schema):
+                return []
+            checkpoint_tables.prepare(link, self._schema)  # an older table lacks a column
+            moment = since.isoformat() if since else None
+            rows = link.execute(_PENDING.format(**self._names), flow, moment, most)
+        return [_entry(row) for row in rows]
+
+    @override
+    def replayed(self, entries: Sequence[Entry]) -> None:
+        failpoints.reach("postgresql.replayed")
+        with self._link("noting a replay in") as link:
+            listed = json.dumps([one.name for one in entries])
+            link.execute(_REPLAYED.format(**self._names), listed)
+
+    @contextmanager
+    def _link(self, what: str) -> Iterator[links.Link]:
+        """In autocommit: each statement here is whole by itself."""
+        connection = self._sink.dsn()
+        try:
+            link = links.take(connection, "text", _APPLICATION)
+            try:
+                yield link
+            except BaseException:
+                link.close()
+                raise
+            links.give(connection, "text", link)
+        except Failure as failure:
+            where = f"{self._names['r']} beside {self._sink.address()}"
+            raise failure.error(f"{what} {where}") from None
+
+
+def _entry(row: Row) -> Entry:
+    id_, branch, stage, n, body, body_encoding, key, key_encoding, *place, rows, reading = row
+    sent, named = _bytes(body, body_encoding), _bytes(key, key_encoding)
+    return Entry(id_, branch, stage, n, sent, named, origin(id_, *place), rows, reading)
+
+
+def _bytes(text: str | None, encoding: str | None) -> bytes | None:
+    if text is None:
+        return None
+    return base64.b64decode(text) if encoding == "base64" else text.encode()

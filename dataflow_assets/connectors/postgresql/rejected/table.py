@@ -1,0 +1,80 @@
+"""Rejected records: written in the transaction that moves the checkpoint, once per id."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+
+from dataflow_assets.connectors.postgresql.client import Link
+from dataflow_assets.contracts import Rejection, Slice, Target
+
+_INSERT = """
+INSERT INTO {r} (id, flow, branch, source, partition, "offset", n, stage, reason,
+                 body, body_encoding, key, key_encoding, step, step_type, rows, reading)
+SELECT e->>0, $1, $2, $3, $4, (e->>1)::bigint, (e->>2)::integer, e->>3, e->>4, e->>5, e->>6,
+       e->>7, e->>8, (e->>9)::integer, e->>10, (e->>11)::integer, (e->>12)::bigint
+FROM json_array_elements($5::json) AS e
+ON CONFLICT (id) DO NOTHING RETURNING 1
+"""
+# Rejected again after a rewind.
+_AGAIN = """
+UPDATE {r} AS r SET reason = e->>4, body = e->>5, body_encoding = e->>6, key = e->>7,
+    key_encoding = e->>8, step = (e->>9)::integer, step_type = e->>10, rows = (e->>11)::integer,
+    reading = (e->>12)::bigint, rejected_at = now(), replayed_at = NULL
+FROM json_array_elements($1::json) AS e
+WHERE r.id = e->>0 AND r.reading < (e->>12)::bigint
+"""
+_AT_ONCE = 16 * 1024 * 1024
+
+
+def store(
+    link: Link, table: str, target: Target, piece: Slice, rejections: Sequence[Rejection]
+) -> None:
+    """Writes them to the rejected table; those known by their id in this reading stay."""
+    query = _INSERT.format(r=table)
+    origin = (target.flow, target.branch, target.source, piece.partition)
+    for batch in batches([_row(target, piece, rejection) for rejection in rejections]):
+        rows = f"[{','.join(batch)}]"
+        if len(link.execute(query, *origin, rows)) < len(batch):
+            link.execute(_AGAIN.format(r=table), rows)
+
+
+def _row(target: Target, piece: Slice, rejection: Rejection) -> str:
+    where = (rejection.id(target, piece), rejection.offset, rejection.n)
+    why = (rejection.stage, _printable(rejection.reason))
+    sent = (*_encoded(rejection.body), *_encoded(rejection.key))
+    step = (rejection.step, rejection.step_type)
+    again = (rejection.rows, rejection.reading(target, piece))
+    return json.dumps([*where, *why, *sent, *step, *again])
+
+
+def _encoded(value: bytes | None) -> tuple[str | None, str | None]:
+    """As text where PostgreSQL can store it as text, else base64; and which of the two."""
+    if value is None:
+        return None, None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        return base64.b64encode(value).decode(), "base64"
+    return text, "utf-8"
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\0", "\\0")
+
+
+def batches(rows: Sequence[str]) -> Iterator[list[str]]:
+    """Rows as JSON, as many as one statement takes at once."""
+    batch: list[str] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += len(row)
+        if size > _AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,143 @@
+"""One branch's rows in the checkpoint tables, changed under one epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from dataflow_assets.connectors.postgresql.client import Link, Row
+from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
+from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
+from dataflow_assets.contracts import OffsetSlice, Position, Positions, Run, Target
+from dataflow_assets.errors import PermanentError
+
+_TAKE = """
+INSERT INTO {h} (flow, branch, epoch, run, host) VALUES ($1, $2, 1, $3, $4)
+ON CONFLICT (flow, branch) DO UPDATE
+SET epoch = {h}.epoch + 1, run = excluded.run, host = excluded.host, updated_at = now()
+RETURNING epoch
+"""
+_FENCE = "UPDATE {p} SET epoch = $3::bigint WHERE flow = $1 AND branch = $2"
+_ASSERT = """
+UPDATE {h} SET manifest = $4, target = coalesce(target, $5), updated_at = now()
+WHERE flow = $1 AND branch = $2 AND epoch = $3::bigint
+RETURNING 1
+"""
+_INSERT = """
+INSERT INTO {p} (flow, branch, partition, epoch, next_offset, part)
+SELECT $1, $2, r->>0, $3::bigint, (r->>1)::bigint, r->>2 FROM json_array_elements($4::json) AS r
+ON CONFLICT (flow, branch, partition) DO NOTHING
+"""
+_STEP = """
+WITH head AS (
+    UPDATE {h} SET updated_at = now() WHERE flow = $1 AND branch = $2 AND epoch = $3::bigint
+    RETURNING epoch
+)
+UPDATE {p} AS p SET next_offset = greatest(next_offset, r.upto), committed_at = now()
+FROM head, (
+    SELECT e->>0 AS partition, (e->>1)::bigint AS after, (e->>2)::bigint AS upto
+    FROM json_array_elements($4::json) AS e
+) AS r
+WHERE p.flow = $1 AND p.branch = $2 AND p.epoch = head.epoch AND p.partition = r.partition
+  AND p.next_offset >= r.after
+RETURNING p.partition, next_offset, part, rows, rejected, bytes, committed_at
+"""
+_RETIRE = """
+WITH gone AS (
+    DELETE FROM {p} WHERE flow = $1 AND branch = $2 RETURNING rows, rejected, bytes
+)
+UPDATE {h} SET rows = {h}.rows + s.rows, rejected = {h}.rejected + s.rejected,
+    bytes = {h}.bytes + s.bytes, intent = NULL, updated_at = now()
+FROM (SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(rejected), 0) AS rejected,
+             coalesce(sum(bytes), 0) AS bytes FROM gone) AS s
+WHERE flow = $1 AND branch = $2
+"""
+_OTHERS = "SELECT DISTINCT flow FROM {h} WHERE flow <> $1 AND target = $2 ORDER BY flow"
+_GONE = "DELETE FROM {h} WHERE flow = '{flow}'"
+_START = """
+UPDATE {h} SET source = $3, target = $4, reading = $5::bigint WHERE flow = $1 AND branch = $2
+"""
+_INTEND = "UPDATE {h} SET intent = $3 WHERE flow = $1 AND branch = $2"
+# The row stays with its epoch: a forgotten driver must not find the number free again.
+_FORGET = """
+UPDATE {h} SET source = NULL, target = NULL, manifest = '', rows = 0, rejected = 0, bytes = 0
+WHERE flow = $1 AND branch = $2
+"""
+
+
+class Branch:
+    """Statements only: transactions are the session's."""
+
+    def __init__(self, link: Link, schema: str, target: Target) -> None:
+        self.epoch = 0
+        self._link = link
+        self._schema = schema
+        self._target = target
+        self._names = store.statements(schema)
+
+    def take(self, run: Run) -> None:
+        """A new epoch; writers of older ones find it in every partition's row."""
+        ((self.epoch,),) = self._execute(_TAKE, run.id, f"{run.host} (pid {run.pid})")
+        self._execute(_FENCE, self.epoch)
+
+    def hold(self, identity: str | None) -> None:
+        """Locks the branch's row under our epoch and brings it up to date."""
+        if not self._execute(_ASSERT, self.epoch, self._target.manifest, identity):
+            raise self._taken_over()
+
+    def read(self) -> store.Stored:
+        """All of it; raises when another run has the epoch."""
+        found = store.read(self._link, self._schema, self._target)
+        if found is None or found.head.epoch != self.epoch:
+            raise self._taken_over()
+        return found
+
+    def others(self, identity: str) -> dict[str, str]:
+        """Other flows into the same table; for each the statement that removes its checkpoint."""
+        text = _OTHERS.format(**self._names)
+        flows = [flow for (flow,) in self._link.execute(text, self._target.flow, identity)]
+        return {flow: _GONE.format(flow=flow, **self._names) for flow in flows}
+
+    def start(self, source: str | None, identity: str | None, reading: int) -> None:
+        """From now on this source goes into this table, in a reading of its own."""
+        self._execute(_START, source, identity, reading)
+
+    def insert(self, positions: Mapping[str, Position | None] | Positions) -> None:
+        """Partitions not known yet."""
+        if positions:
+            rows = [[name, *store.columns(where)] for name, where in positions.items()]
+            self._execute(_INSERT, self.epoch, json.dumps(rows))
+
+    def intend(self, intent: str) -> None:
+        """The parts of a bounded read."""
+        self._execute(_INTEND, intent)
+
+    def retire(self) -> None:
+        """Removes the partitions; what they counted is counted by the head."""
+        self._execute(_RETIRE)
+
+    def forget(self) -> None:
+        """As if the branch had never begun."""
+        self.retire()
+        self._execute(_FORGET)
+
+    def step_over(self, gaps: Sequence[OffsetSlice]) -> dict[str, Partition]:
+        """Moves partitions to the ends of their slices; the ones moved by somebody stay."""
+        rows = json.dumps([[s.partition, s.after, s.upto] for s in gaps])
+        moved = self._execute(_STEP, self.epoch, rows)
+        found = {row[0]: Partition.of(row[1:]) for row in moved}
+        if missed := {s.partition for s in gaps} - set(found):
+            self.read()  # raises when another run has the epoch
+            raise PermanentError(
+                f"the checkpoint of flow {self._target.flow} was moved by somebody: partition "
+                f"{', '.join(sorted(missed))} stands before the span just read; start the flow "
+                "again from its checkpoint, or reset it"
+            )
+        return found
+
+    def _taken_over(self) -> PermanentError:
+        return store.taken_over(self._link, self._schema, self._target, self.epoch)
+
+    def _execute(self, query: str, *parameters: object) -> list[Row]:
+        text = query.format(**self._names)
+        return self._link.execute(text, self._target.flow, self._target.branch, *parameters)

@@ -1,0 +1,177 @@
+"""Rows of one key folded into one, so that applying the fold equals applying the rows in order.
+
+The last row wins, column by column: what a row did not carry comes from an earlier row of its key.
+A soft delete keeps the last image and marks it, a hard delete forgets what came before it, an
+insert after a delete brings the row back. `ifNewer` keeps the highest version; where rows carry
+different columns it applies them in rounds, for the stored version decides about each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets.connectors.postgresql.sink import key_order
+from dataflow_assets.connectors.postgresql.sink.refused_rows import ORDER
+from dataflow_assets.connectors.postgresql.sink.upsert_rules import DELETED, GROUP, Rules, Step
+from dataflow_assets.sdk.key_folding import Bools, Ints, carriers, deletes, last, matrix, outliving
+
+
+def steps(rows: pa.RecordBatch, group: Ints, rules: Rules) -> Iterator[Step]:
+    """What to run, in this order."""
+    whole = Batch.of(rows, group, rules)
+    if rules.version is None:
+        yield from whole.steps()
+        return
+    best = whole.newest(rules.version)
+    while best.rows.num_rows:
+        first = best.firsts()
+        yield from best.only(first).steps()
+        best = best.only(~first)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows in order, with their key's number, what they lack and whether they delete."""
+
+    rules: Rules
+    rows: pa.RecordBatch
+    group: Ints
+    mask: Ints
+    absent: Bools  # by mask and column
+    deleted: Bools
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, group: Ints, rules: Rules) -> Batch:
+        """Reads the system columns."""
+        mask, absent = matrix(rows, len(rules.schema))
+        named = rows.select(rules.schema.names)
+        return cls(rules, named, group, mask, absent, deletes(rows))
+
+    @property
+    def plain(self) -> bool:
+        """No row lacks anything, none deletes."""
+        return not self.absent.any() and not self.deleted.any()
+
+    def only(self, wanted: Bools) -> Batch:
+        """Some of the rows."""
+        if wanted.all():
+            return self
+        rows = self.rows.filter(pa.array(wanted))
+        group, mask, deleted = self.group[wanted], self.mask[wanted], self.deleted[wanted]
+        return Batch(self.rules, rows, group, mask, self.absent, deleted)
+
+    def firsts(self) -> Bools:
+        """The first row of each key."""
+        found = np.zeros(len(self.group), np.bool_)
+        found[np.unique(self.group, return_index=True)[1]] = True
+        return found
+
+    def steps(self) -> Iterator[Step]:
+        """One row per key; the rows of a plain batch go as they are."""
+        if self.plain:
+            rows = self._latest()
+            names = tuple(self.rules.schema.names)
+            yield Step("upsert", names, key_order.sorted_by(rows, self.rules.key))
+            return
+        yield from self._deletes()
+        yield from self._merged()
+
+    def _latest(self) -> pa.RecordBatch:
+        """The last row of each key, whole."""
+        chosen = last(self.group, np.ones(len(self.group), np.bool_))
+        rows = self.rows if len(chosen) == len(self.group) else self.rows.take(pa.array(chosen))
+        rows = rows.append_column(GROUP, pa.array(self.group[chosen]))
+        return rows.append_column(ORDER, pa.array(chosen))
+
+    def _deletes(self) -> Iterator[Step]:
+        """Hard: every key that was deleted at any time. Soft: keys that were only deleted."""
+        final = last(self.group, self.deleted)
+        final = final[final >= 0]
+        if not self.rules.hard:
+            final = final[~np.isin(self.group[final], self.group[~self.deleted])]
+        if len(final):
+            rows = self.rows.select(self.rules.key).take(pa.array(final))
+            rows = rows.append_column(GROUP, pa.array(self.group[final]))
+            verb: Literal["delete", "mark"] = "delete" if self.rules.hard else "mark"
+            yield Step(verb, self.rules.key, key_order.sorted_by(rows, self.rules.key))
+
+    def _alive(self) -> Bools:
+        """Rows that leave something in the table."""
+        return outliving(self.group, self.deleted) if self.rules.hard else ~self.deleted
+
+    def _merged(self) -> Iterator[Step]:
+        """One row per key, each column from the last row that carried it."""
+        alive = self._alive()
+        places = carriers(self.group, alive, self.mask, self.absent)
+        names = self.rules.schema.names
+        final = last(self.group, np.ones(len(self.group), np.bool_))
+        if self.rules.soft:
+            self._settle_soft(places, names.index(self.rules.soft), final)
+        kept = np.flatnonzero(last(self.group, alive) >= 0)
+        yield from self._by_columns(places[kept], kept, final[kept])
+
+    def _settle_soft(self, places: Ints, index: int, final: Ints) -> None:
+        # Only the last row speaks about deletion: an earlier mark does not survive an insert.
+        silent = self.deleted[final] | self.absent[self.mask[final], index]
+        places[:, index] = np.where(silent, -1, final)
+
+    def _by_columns(self, places: Ints, kept: Ints, final: Ints) -> Iterator[Step]:
+        names = self.rules.schema.names
+        present, which = np.unique(places >= 0, axis=0, return_inverse=True)
+        for number, columns in enumerate(present):
+            mine = which.reshape(-1) == number
+            arrays = [
+                self.rows.column(index).take(pa.array(places[mine, index]))
+                for index in np.flatnonzero(columns).tolist()
+            ]
+            carried = [names[index] for index in np.flatnonzero(columns).tolist()]
+            latest = final[mine]
+            arrays += [pa.array(kept[mine]), pa.array(latest)]
+            rows = pa.RecordBatch.from_arrays(arrays, names=[*carried, GROUP, ORDER])
+            if self._marks(carried, latest):
+                rows = rows.append_column(DELETED, pa.array(self.deleted[latest]))
+            yield Step("upsert", tuple(carried), key_order.sorted_by(rows, self.rules.key))
+
+    def _marks(self, carried: list[str], latest: Ints) -> bool:
+        """True where a mark has to be set, or taken away though no row speaks of it."""
+        soft = self.rules.soft
+        return soft is not None and (soft not in carried or bool(self.deleted[latest].any()))
+
+    def newest(self, version: str) -> Batch:
+        """Without the rows that an earlier or higher version of the same run makes void.
+
+        A run is a key's rows one after another that carry the same columns; a delete ends a run.
+        """
+        values = key_order.ranked(self.rows.column(version), self.rules.schema.field(version))
+        if values is None:
+            return self
+        runs = self._runs()
+        index = self.rules.schema.names.index(version)
+        values = pc.if_else(pa.array(self.absent[self.mask, index]), None, values)
+        # Equal versions: the first is not outdone. No version: nothing says no to the last.
+        row = np.arange(len(runs))
+        tie = np.where(values.is_null().to_numpy(zero_copy_only=False), -row, row)
+        order = pc.sort_indices(
+            pa.table({"run": runs, "version": values, "tie": tie}),
+            [("run", "ascending"), ("version", "descending"), ("tie", "ascending")],
+        ).to_numpy()
+        first = np.unique(runs[order], return_index=True)[1]
+        wanted = np.zeros(len(runs), np.bool_)
+        wanted[order[first]] = True
+        return self.only(wanted)
+
+    def _runs(self) -> Ints:
+        if self.plain:
+            return self.group
+        order = np.argsort(self.group, kind="stable")
+        group, mask, deleted = self.group[order], self.mask[order], self.deleted[order]
+        starts = (np.diff(group) != 0) | (np.diff(mask) != 0) | deleted[1:] | deleted[:-1]
+        runs = np.empty(len(order), np.int64)
+        runs[order] = np.concatenate([[0], np.cumsum(starts)])
+        return runs

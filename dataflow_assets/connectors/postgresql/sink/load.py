@@ -1,0 +1,242 @@
+"""How rows reach the table: straight by COPY, or through a temporary table and ON CONFLICT."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from typing_extensions import override
+
+from dataflow_assets.connectors.postgresql.client import Link
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.sink import encode_copy, fold_keys, key_order
+from dataflow_assets.connectors.postgresql.sink.absent_columns import by_columns
+from dataflow_assets.connectors.postgresql.sink.ask_keys import ask
+from dataflow_assets.connectors.postgresql.sink.key_order import Ints
+from dataflow_assets.connectors.postgresql.sink.key_spelling import as_inserted
+from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
+from dataflow_assets.connectors.postgresql.sink.upsert import Staging
+from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
+from dataflow_assets.connectors.postgresql.table import table
+from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection, Sent
+from dataflow_assets.sdk.key_folding import matrix
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
+
+Messages = Mapping[int, Sent]
+
+
+class Loader(ABC):
+    """Loads the rows of one slice; `refused` counts what came back as rejections."""
+
+    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+        self._sink = sink
+        self._link = link
+        self._schema = schema
+        self._trial = Trial(link)
+        self._sent: list[Messages] = []
+        self._found: list[Rejection] = []
+
+    @property
+    def refused(self) -> int:
+        """How many of the rows were refused."""
+        return len(self._found)
+
+    @abstractmethod
+    def add(self, rows: pa.RecordBatch, sent: Messages) -> None:
+        """Takes the next rows."""
+
+    def flush(self) -> list[Rejection]:
+        """Ends the load; everything that was refused."""
+        return self._found
+
+    def _reject(self, rows: pa.RecordBatch, reason: str, error_type: str = "") -> None:
+        """Sets whole rows aside, with the messages they came from."""
+        offsets = rows.column(OFFSET).to_pylist()
+        ordinals = rows.column(N).to_pylist() if N in rows.schema.names else [0] * len(offsets)
+        for offset, n in zip(offsets, ordinals, strict=True):
+            sent = self._message(offset)
+            found = Rejection(offset, "sink", reason, sent.body, n or 0, error_type=error_type)
+            self._found.append(replace(found, metadata=sent.metadata, rows=sent.rows))
+
+    def _message(self, offset: int) -> Sent:
+        found = (sent[offset] for sent in reversed(self._sent) if offset in sent)
+        return next(found, Sent(None))
+
+    def _set_aside(self, rows: pa.RecordBatch, wrong: pa.Array, reason: str) -> pa.RecordBatch:
+        if not pc.any(wrong).as_py():
+            return rows
+        self._reject(rows.filter(wrong), reason)
+        return rows.filter(pc.invert(wrong))
+
+
+ENOUGH_ROWS = 50_000  # of one COPY: each has a savepoint, and costs half a dozen round trips
+ENOUGH_BYTES = 16 * 1024 * 1024
+FOLDED_BYTES = 64 * 1024 * 1024  # of rows that are folded at once: what an upsert keeps in memory
+
+
+class Append(Loader):
+    """COPY, some batches at a time."""
+
+    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+        super().__init__(sink, link, schema)
+        self._place = sink.place()
+        self._optional = np.array([HAS_DEFAULT in (f.metadata or {}) for f in schema], np.bool_)
+        self._rows: list[pa.RecordBatch] = []
+
+    @override
+    def add(self, rows: pa.RecordBatch, sent: Messages) -> None:
+        self._sent.append(sent)
+        self._rows.append(self._appendable(rows))
+        waiting = sum(batch.num_rows for batch in self._rows)
+        if waiting >= ENOUGH_ROWS or sum(batch.nbytes for batch in self._rows) >= ENOUGH_BYTES:
+            self._apply()
+
+    @override
+    def flush(self) -> list[Rejection]:
+        self._apply()
+        return self._found
+
+    def _apply(self) -> None:
+        if self._rows:
+            self._copy(_joined(self._rows))
+        self._rows, self._sent = [], []
+
+    def _copy(self, rows: pa.RecordBatch) -> None:
+        for names, part in by_columns(rows, self._schema, self._optional):
+            fields = [self._schema.field(name) for name in names]
+            for row, failure in self._trial.run(part, self._load(fields)):
+                self._reject(row, failure.reason, failure.error_type)
+
+    def _load(self, fields: Sequence[pa.Field]) -> Callable[[pa.RecordBatch], None]:
+        def load(rows: pa.RecordBatch) -> None:
+            self._link.load(*self._place, encode_copy.project(rows, fields, self._link.binary))
+
+        return load
+
+    def _appendable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if OP not in rows.schema.names:
+            return rows
+        wrong = pc.equal(rows.column(OP), DELETE).fill_null(False)
+        reason = "a delete needs upsertMode: true with softDeleteColumn or deleteMode: hard"
+        return self._set_aside(rows, wrong, reason)
+
+
+class Upsert(Loader):
+    """Rows are folded to one per key, then go through a temporary table, in key order.
+
+    A large slice is folded in several pieces, one after another in the same transaction: each finds
+    what those before it have left in the table.
+    """
+
+    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+        super().__init__(sink, link, schema)
+        self._key = table.key_of(schema)
+        self._rules = Rules.of(sink, schema)
+        self._staging = Staging(sink, link, schema)
+        self._rows: list[pa.RecordBatch] = []
+
+    @override
+    def add(self, rows: pa.RecordBatch, sent: Messages) -> None:
+        self._sent.append(sent)
+        kept = self._usable(rows)
+        if kept.num_rows:
+            self._rows.append(kept)
+        if sum(batch.nbytes for batch in self._rows) >= FOLDED_BYTES:
+            self.flush()
+
+    @override
+    def flush(self) -> list[Rejection]:
+        if self._rows:
+            rows, self._rows = _joined(self._rows), []
+            self._apply(rows)
+        self._sent = []
+        return self._found
+
+    def _apply(self, rows: pa.RecordBatch) -> None:
+        rows, groups = self._grouped(rows)
+        if not rows.num_rows:
+            return
+        refused: dict[int, Failure] = {}
+        for step in fold_keys.steps(as_inserted(rows, groups, self._rules), groups, self._rules):
+            for row, failure in self._trial.run(step.rows, self._staging.loads(step)):
+                refused[row.column(GROUP)[0].as_py()] = failure
+        if refused:
+            self._settle(rows, groups, refused)
+
+    def _grouped(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints]:
+        """The rows with the numbers of their keys, without those whose key is refused."""
+        known = key_order.numbers(rows, self._key, self._schema)
+        if known is not None:
+            return rows, known
+        codes = key_order.spellings(rows, self._key)
+        refused, first = ask(rows, codes, self._staging, self._trial)
+        wrong = np.isin(codes, list(refused))
+        for index in np.flatnonzero(wrong).tolist():
+            failure = refused[int(codes[index])]
+            self._reject(rows.slice(index, 1), failure.reason, failure.error_type)
+        return rows.filter(pa.array(~wrong)), key_order.dense(first[codes[~wrong]])
+
+    def _settle(self, rows: pa.RecordBatch, groups: Ints, refused: dict[int, Failure]) -> None:
+        """A refused row may stand for several of its key: each of them gets its own verdict."""
+        single = np.bincount(groups) == 1
+        for index in np.flatnonzero(np.isin(groups, list(refused))).tolist():
+            row = rows.slice(index, 1)
+            if single[groups[index]]:
+                failure = refused[groups[index]]
+                self._reject(row, failure.reason, failure.error_type)
+            else:
+                self._alone(row)
+
+    def _alone(self, row: pa.RecordBatch) -> None:
+        for step in fold_keys.steps(row, np.zeros(1, np.int64), self._rules):
+            refused = self._trial.run(step.rows, self._staging.loads(step))
+            if refused:
+                failure = refused[0][1]
+                self._reject(row, failure.reason, failure.error_type)
+                return
+
+    def _usable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        codes, absent = matrix(rows, len(self._schema))
+        for name in self._key:
+            missing = absent[:, self._schema.names.index(name)][codes]
+            wrong = pc.or_(rows.column(name).is_null(), pa.array(missing))
+            rows = self._set_aside(rows, wrong, f"key column {name} is null or absent")
+            codes, absent = matrix(rows, len(self._schema))
+        if OP not in rows.schema.names or self._rules.deletes:
+            return rows
+        wrong = pc.equal(rows.column(OP), DELETE).fill_null(False)
+        reason = "a delete needs softDeleteColumn, or deleteMode: hard"
+        return self._set_aside(rows, wrong, reason)
+
+
+def loader(sink: PostgresqlSink, link: Link, schema: pa.Schema) -> Loader:
+    """The way in for a sink's rows; constraints are checked row by row, not at the commit."""
+    if schema.metadata[table.DEFERRED] == b"1":
+        link.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    return Upsert(sink, link, schema) if table.key_of(schema) else Append(sink, link, schema)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.concat_batches(_alike(batches))
+
+
+def _alike(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The batches with the same system columns: one may have deletes and another none."""
+    kinds = {N: pa.int32(), OP: pa.int8(), ABSENT: pa.binary()}
+    wanted = [n for n in kinds if any(n in batch.schema.names for batch in batches)]
+    names = [n for n in batches[0].schema.names if n not in kinds] + wanted
+    return [_with(batch, {n: kinds[n] for n in wanted}).select(names) for batch in batches]
+
+
+def _with(batch: pa.RecordBatch, kinds: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+    for name, kind in kinds.items():
+        if name not in batch.schema.names:
+            batch = batch.append_column(name, pa.nulls(batch.num_rows, kind))
+    return batch

@@ -1,0 +1,261 @@
+"""The driver's side: epoch, starting points, intents, and what is left to do after a pass."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.sink.checkpoint import Branch
+from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
+from dataflow_assets.connectors.postgresql.table import create_table as making
+from dataflow_assets.connectors.postgresql.table import table as tables
+from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
+from dataflow_assets.contracts import (
+    Checkpoint,
+    Cut,
+    OffsetSlice,
+    PartSlice,
+    Position,
+    Positions,
+    Receipt,
+    Run,
+    SinkSession,
+    SourceSession,
+    Span,
+    Target,
+    Ticket,
+    divided,
+    next_reading,
+    refuse_shared,
+)
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
+
+# Idle sessions hold no lock and commit nothing any more: the epoch alone stops them.
+_END_OLDER = """
+SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE $1 AND pid <> pg_backend_pid()
+  AND state <> 'idle' AND pg_has_role(usesysid, 'USAGE')
+"""
+
+
+class PostgresqlSession(SinkSession):
+    """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
+
+    def __init__(self, sink: PostgresqlSink, target: Target, run: Run) -> None:
+        self._sink = sink
+        self._target = target
+        self._run = run
+        self._schema, self._name = sink.place()
+        self._columns: pa.Schema | None = None
+        with self._translated("opening"):
+            self._link = TextLink(sink.dsn(), store.application(target))
+        self._branch = Branch(self._link, self._schema, target)
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    @override
+    def checkpoint(self) -> Checkpoint:
+        return self._checkpoint
+
+    @property
+    @override
+    def identity(self) -> str | None:
+        return self._table.oid if self._table else None
+
+    @override
+    def schema(self) -> pa.Schema | None:
+        # Read once: a table altered under a run shows as an error, and the next run reads anew.
+        if self._columns is None and self._table is not None:
+            self._columns = self._table.schema(self._sink.key(self._table))
+        return self._columns
+
+    @override
+    def create(self, sample: pa.Schema) -> None:
+        with self._translated("creating"), self._transaction():
+            making.create(self._link, self._sink, sample)
+            self._table = self._found()
+            self._columns = None
+            self._branch.hold(self.identity)
+        self._reload()
+
+    @override
+    def holds_rows(self) -> bool:
+        with self._translated("looking for rows in"):
+            if self._table is None:
+                return False
+            return tables.holds_rows(self._link, self._schema, self._name, self._table.oid)
+
+    @override
+    def adopt(self) -> None:
+        with self._translated("adopting"), self._transaction():
+            self._branch.hold(self.identity)
+            self._branch.start(self._checkpoint.source, self.identity, self._checkpoint.reading)
+        self._reload()
+
+    @override
+    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
+        with self._translated("restarting"), self._transaction():
+            self._branch.hold(self.identity)
+            self._branch.retire()
+            reading = next_reading(self._checkpoint.reading)
+            self._branch.start(source, self.identity, reading)
+            self._branch.insert(positions)
+            if empty and self._table is not None:
+                self._empty(self._table.oid)
+        self._reload()
+
+    @override
+    def begin(self, span: Span) -> Span:
+        if self._stored.intent is not None:
+            return store.load_intent(self._stored.intent, self._checkpoint.positions)
+        intent = store.dump_intent(span)
+        known = self._stored.partitions
+        starts = {s.partition: s.after for s in span.slices if s.partition not in known}
+        unstamped = (
+            not self._checkpoint.target or self._checkpoint.manifest != self._target.manifest
+        )
+        if intent or starts or unstamped:
+            self._record(starts, intent)
+        failpoints.reach("postgresql.begin")
+        return span  # where nothing was new, the tasks assert the epoch
+
+    @override
+    def divide(self, span: Span, cut: Cut) -> Span:
+        # Our epoch stands in every partition: a part is committed by now, or never.
+        if self._stored.intent is None:
+            return span
+        parts = divided((s for s in span.slices if isinstance(s, PartSlice)), cut)
+        if parts == span.slices:
+            return span
+        new = {part.partition: None for part in parts if part not in span.slices}
+        self._record(new, store.dump_intent(Span(parts)))
+        return Span(parts, at=span.at)
+
+    @override
+    def ticket(self) -> Ticket:
+        schema = self.schema()
+        if schema is None:
+            raise self._sink.no_table()
+        failpoint = failpoints.from_environment()
+        target = replace(self._target, reading=self._checkpoint.reading)
+        return Ticket(target, self._run, self._checkpoint.epoch, schema, failpoint)
+
+    @override
+    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
+        failpoints.reach("postgresql.finish")
+        receipts = [r for r in receipts if r.branch == self._target.branch]
+        if any(isinstance(piece, PartSlice) for piece in span.slices):
+            self._finish_parts(source)
+        else:
+            self._finish_offsets(span, receipts)
+        return self._checkpoint
+
+    @override
+    def forget(self) -> None:
+        with self._translated("forgetting"), self._transaction():
+            self._branch.hold(self.identity)
+            self._branch.forget()
+        self._reload()
+
+    @override
+    def close(self) -> None:
+        self._link.close()
+
+    def _open(self) -> None:
+        with self._translated("opening"):
+            store.prepare(self._link, self._schema)
+            self._link.execute(_END_OLDER, store.application(self._target, 0)[:-1] + "%")
+            with self._transaction():
+                self._branch.take(self._run)
+                self._reload()
+            name = store.application(self._target, self._branch.epoch)
+            self._link.execute("SELECT set_config('application_name', $1, false)", name)
+            self._table = self._found()
+
+    def _found(self) -> tables.Table | None:
+        found = tables.find(self._link, self._schema, self._name)
+        if found is not None:
+            found.check()
+        return found
+
+    def _empty(self, identity: str) -> None:
+        """Looks for other flows before the table is locked, and again once none can commit."""
+        place = self._sink.address()
+        refuse_shared(self._target, place, self._branch.others(identity))
+        self._link.execute(f"TRUNCATE {qualified(self._schema, self._name)}")
+        refuse_shared(self._target, place, self._branch.others(identity))
+
+    def _record(self, starts: Mapping[str, Position | None], intent: str | None) -> None:
+        with self._translated("beginning on"), self._transaction():
+            self._branch.hold(self.identity)
+            self._branch.insert(starts)
+            if intent:
+                self._branch.intend(intent)
+        self._reload()
+
+    def _finish_offsets(self, span: Span, receipts: Sequence[Receipt]) -> None:
+        """Receipts carry what the writers' own commits returned: without gaps nothing is asked."""
+        found = {r.partition: Partition.parse(r.staged[0]) for r in receipts if r.staged}
+        slices = [s for s in span.slices if isinstance(s, OffsetSlice) and not s.empty]
+        gaps = [s for s in slices if not _covered(found.get(s.partition), s)]
+        if gaps:
+            with self._translated("finishing on"):
+                found |= self._branch.step_over(gaps)
+        elif not slices:
+            self._reload()
+        self._keep(replace(self._stored, partitions={**self._stored.partitions, **found}))
+
+    def _finish_parts(self, source: SourceSession) -> None:
+        self._reload()
+        positions = self._checkpoint.positions
+        if not self._stored.intent or not store.load_intent(self._stored.intent, positions).empty:
+            return
+        with self._translated("finishing on"), self._transaction():
+            self._branch.hold(self.identity)
+            self._branch.retire()
+            self._branch.insert(source.fold(positions))
+        self._reload()
+
+    def _reload(self) -> None:
+        with self._translated("reading the checkpoint of"):
+            self._keep(self._branch.read())
+
+    def _keep(self, stored: store.Stored) -> None:
+        self._stored = stored
+        self._checkpoint = stored.checkpoint
+
+    @contextlib.contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Failure as failure:
+            raise failure.error(f"{what} {self._sink.address()}") from None
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._link.execute("BEGIN")
+        try:
+            yield
+            self._link.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(Failure):
+                self._link.execute("ROLLBACK")
+            raise
+
+
+def _covered(found: Partition | None, piece: OffsetSlice) -> bool:
+    return found is not None and isinstance(found.position, int) and found.position >= piece.upto

@@ -1,0 +1,177 @@
+"""The statements of an upsert: a temporary table per session, and what moves its rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql.client import Link, Row, qualified, quote
+from dataflow_assets.connectors.postgresql.sink import encode_copy
+from dataflow_assets.connectors.postgresql.sink.copy_new_keys import Straight
+from dataflow_assets.connectors.postgresql.sink.upsert_rules import DELETED, POSITION, Rules, Step
+from dataflow_assets.connectors.postgresql.table.table import EQUALS, oid_of
+from dataflow_assets.contracts import HAS_DEFAULT
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
+
+_MANY = 1_000  # rows from which emptying a table is cheaper than deleting them
+
+# Kept with the session and emptied at each commit: a new table per commit would bloat the
+# catalogue under a flow that commits four times a second.
+_MAKE = """
+CREATE TEMPORARY TABLE IF NOT EXISTS {name} ON COMMIT DELETE ROWS AS
+SELECT {columns}, false AS {deleted}, 0::bigint AS {position} FROM {target} WITH NO DATA
+"""
+_INSERT = """
+INSERT INTO {target} AS t ({names}) SELECT {values} FROM {staged} AS s
+ON CONFLICT ({key}) DO {action}
+"""
+_UPDATE = "UPDATE {target} AS t SET {sets} FROM {staged} AS s WHERE {same} AND {newer}"
+_DELETE = "DELETE FROM {target} AS t USING {staged} AS s WHERE {same}"
+_ALIKE = """
+SELECT position, first FROM (
+    SELECT {position} AS position, min({position}) OVER (PARTITION BY {key}) AS first
+    FROM {staged}) AS found
+WHERE first < position
+"""
+_FORGET_KNOWN = "DELETE FROM {staged} AS s USING {target} AS t WHERE {same}"
+
+
+class Staging:
+    """Loads a step's rows into the temporary table and applies them to the target."""
+
+    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+        self._link = link
+        self._place = sink.place()
+        self._schema = schema
+        self._rules = Rules.of(sink, schema)
+        self._name = _name(schema)
+        self._most = 0
+        self._words = {
+            "target": qualified(*self._place),
+            "staged": qualified(None, self._name),
+            "key": _list(self._rules.key),
+            "same": " AND ".join(_equal(schema.field(name)) for name in self._rules.key),
+            "deleted": quote(DELETED),
+            "position": quote(POSITION),
+        }
+        columns, name = _list(schema.names), quote(self._name)
+        link.execute(_MAKE.format(**self._words, name=name, columns=columns))
+        self._straight = Straight(link, self._name, self._words)
+
+    def loads(self, step: Step) -> Callable[[pa.RecordBatch], None]:
+        """What loads rows of this step; to be run inside a savepoint."""
+        fields = [self._schema.field(name) for name in step.columns]
+        if DELETED in step.rows.schema.names:
+            fields.append(pa.field(DELETED, pa.bool_()))
+        statements = self._statements(step)
+        stage = partial(self._stage, fields)
+        copy = partial(self._copy, fields)
+        straight = self._insertable(step)
+
+        def load(rows: pa.RecordBatch) -> None:
+            if straight and self._straight.load(rows, stage, copy):
+                return
+            stage(rows)
+            for statement in statements:
+                self._link.execute(statement)
+
+        return load
+
+    def stage_keys(self, rows: pa.RecordBatch) -> None:
+        """Puts keys into the temporary table, with their positions."""
+        fields = [self._schema.field(name) for name in self._rules.key]
+        self._stage([*fields, pa.field(POSITION, pa.int64())], rows)
+
+    def alike(self) -> list[Row]:
+        """Of the keys there: the position of each that equals an earlier one, and the first's."""
+        return self._link.execute(_ALIKE.format(**self._words))
+
+    def _insertable(self, step: Step) -> bool:
+        """True where a row of a new key is inserted as it is."""
+        marked = DELETED in step.rows.schema.names
+        return step.verb == "upsert" and not marked and not self._lacks_required(step.columns)
+
+    def _stage(self, fields: Sequence[pa.Field], rows: pa.RecordBatch) -> None:
+        self._empty()
+        self._most = max(self._most, rows.num_rows)
+        self._link.load(None, self._name, encode_copy.project(rows, fields, self._link.binary))
+
+    def _copy(self, fields: Sequence[pa.Field], rows: pa.RecordBatch) -> None:
+        self._link.load(*self._place, encode_copy.project(rows, fields, self._link.binary))
+
+    def _empty(self) -> None:
+        if self._most:
+            verb = "TRUNCATE" if self._most > _MANY else "DELETE FROM"
+            self._link.execute(f"{verb} {self._words['staged']}")
+
+    def _statements(self, step: Step) -> list[str]:
+        if step.verb == "delete":
+            return [_DELETE.format(**self._words)]
+        if step.verb == "mark":
+            sets = f"{quote(self._rules.soft or '')} = now()"
+            return [_UPDATE.format(**self._words, sets=sets, newer="true")]
+        return self._upserts(step.columns, deleting=DELETED in step.rows.schema.names)
+
+    def _upserts(self, columns: Sequence[str], *, deleting: bool) -> list[str]:
+        values = {name: f"s.{quote(name)}" for name in columns}
+        if self._rules.soft and deleting:
+            kept = values.get(self._rules.soft, "NULL")
+            values[self._rules.soft] = f"CASE WHEN s.{quote(DELETED)} THEN now() ELSE {kept} END"
+        if not self._lacks_required(columns):
+            return [self._insert(values)]
+        # A row that lacks a required column can only update: PostgreSQL refuses the insert before
+        # it looks for the conflict. What finds no row is inserted, and refused with its reason.
+        forget = _FORGET_KNOWN.format(**self._words)
+        return [*self._update(values), forget, self._insert(values)]
+
+    def _insert(self, values: dict[str, str]) -> str:
+        sets = self._sets({name: f"excluded.{quote(name)}" for name in values})
+        newer = self._newer(values, "excluded")
+        action = f"UPDATE SET {sets} WHERE {newer}" if sets else "NOTHING"
+        given = {"names": _list(values), "values": ", ".join(values.values()), "action": action}
+        return _INSERT.format(**self._words, **given)
+
+    def _update(self, values: dict[str, str]) -> list[str]:
+        sets, newer = self._sets(values), self._newer(values, "s")
+        return [_UPDATE.format(**self._words, sets=sets, newer=newer)] if sets else []
+
+    def _sets(self, values: dict[str, str]) -> str:
+        changed = {name: v for name, v in values.items() if name not in self._rules.key}
+        return ", ".join(f"{quote(name)} = {value}" for name, value in changed.items())
+
+    def _newer(self, values: dict[str, str], row: str) -> str:
+        if self._rules.version is None:
+            return "true"
+        column = quote(self._rules.version)
+        given = f" OR t.{column} < {row}.{column}" if self._rules.version in values else ""
+        return f"(t.{column} IS NULL{given})"
+
+    def _lacks_required(self, columns: Sequence[str]) -> bool:
+        required = {
+            field.name
+            for field in self._schema
+            if not field.nullable and HAS_DEFAULT not in (field.metadata or {})
+        }
+        return not required <= set(columns)
+
+
+def _name(schema: pa.Schema) -> str:
+    """One temporary table per target and set of columns: a session serves several flows."""
+    text = f"{oid_of(schema)} {schema.to_string(show_field_metadata=True)}"
+    return "dataflow_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _equal(field: pa.Field) -> str:
+    """Whether two rows have the same key, as the key's index finds it."""
+    operator = (field.metadata or {}).get(EQUALS, b"=").decode()
+    return f"t.{quote(field.name)} {operator} s.{quote(field.name)}"
+
+
+def _list(names: Sequence[str] | dict[str, str]) -> str:
+    return ", ".join(map(quote, names))

@@ -1,0 +1,208 @@
+"""The prefix commit: lock the partition's row, load, move the row, one transaction.
+
+A retry finds the row moved and skips what it covers; a driver of an older epoch finds another
+epoch and stops. What the table refuses is stored beside the checkpoint in the same commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.postgresql import client as links
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.rejected import table as rejected
+from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
+from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
+from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
+from dataflow_assets.connectors.postgresql.table import table
+from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
+from dataflow_assets.contracts import (
+    ErrorRecord,
+    OffsetSlice,
+    Position,
+    Rejection,
+    Sent,
+    Slice,
+    Ticket,
+)
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.rejected_records import settle
+from dataflow_assets.sdk.slice_writer import SliceTransaction
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
+
+_LOCK = """
+SELECT epoch, to_regclass($4::text)::oid::text,
+       next_offset, part, rows, rejected, bytes, committed_at
+FROM {p} WHERE flow = $1 AND branch = $2 AND partition = $3 FOR UPDATE
+"""
+_MOVE = """
+UPDATE {p} SET next_offset = $4::bigint, part = $5, rows = rows + $6::bigint,
+    rejected = rejected + $7::bigint, bytes = bytes + $8::bigint, committed_at = now()
+WHERE flow = $1 AND branch = $2 AND partition = $3
+RETURNING to_regclass($9::text)::oid::text,
+          next_offset, part, rows, rejected, bytes, committed_at
+"""
+_UNDEFINED_TABLE = "42P01"
+
+
+class PostgresqlWriter(SliceTransaction):
+    """One slice in one transaction of one session."""
+
+    loading: ClassVar = "postgresql.copy"
+
+    def __init__(self, sink: PostgresqlSink, ticket: Ticket, piece: Slice) -> None:
+        super().__init__(ticket, piece)
+        self._sink = sink
+        self._dsn = sink.dsn()
+        self._driver = table.driver_of(ticket.schema)
+        self._schema, self._name = sink.place()
+        self._names = store.statements(self._schema)
+        self._link: links.Link | None = None
+        self._loader: Loader
+        self._stored = Partition(piece.after)
+
+    @override
+    def begin(self) -> None:
+        self._link = links.take(self._dsn, self._driver, self._application())
+        self._link.execute("BEGIN")
+        self._stored = self._locked(self._link)
+        self._loader = loader(self._sink, self._link, self._ticket.schema)
+
+    @override
+    def stored(self) -> Position | None:
+        return self._stored.position
+
+    @override
+    def take(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:
+        self._loader.add(rows, sent)
+        return ()  # they show when it is flushed
+
+    @override
+    def commit(self, position: Position) -> None:
+        link = self._session()
+        self._rejected += self._loader.flush()
+        self._rows -= self._loader.refused
+        target, names = self._ticket.target, self._names
+        settle(target, self._piece, self._rejected, self._beside, self._joined)
+        failpoints.reach("postgresql.before-commit")
+        counts = (self._rows, len(self._rejected), self._size)
+        values = (*self._row(), *store.columns(position), *counts, self._place())
+        ((oid, *moved),) = link.execute(_MOVE.format(**names), *values)
+        self._check_table(oid)  # again: only the rows' own lock has kept it from being replaced
+        link.execute("COMMIT")
+        self._stored = Partition.of(tuple(moved))
+        failpoints.reach("postgresql.after-commit")
+
+    @override
+    def roll_back(self) -> None:
+        self._session().execute("ROLLBACK")
+
+    @override
+    def release(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            links.give(self._dsn, self._driver, link)
+
+    @override
+    def abort(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()  # the server rolls back
+
+    @override
+    def staged(self) -> tuple[str, ...]:
+        return (self._stored.dump(),) if self._begun and self.stored() is not None else ()
+
+    def _locked(self, link: links.Link) -> Partition:
+        found = link.execute(_LOCK.format(**self._names), *self._row(), self._place())
+        if not found or found[0][0] != self._ticket.epoch:
+            raise store.taken_over(link, self._schema, self._ticket.target, self._ticket.epoch)
+        self._check_table(found[0][1])
+        stored = Partition.of(found[0][2:])
+        self._check_start(stored.position)
+        return stored
+
+    def _check_table(self, oid: str | None) -> None:
+        if oid is None:
+            raise self._sink.dropped()
+        if oid != table.oid_of(self._ticket.schema):
+            raise TransientError(
+                f"table {self._sink.address()} was replaced by another one of its name while the "
+                "flow ran"
+            )
+
+    def _check_start(self, position: Position | None) -> None:
+        """The planned start against the checkpoint; the first row may well lie beyond both."""
+        piece = self._piece
+        if isinstance(piece, OffsetSlice):
+            fits = isinstance(position, int) and position >= piece.after
+        else:
+            fits = position in (piece.after, piece.upto)
+        if not fits:
+            raise PermanentError(
+                f"the checkpoint of flow {self._ticket.target.flow}, partition {piece.partition}, "
+                f"stands at {position}, but the micro-batch was planned from {piece.after}: "
+                "somebody moved it; start the flow again from its checkpoint"
+            )
+
+    def _beside(self, found: Sequence[Rejection]) -> None:
+        """Into the table of rejected records."""
+        link, target = self._session(), self._ticket.target
+        rejected.store(link, self._names["r"], target, self._piece, found)
+
+    def _joined(self, records: Sequence[ErrorRecord]) -> bool:
+        """Into an error sink of the same database, with the rows."""
+        sink = self._ticket.target.rejects.sink
+        errors = sink.error_store() if sink else None
+        if not isinstance(errors, PostgresqlErrors) or not errors.shares(self._dsn):
+            return False
+        errors.join(self._session(), records)
+        return True
+
+    def _session(self) -> links.Link:
+        assert self._link is not None, "a writer that ended is used again"  # noqa: S101
+        return self._link
+
+    def _row(self) -> tuple[str, str, str]:
+        target = self._ticket.target
+        return target.flow, target.branch, self._piece.partition
+
+    def _place(self) -> str:
+        return links.qualified(self._schema, self._name)
+
+    def _application(self) -> str:
+        return store.application(self._ticket.target, self._ticket.epoch)
+
+    @override
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Failure as failure:
+            self.abort()
+            raise self._meaning(failure) from None
+        except BaseException:
+            self.abort()
+            raise
+
+    def _meaning(self, failure: Failure) -> DataflowError:
+        if failure.sqlstate == _UNDEFINED_TABLE and self._gone():
+            return self._sink.dropped()
+        return failure.error(f"writing to {self._sink.address()}")
+
+    def _gone(self) -> bool:
+        """Whether it is the target that is missing; our own session has ended with the error."""
+        with contextlib.suppress(Failure):
+            link = links.take(self._dsn, self._driver, self._application())
+            found = link.execute("SELECT to_regclass($1::text) IS NULL", self._place())
+            links.give(self._dsn, self._driver, link)
+            return bool(found[0][0])
+        return False

@@ -1,0 +1,72 @@
+"""The end of a polled relation: the last pair of change and order that may be read now."""
+
+from __future__ import annotations
+
+from dataflow_assets.connectors.postgresql.client import Link
+from dataflow_assets.connectors.postgresql.source.literals import Values, ask
+from dataflow_assets.connectors.postgresql.source.predicates import compared
+from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, quoted
+from dataflow_assets.connectors.postgresql.source.upper_bound import Reach, reach
+from dataflow_assets.sdk.polling import NOTHING, Pair
+
+RESULT = "__dataflow_result"  # without a name ORDER BY would mean it and not the column
+
+
+def newest(link: Link, relation: Relation, overlap: int = 0) -> Pair:
+    """The last pair (change, order) there is now, none of a tick that is not over.
+
+    `overlap`: seconds of which rows are read again; a tick that is not longer need not be over.
+    """
+    until = reach(link, relation, overlap)
+    if not relation.changes:
+        assert relation.order is not None  # noqa: S101 - else nothing orders the rows
+        values = Values()
+        return None, _last(link, relation, until.condition(relation.order, values), values)
+    changes = [change for change in _newest_changes(link, relation, until) if change is not None]
+    if not changes:
+        return NOTHING
+    change = changes[0] if len(changes) == 1 else _greatest(link, relation, changes)
+    values = Values()
+    first, *others = relation.changes
+    where = f"{quoted(first)} = {values.of(change, first.type.declared)}"
+    for other in others:
+        same = f"{quoted(other)} = {values.of(change, other.type.declared)}"
+        where = f"{where} OR ({quoted(first)} IS NULL AND {same})"
+    return change, _last(link, relation, where, values)
+
+
+def _newest_changes(link: Link, relation: Relation, until: Reach) -> list[str | None]:
+    """The last value of each change column; of the second one where the first is null."""
+    first, *others = relation.changes
+    found = [_max(link, relation, until, first, "")]
+    missing = f" AND {quoted(first)} IS NULL"
+    return found + [_max(link, relation, until, other, missing) for other in others]
+
+
+def _max(link: Link, relation: Relation, until: Reach, column: Column, more: str) -> str | None:
+    name, values = quoted(column), Values()
+    where = f"{until.condition(column, values)}{more}"
+    query = (
+        f"SELECT {name}::text AS {RESULT} FROM {relation.base} WHERE {where} "  # noqa: S608
+        f"ORDER BY {name} DESC LIMIT 1"
+    )
+    found = ask(link, query, values)
+    return found[0][0] if found else None
+
+
+def _greatest(link: Link, relation: Relation, changes: list[str]) -> str:
+    values = Values()
+    both = ", ".join(compared(relation, values, relation.changes[0], *changes))
+    found: str = ask(link, f"SELECT greatest({both})::text", values)[0][0]
+    return found
+
+
+def _last(link: Link, relation: Relation, where: str, values: Values) -> str | None:
+    """The highest order value of the rows; None where they have none."""
+    order = quoted(relation.order) if relation.order else ""
+    query = (
+        f"SELECT {order}::text AS {RESULT} FROM {relation.base} "  # noqa: S608
+        f"WHERE ({where}) AND {order} IS NOT NULL ORDER BY {order} DESC LIMIT 1"
+    )
+    found = ask(link, query, values)
+    return found[0][0] if found else None

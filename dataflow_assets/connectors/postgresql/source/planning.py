@@ -1,0 +1,220 @@
+"""The questions of planning, asked of PostgreSQL: bounds, borders, counts, comparisons.
+
+Borders are looked up in the index: each lies so many rows behind the one before it, so that a table
+of any size costs a span no more than its own rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dataflow_assets.connectors.postgresql.client import Row, TextLink
+from dataflow_assets.connectors.postgresql.source.change_notes import precision
+from dataflow_assets.connectors.postgresql.source.literals import Values, ask
+from dataflow_assets.connectors.postgresql.source.newest import RESULT, newest
+from dataflow_assets.connectors.postgresql.source.predicates import (
+    NAIVE,
+    SERVER_TIME,
+    Conditions,
+    change_of,
+    clock,
+    compared,
+)
+from dataflow_assets.connectors.postgresql.source.relation import (
+    TIMES,
+    Column,
+    Relation,
+    is_indexed,
+    quoted,
+)
+from dataflow_assets.connectors.postgresql.source.row_width import width
+from dataflow_assets.sdk.polling import Pair, Position, Rows, moment
+
+COUNTED = 10_000  # rows up to which they are counted; beyond that they are estimated
+_DIGITS = 6  # of a second
+_LEAST = {"timestamp": timedelta(microseconds=1), "date": timedelta(days=1)}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A relation that is asked, inside the caller's transaction. `title`: for people.
+
+    `overlap`: seconds of which rows are read again.
+    """
+
+    link: TextLink
+    relation: Relation
+    title: str
+    overlap: int = 0
+
+    @property
+    def identity(self) -> str | None:
+        """The table's object id; None for a query."""
+        return self.relation.oid
+
+    @property
+    def wholly(self) -> bool:
+        """True where nothing orders the rows."""
+        return self.relation.order is None
+
+    @property
+    def tracks(self) -> bool:
+        """True where a change column orders the rows, before the order column."""
+        return bool(self.relation.changes)
+
+    @property
+    def first(self) -> str:
+        """The name of the first column of the order."""
+        return self.relation.tracked.name if self.relation.tracked else ""
+
+    def now(self) -> str:
+        """The database's clock, as of this transaction: without a zone where changes have none."""
+        tracked = self.relation.tracked
+        naive = tracked is not None and tracked.type.base in NAIVE
+        return str(self.link.execute(f"SELECT {SERVER_TIME if naive else 'now()'}::text")[0][0])
+
+    def newest(self) -> Pair:
+        """The last pair there is now, none of a tick of the database's clock that still runs."""
+        return newest(self.link, self.relation, self.overlap)
+
+    def has_rows(self) -> bool:
+        """Whether there is any row at all."""
+        return self._exists("true")
+
+    def unordered(self) -> int:
+        """How many rows have no place in the order, counted up to a bound."""
+        columns = self.relation.ranked
+        if any(column.required for column in columns):
+            return 0
+        return self._counted(" AND ".join(f"{quoted(column)} IS NULL" for column in columns))
+
+    def is_before(self, one: Pair, other: Pair) -> bool:
+        """Whether a pair comes before another; a missing value comes before every other."""
+        if one == other:
+            return False
+        values, sql = Values(), ""
+        columns = [*self.relation.changes[:1], *filter(None, [self.relation.order])]
+        pairs = [*zip(one, other, strict=True)][-len(columns) :]
+        for column, (left, right) in reversed([*zip(columns, pairs, strict=True)]):
+            if left is None or right is None:
+                less, same = f"{left is None and right is not None}", f"{left == right}"
+            else:
+                one_, two = compared(self.relation, values, column, left, right)
+                less, same = f"{one_} < {two}", f"{one_} = {two}"
+            sql = f"({less}) OR ({same}) AND ({sql})" if sql else f"{less}"
+        return bool(ask(self.link, f"SELECT {sql}", values)[0][0])
+
+    def estimate(self, rows: Rows) -> int:
+        """The planner's estimate of how many rows there are."""
+        values = Values()
+        where = Conditions(self.relation, values).of(rows)
+        query = f"EXPLAIN (FORMAT JSON) SELECT FROM {self.relation.base} WHERE {where}"
+        ((plan,),) = ask(self.link, query, values)
+        return int(plan[0]["Plan"]["Plan Rows"])
+
+    def count(self, rows: Rows) -> int:
+        """How many rows there are, counted up to a bound; beyond that the planner's estimate."""
+        values = Values()
+        found = self._counted(Conditions(self.relation, values).of(rows), values)
+        return found if found <= COUNTED else max(found, self.estimate(rows))
+
+    def size(self, rows: Rows) -> tuple[int, int]:
+        """How many rows there are, and how many bytes their values have."""
+        values = Values()
+        where = Conditions(self.relation, values).of(rows)
+        query = (
+            f"SELECT count(*), coalesce(sum({width(self.relation)}), 0)::bigint "  # noqa: S608
+            f"FROM {self.relation.base} WHERE {where}"
+        )
+        ((count, size),) = ask(self.link, query, values)
+        return count, size
+
+    def age(self, rows: Rows) -> float | None:
+        """Seconds since the oldest of the rows was changed; None where nothing tells."""
+        change = self.relation.tracked
+        if change is None or not clock(change):
+            return None
+        values = Values()
+        where, value = Conditions(self.relation, values).of(rows), change_of(self.relation)
+        query = (
+            f"SELECT extract(epoch FROM {clock(change)}::timestamp - {value}::timestamp)::float8 "  # noqa: S608
+            f"FROM {self.relation.base} "
+            f"WHERE ({where}) AND {value} IS NOT NULL ORDER BY {value} LIMIT 1"
+        )
+        found = ask(self.link, query, values)
+        return float(found[0][0]) if found else 0.0
+
+    def key(self, rows: Rows, most: int) -> str | None:
+        """The last order value of the first `most` rows; None where there are no more."""
+        values = Values()
+        where = Conditions(self.relation, values).between(rows.low, rows.high)
+        order = quoted(self._order)
+        found = self._placed(f"{order}::text AS {RESULT}", where, order, values, most)
+        return None if found is None else str(found[0])
+
+    def border(self, rows: Rows, most: int) -> Pair | None:
+        """The last pair of the first `most` rows; None where there are no more."""
+        values = Values()
+        where = Conditions(self.relation, values).of(rows)
+        change, order = change_of(self.relation), quoted(self._order)
+        listed = f"{change}::text" if self.tracks else "NULL"
+        listed = f"{listed} AS {RESULT}, {order}::text AS {RESULT}_2"
+        rank = f"{change}, {order} NULLS FIRST" if self.tracks else order
+        found = self._placed(listed, where, rank, values, most)
+        return None if found is None else (found[0], found[1])
+
+    def before(self, time: str) -> str | None:
+        """The last change value before a time; None where changes have none."""
+        kinds = {column.type.base for column in self.relation.changes}
+        if not kinds or not kinds <= {*TIMES, "date"}:
+            return None
+        least = _LEAST["date" if "date" in kinds else "timestamp"]
+        return (datetime.fromisoformat(moment(time, _DIGITS)) - least).isoformat(" ")
+
+    def at(self, time: str) -> str:
+        """A time as a change value."""
+        return moment(time, _DIGITS)
+
+    def notes(self, position: Position) -> Iterator[str]:
+        """What a person should know about rows that are read later, or slowly."""
+        tracked, order = self.relation.tracked, self.relation.order
+        if tracked is None or order is None:
+            return
+        yield from precision(self.link, self.relation, self.overlap)
+        if position.state == "load":
+            if not is_indexed(self.link, self.relation):
+                yield (
+                    f"no index begins with {order.name}: each span of the first load sorts what is "
+                    f"left of the table; an index on ({order.name}) spares that"
+                )
+            return
+        if clock(tracked) and self._exists(f"{quoted(tracked)} > {clock(tracked)}"):
+            yield (
+                f"{tracked.name} of some rows lies in the future of the database's clock: they are "
+                "read when their time has come"
+            )
+
+    def _placed(self, listed: str, where: str, rank: str, values: Values, most: int) -> Row | None:
+        """The values of the row before which `most - 1` others stand, if one stands behind it."""
+        query = (
+            f"SELECT {listed} FROM {self.relation.base} WHERE {where} "  # noqa: S608
+            f"ORDER BY {rank} OFFSET {most - 1} LIMIT 2"
+        )
+        found = ask(self.link, query, values)
+        return found[0] if len(found) == 2 else None
+
+    def _counted(self, where: str, values: Values | None = None) -> int:
+        query = f"SELECT FROM {self.relation.base} WHERE {where} LIMIT {COUNTED + 1}"
+        ((found,),) = ask(self.link, f"SELECT count(*) FROM ({query}) AS n", values or Values())  # noqa: S608
+        return int(found)
+
+    def _exists(self, where: str) -> bool:
+        query = f"SELECT EXISTS (SELECT FROM {self.relation.base} WHERE {where})"  # noqa: S608
+        return bool(self.link.execute(query)[0][0])
+
+    @property
+    def _order(self) -> Column:
+        assert self.relation.order is not None  # noqa: S101 - else nothing orders the rows
+        return self.relation.order

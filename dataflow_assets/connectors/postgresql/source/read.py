@@ -1,0 +1,139 @@
+"""One part as Arrow batches: a COPY in a session of its own, inside a task or for a look.
+
+A batch is made as soon as enough rows are there: memory does not grow with the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from dataflow_assets import failpoints
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.source.decode_copy import HEADER, TRAILER, Decoder
+from dataflow_assets.connectors.postgresql.source.literals import Values
+from dataflow_assets.connectors.postgresql.source.newest import RESULT
+from dataflow_assets.connectors.postgresql.source.predicates import Conditions, change_of
+from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, describe, quoted
+from dataflow_assets.connectors.postgresql.source.types import TypeOf, selected
+from dataflow_assets.contracts import METADATA
+from dataflow_assets.sdk.polling import Part
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.source.source import PostgresqlSource
+
+BATCH_ROWS = 50_000
+BATCH_BYTES = 8 * 1024 * 1024
+_OPERATION = "CASE WHEN {updated} > {created} THEN 'update' ELSE 'insert' END"
+_INSERT = "'insert'::text"
+
+
+def read(
+    source: PostgresqlSource, part: Part, metadata: frozenset[str], most: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The part's rows in its order, at least one batch; `most`: no more rows than that.
+
+    Ends only when all of them came. Raises TransientError where the table is another one by now.
+    """
+    try:
+        link = TextLink(source.dsn(), "dataflow-read")
+        try:
+            yield from _rows(link, source, part, metadata, most)
+        finally:
+            link.close()
+    except Failure as failure:
+        raise source.meaning(failure, "reading") from None
+
+
+def _rows(
+    link: TextLink, source: PostgresqlSource, part: Part, metadata: frozenset[str], most: int | None
+) -> Iterator[pa.RecordBatch]:
+    relation = describe(link, source)
+    if relation.oid != part.identity:
+        raise source.made_anew()
+    link.execute("BEGIN READ ONLY")
+    link.execute("SELECT set_config('statement_timeout', '0', true)")
+    failpoints.reach("postgresql.read")
+    columns = [*_columns(relation), *_metadata(relation, metadata)]
+    decoder = Decoder([field for _, field, _ in columns], [kind for *_, kind in columns])
+    values = Values()
+    query = _query(relation, part, _listed([expression for expression, *_ in columns]), values)
+    values.bind(link)
+    limit = "" if most is None else f" LIMIT {most}"
+    yield from _copied(link, decoder, f"COPY ({query}{limit}) TO STDOUT (FORMAT binary)")
+
+
+def _copied(link: TextLink, decoder: Decoder, query: str) -> Iterator[pa.RecordBatch]:
+    skipped, made = HEADER, False
+    data, sizes = bytearray(), list[int]()
+    for message in link.copied(query):
+        if len(message) == len(TRAILER) + (0 if made or sizes else skipped):
+            break  # alone in its message, where there are no rows behind the header
+        data += message
+        sizes.append(len(message))
+        if len(sizes) >= BATCH_ROWS or len(data) >= BATCH_BYTES:
+            yield _decoded(decoder, data, sizes, skipped)
+            failpoints.reach("postgresql.read-batch")
+            skipped, made, data, sizes = 0, True, bytearray(), []
+    if sizes or not made:
+        yield _decoded(decoder, data, sizes, skipped)
+
+
+def _decoded(decoder: Decoder, data: bytearray, sizes: list[int], skipped: int) -> pa.RecordBatch:
+    starts = np.zeros(len(sizes), np.int64)
+    np.cumsum(sizes[:-1], out=starts[1:])
+    if skipped and len(starts):
+        starts[0] = skipped
+    return decoder.decode(bytes(data), starts)
+
+
+def _query(relation: Relation, part: Part, selected: str, values: Values) -> str:
+    # S608: names are quoted, values are bound
+    if part.rows is None:
+        return f"SELECT {selected} FROM {relation.base}"  # noqa: S608
+    where = Conditions(relation, values).of(part.rows)
+    order = relation.order
+    ranks = [change_of(relation)] if relation.changes and not part.rows.load else []
+    ranks += [f"{quoted(order)} NULLS FIRST"] if order else []
+    return f"SELECT {selected} FROM {relation.base} WHERE {where} ORDER BY {', '.join(ranks)}"  # noqa: S608
+
+
+def _listed(expressions: Sequence[str]) -> str:
+    """Under names of their own: ORDER BY must mean the table's columns."""
+    return ", ".join(f"{each} AS {RESULT}_{at}" for at, each in enumerate(expressions))
+
+
+def _columns(relation: Relation) -> list[tuple[str, pa.Field, TypeOf]]:
+    return [
+        (selected(quoted(column), column.type), column.type.field(column.name), column.type)
+        for column in relation.columns
+    ]
+
+
+def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.Field, TypeOf]]:
+    found = []
+    if "id" in wanted and relation.order is not None:
+        found.append(
+            _marked("id", selected(quoted(relation.order), relation.order.type), relation.order)
+        )
+    if "operation" in wanted:
+        text = Column("operation", TypeOf("text", "text"), required=True)
+        found.append(_marked("operation", _operation(relation), text))
+    return found
+
+
+def _marked(name: str, expression: str, column: Column) -> tuple[str, pa.Field, TypeOf]:
+    field = column.type.field(f"_dataflow_{name}")
+    marked = field.with_metadata({**(field.metadata or {}), METADATA: name.encode()})
+    return expression, marked, column.type
+
+
+def _operation(relation: Relation) -> str:
+    if relation.times is None:
+        return _INSERT
+    created, updated = map(quoted, relation.times)
+    return _OPERATION.format(created=created, updated=updated)

@@ -1,0 +1,169 @@
+"""What a source reads, as the server describes it now: a table or a query, its columns, its order.
+
+The change column may be a pair: where `updated_at` is null, `created_at` counts (reference 2.2.2).
+It is asked for as two conditions and not as COALESCE, so that an index on `updated_at` serves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
+from dataflow_assets.connectors.postgresql.source.types import TypeOf
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.source.source import PostgresqlSource
+
+TIMES = frozenset({"timestamp", "timestamptz"})
+
+# A standby that is read may be far behind; its own clock is the one that counts.
+_IDENTITY = """
+SELECT d.oid::text, to_regclass($1::text)::oid::text FROM pg_database d
+WHERE d.datname = current_database()
+"""
+_COLUMNS = """
+SELECT attname, atttypid::text, atttypmod, attnotnull, attndims
+FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+# With pg_catalog alone on the search path, format_type names every other schema.
+_TYPES = """
+WITH RECURSIVE asked AS (
+    SELECT n::int AS n, (e->>0)::oid AS type, (e->>1)::int AS mod
+    FROM json_array_elements($1::json) WITH ORDINALITY AS a (e, n)
+), chain AS (
+    SELECT n, type, mod FROM asked
+  UNION ALL
+    SELECT chain.n, t.typbasetype, t.typtypmod
+    FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
+)
+SELECT t.typname, format_type(asked.type, asked.mod), e.oid::text
+FROM asked JOIN chain USING (n)
+JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
+LEFT JOIN pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
+ORDER BY n
+"""
+_INDEXED = """
+SELECT EXISTS (
+    SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+    WHERE i.indrelid = $1::oid AND i.indisvalid AND i.indpred IS NULL AND a.attname = $2)
+"""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of what is read."""
+
+    name: str
+    type: TypeOf
+    required: bool
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What is read. `base`: what stands behind FROM. `oid`: of the table; None for a query."""
+
+    base: str
+    columns: tuple[Column, ...]
+    order: Column | None
+    changes: tuple[Column, ...]
+    """The change column, and the one that counts where it is null; none: the order alone tells."""
+    oid: str | None = None
+
+    @property
+    def ranked(self) -> tuple[Column, ...]:
+        """The columns of which one must have a value for a row to have a place in the order."""
+        return self.changes or ((self.order,) if self.order else ())
+
+    @property
+    def tracked(self) -> Column | None:
+        """The first column of the order of changes."""
+        return self.ranked[0] if self.ranked else None
+
+    def column(self, name: str) -> Column | None:
+        """The column of this name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+    @property
+    def times(self) -> tuple[Column, Column] | None:
+        """`created_at` and `updated_at`, where both are times."""
+        found = self.column("created_at"), self.column("updated_at")
+        both = [one for one in found if one is not None and one.type.base in TIMES]
+        return (both[0], both[1]) if len(both) == 2 else None
+
+
+def identity(link: TextLink, source: PostgresqlSource) -> tuple[str, str | None]:
+    """The ids of the database and of the table; of a query and of a missing table None."""
+    place = qualified(*source.place()) if source.names_table and not source.query else None
+    ((database, oid),) = link.execute(_IDENTITY, place)
+    return database, oid
+
+
+def describe(link: TextLink, source: PostgresqlSource) -> Relation:
+    """The source's relation as of now. Raises PermanentError where it cannot be read this way."""
+    if source.query:
+        base, oid = source.bare_query(), None
+        described = link.describe(f"SELECT * FROM {base} LIMIT 0")  # noqa: S608
+        columns = _typed(link, [(name, kind, mod, False, 0) for name, kind, mod in described])
+    else:
+        base = qualified(*source.place())
+        oid = identity(link, source)[1]
+        if oid is None:
+            raise source.no_table()
+        columns = _typed(link, link.execute(_COLUMNS, oid))
+    found = {column.name: column for column in columns}
+    if source.verbatim:
+        return Relation(base, columns, None, (), oid)
+    return Relation(base, columns, source.order_column(found), _changes(source, found), oid)
+
+
+def is_indexed(link: TextLink, relation: Relation) -> bool:
+    """Whether an index begins with the order column; True for queries, of which nobody knows."""
+    if relation.oid is None or relation.order is None:
+        return True
+    ((indexed,),) = link.execute(_INDEXED, relation.oid, relation.order.name)
+    return bool(indexed)
+
+
+def _changes(source: PostgresqlSource, found: Mapping[str, Column]) -> tuple[Column, ...]:
+    change = source.change_column(found)
+    if change is None:
+        return ()
+    created = found.get("created_at")
+    coalesced = change.name == "updated_at" and not change.required
+    if coalesced and created is not None and created.type.base == change.type.base:
+        return change, created
+    return (change,)
+
+
+def _typed(link: TextLink, rows: Sequence[tuple[str, str, int, bool, int]]) -> tuple[Column, ...]:
+    types = _types(link, [(oid, mod) for _, oid, mod, _, _ in rows])
+    inner = _types(link, [(element or "0", -1) for _, _, element in types if element])
+    names = iter([base for base, _, _ in inner])
+    found = []
+    for (name, _, _, required, dimensions), (base, declared, element) in zip(
+        rows, types, strict=True
+    ):
+        kind = TypeOf(base, declared)
+        if element:
+            kind = TypeOf(base, declared, next(names), max(1, dimensions))
+        found.append(Column(name, kind, required))
+    return tuple(found)
+
+
+def _types(link: TextLink, asked: Sequence[tuple[str, int]]) -> list[tuple[str, str, str | None]]:
+    """Of each: the base type's name, the declared type, the type of its elements."""
+    if not asked:
+        return []
+    link.execute("BEGIN READ ONLY")
+    link.execute("SELECT set_config('search_path', 'pg_catalog', true)")
+    found = link.execute(_TYPES, json.dumps(list(asked)))
+    link.execute("COMMIT")
+    return [(base, declared, element) for base, declared, element in found]
+
+
+def quoted(column: Column) -> str:
+    """The column's name in a statement."""
+    return quote(column.name)

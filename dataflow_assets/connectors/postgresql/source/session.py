@@ -1,0 +1,92 @@
+"""The driver's connection to a table or query of PostgreSQL that is polled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.source.planning import Table
+from dataflow_assets.connectors.postgresql.source.relation import Relation, describe, identity
+from dataflow_assets.sdk.polling import PolledSession
+
+if TYPE_CHECKING:
+    from dataflow_assets.connectors.postgresql.source.source import PostgresqlSource
+
+_MAKE = """
+CREATE TABLE IF NOT EXISTS {place} (
+  id SERIAL PRIMARY KEY, created_at TIMESTAMPTZ DEFAULT now(), updated_at TIMESTAMPTZ DEFAULT now()
+)
+"""
+
+
+class PostgresqlSourceSession(PolledSession):
+    """One table or query; what it answers is of one transaction."""
+
+    _source: PostgresqlSource
+
+    def __init__(self, source: PostgresqlSource, flow: str) -> None:
+        super().__init__(source, flow)
+        with self._translated("connecting to"):
+            self._link = TextLink(source.dsn(), "dataflow-source")
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    @override
+    def identity(self) -> str:
+        return self._identity
+
+    @override
+    def close(self) -> None:
+        if hasattr(self, "_link"):
+            self._link.close()
+
+    def _prepare(self) -> None:
+        with self._translated("opening"):
+            if self._source.auto_create_table and self._source.names_table:
+                self._make()
+            database, oid = identity(self._link, self._source)
+            if oid is None and not self._source.query:
+                raise self._source.no_table()
+            self._identity = f"{database}.{oid or 'query'}"
+
+    def _make(self) -> None:
+        """A role that may not create tables may well read one that is there."""
+        place = qualified(*self._source.place())
+        ((there,),) = self._link.execute("SELECT to_regclass($1::text) IS NOT NULL", place)
+        if not there:
+            self._link.execute(_MAKE.format(place=place))
+
+    @override
+    @contextmanager
+    def asking(self) -> Iterator[Table]:
+        with self._translated("looking for new rows in"):
+            relation = describe(self._link, self._source)
+            self._check(relation)
+            self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            try:
+                yield Table(self._link, relation, self._source.title, self._source.overlap)
+                self._link.execute("COMMIT")
+            except BaseException:
+                with suppress(Failure):
+                    self._link.execute("ROLLBACK")
+                raise
+
+    def _check(self, relation: Relation) -> None:
+        if relation.oid is not None and not self._identity.endswith(f".{relation.oid}"):
+            raise self._source.made_anew()
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Failure as failure:
+            raise self._source.meaning(failure, what) from None

@@ -1,0 +1,258 @@
+"""What is stored beside the rows: checkpoint, intent and rejected records, and their statements.
+
+`dataflow_checkpoint` has one row per branch: who drives (epoch, run, host), identities, the intent
+of a bounded read. `dataflow_checkpoint_partition` has one row per partition: what was consumed. A
+writer locks its partition's row first and moves it in the transaction that stores the rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from dataflow_assets.connectors.postgresql.client import Link, Row, quote
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.contracts import (
+    Checkpoint,
+    PartSlice,
+    Position,
+    Positions,
+    Slice,
+    Span,
+    Target,
+    Totals,
+)
+from dataflow_assets.errors import PermanentError, TakenOver
+
+_TABLES = {
+    "dataflow_checkpoint": """(
+    flow text, branch text, epoch bigint NOT NULL, run text NOT NULL, host text NOT NULL,
+    manifest text NOT NULL DEFAULT '', source text, target text, intent text,
+    rows bigint NOT NULL DEFAULT 0, rejected bigint NOT NULL DEFAULT 0,
+    bytes bigint NOT NULL DEFAULT 0, updated_at timestamptz NOT NULL DEFAULT now(),
+    reading bigint NOT NULL DEFAULT 0, PRIMARY KEY (flow, branch))""",
+    "dataflow_checkpoint_partition": """(
+    flow text, branch text, partition text, epoch bigint NOT NULL, next_offset bigint, part text,
+    rows bigint NOT NULL DEFAULT 0, rejected bigint NOT NULL DEFAULT 0,
+    bytes bigint NOT NULL DEFAULT 0, committed_at timestamptz,
+    PRIMARY KEY (flow, branch, partition))""",
+    "dataflow_rejected": """(
+    id text PRIMARY KEY, flow text NOT NULL, branch text NOT NULL, source text NOT NULL,
+    partition text NOT NULL, "offset" bigint NOT NULL, n integer NOT NULL, stage text NOT NULL,
+    reason text NOT NULL, body text, body_encoding text, key text, key_encoding text,
+    rejected_at timestamptz NOT NULL DEFAULT now(), step integer, step_type text,
+    replayed_at timestamptz, rows integer, reading bigint NOT NULL DEFAULT 0)""",
+}
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
+_MISSING = """
+SELECT to_regclass(place) IS NULL
+FROM json_array_elements_text($1::json) WITH ORDINALITY AS asked (place, n) ORDER BY n
+"""
+_LATEST = """
+SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1::text)
+AND attname IN ('step', 'step_type', 'replayed_at', 'rows', 'reading')
+OR attrelid = to_regclass($2::text) AND attname = 'reading' HAVING count(*) = 6
+"""
+_ADD_LATEST = (
+    "ALTER TABLE {h} ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0",
+    """ALTER TABLE {r} ADD COLUMN IF NOT EXISTS step integer,
+    ADD COLUMN IF NOT EXISTS step_type text, ADD COLUMN IF NOT EXISTS replayed_at timestamptz,
+    ADD COLUMN IF NOT EXISTS rows integer,
+    ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0""",
+)
+_HEAD = """
+SELECT epoch, run, manifest, source, target, intent, (to_jsonb(h)->>'reading')::bigint,
+    rows, rejected, bytes
+FROM {h} AS h WHERE flow = $1 AND branch = $2
+"""  # a look at the table of an earlier version finds no column `reading`
+_PARTITIONS = """
+SELECT partition, next_offset, part, rows, rejected, bytes, committed_at
+FROM {p} WHERE flow = $1 AND branch = $2 ORDER BY partition
+"""
+
+
+def statements(schema: str) -> dict[str, str]:
+    """The tables' quoted names by the placeholders of the statements here."""
+    names = zip("hpr", _TABLES, strict=True)
+    return {letter: f"{quote(schema)}.{quote(name)}" for letter, name in names}
+
+
+def prepare(link: Link, schema: str) -> None:
+    """Makes the tables where they are missing; drivers that race for it wait for each other."""
+    added = _added(schema)
+    if not missing(link, schema) and _is_current(link, schema):
+        return
+    link.execute("BEGIN")
+    try:
+        link.execute(_LOCK, schema)
+        # All of them: the session may remember a table as missing that another has just made.
+        for name, columns in _TABLES.items():
+            link.execute(f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{quote(name)} {columns}")
+        if not _is_current(link, schema):  # the table of an earlier version
+            for statement in added:
+                link.execute(statement)
+        link.execute("COMMIT")
+    except Failure as failure:
+        link.execute("ROLLBACK")
+        raise _no_storage(failure, schema) from None
+
+
+def missing(link: Link, schema: str) -> list[str]:
+    """Which of our tables are not there."""
+    places = json.dumps(list(statements(schema).values()))
+    found = link.execute(_MISSING, places)
+    return [name for name, (absent,) in zip(_TABLES, found, strict=True) if absent]
+
+
+def _is_current(link: Link, schema: str) -> bool:
+    """Whether the tables have the columns of this version."""
+    names = statements(schema)
+    return bool(link.execute(_LATEST, names["r"], names["h"]))
+
+
+def _added(schema: str) -> list[str]:
+    return [statement.format(**statements(schema)) for statement in _ADD_LATEST]
+
+
+def _no_storage(failure: Failure, schema: str) -> Exception:
+    if failure.sqlstate not in {"42501", "3F000"}:
+        return failure
+    made = [f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{n} {text}" for n, text in _TABLES.items()]
+    ddl = "; ".join([*made, *_added(schema)])
+    return PermanentError(
+        f"the checkpoint tables cannot be made in schema {schema}: {failure.reason}; let the role "
+        f"create tables there, or run: {' '.join(ddl.split())}"
+    )
+
+
+def application(target: Target, epoch: int | None = None) -> str:
+    """The database session's name: flow and epoch; without one it only opens or looks."""
+    short = hashlib.sha256(target.id.encode()).hexdigest()[:12]
+    return f"dataflow-open:{short}" if epoch is None else f"dataflow:{short}:{epoch}"
+
+
+def position(row: Row) -> Position | None:
+    """The position of a row that begins with next_offset and part."""
+    found: Position | None = row[0] if row[0] is not None else row[1]
+    return found
+
+
+def columns(value: Position | None) -> tuple[int | None, str | None]:
+    """A position as next_offset and part."""
+    return (value, None) if isinstance(value, int) else (None, value)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition's row: what was consumed and counted."""
+
+    position: Position | None
+    totals: Totals = Totals()
+    committed_at: datetime | None = None
+
+    @classmethod
+    def of(cls, row: Row) -> Partition:
+        """From next_offset, part, rows, rejected, bytes, committed_at."""
+        return cls(position(row), Totals(*row[2:5]), row[5])
+
+    def dump(self) -> str:
+        """As text, for a receipt."""
+        totals = (self.totals.rows, self.totals.rejected, self.totals.bytes)
+        moment = self.committed_at.isoformat() if self.committed_at else None
+        return json.dumps([*columns(self.position), *totals, moment])
+
+    @classmethod
+    def parse(cls, text: str) -> Partition:
+        """From a receipt."""
+        *row, moment = json.loads(text)
+        return cls.of((*row, datetime.fromisoformat(moment) if moment else None))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Everything stored for one branch; `head` counts what no partition's row counts any more."""
+
+    head: Checkpoint
+    intent: str | None
+    partitions: Mapping[str, Partition]
+
+    @property
+    def known(self) -> bool:
+        """False for a branch that never began, or was forgotten."""
+        return bool(self.partitions) or self.head.source is not None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Head and partitions as one."""
+        parts = self.partitions
+        times = [p.committed_at for p in parts.values() if p.committed_at]
+        return replace(
+            self.head,
+            positions={n: p.position for n, p in parts.items() if p.position is not None},
+            totals=sum((p.totals for p in parts.values()), self.head.totals),
+            committed_at=max(times, default=None),
+        )
+
+
+def read(link: Link, schema: str, target: Target) -> Stored | None:
+    """What is stored; None when there is nothing for the branch."""
+    names = statements(schema)
+    arguments = (target.flow, target.branch)
+    heads = link.execute(_HEAD.format(**names), *arguments)
+    if not heads:
+        return None
+    epoch, run, manifest, source, oid, intent, reading, *totals = heads[0]
+    head = Checkpoint(
+        epoch,
+        {},
+        Totals(*totals),
+        source=source,
+        target=oid,
+        manifest=manifest,
+        run=run,
+        reading=reading or 0,
+    )
+    rows = link.execute(_PARTITIONS.format(**names), *arguments)
+    return Stored(head, intent, {row[0]: Partition.of(row[1:]) for row in rows})
+
+
+def taken_over(link: Link, schema: str, target: Target, epoch: int) -> PermanentError:
+    """Why our epoch holds no more: who has it now, or that somebody removed the rows."""
+    query = "SELECT run, host, epoch FROM {h} WHERE flow = $1 AND branch = $2"
+    heads = link.execute(query.format(**statements(schema)), target.flow, target.branch)
+    if not heads or heads[0][2] == epoch:
+        return PermanentError(
+            f"the checkpoint of flow {target.flow} was removed from schema {schema} while it "
+            "ran; start the flow again"
+        )
+    run, host, _ = heads[0]
+    return TakenOver(
+        f"flow {target.flow} was taken over by run {run} on host {host}; this run stops, nothing "
+        "of it is lost: what it committed stands in the checkpoint"
+    )
+
+
+def dump_intent(span: Span) -> str | None:
+    """The parts of a bounded read as text; None where there are none to record."""
+    parts = [s for s in span.slices if isinstance(s, PartSlice)]
+    if not any(not part.empty for part in parts):
+        return None
+    return json.dumps([[p.partition, p.after, p.upto, p.part] for p in parts])
+
+
+def load_intent(text: str, positions: Positions) -> Span:
+    """The recorded parts; those committed since are empty slices."""
+    return Span(tuple(_resumed(PartSlice(*part), positions) for part in json.loads(text)))
+
+
+def _resumed(part: PartSlice, positions: Positions) -> Slice:
+    done = positions.get(part.partition) == part.upto
+    return replace(part, after=part.upto) if done else part
+
+
+def as_json(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as one parameter: both drivers bind text, neither binds lists alike."""
+    return json.dumps(list(rows))

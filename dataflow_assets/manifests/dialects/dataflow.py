@@ -1,0 +1,278 @@
+"""The DataFlow Operator's manifests: one document -> one flow, with everything that is wrong in it.
+
+`DataFlow` is understood; `DataFlowCron` is known and refused. The stale group `dataflow.oss.io` is
+accepted with a hint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path as File
+from typing import Any
+
+from dataflow_assets import registry
+from dataflow_assets.contracts import Connector, Limit, Rejects, Sink, Source
+from dataflow_assets.errors import Finding
+from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.manifests.dialects import dataflow_model as model
+from dataflow_assets.manifests.dialects import dataflow_steps
+from dataflow_assets.manifests.dialects.dataflow_ends import end
+from dataflow_assets.manifests.dialects.documents import Document, Path
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.wording import validate
+from dataflow_assets.spec import Spec, hints
+
+KINDS = ("DataFlow", "DataFlowCron")
+_ANNOTATIONS = (model.SOURCE_CONNECTION, model.SINK_CONNECTION, model.OWNERS)
+_CRON = (
+    "not supported yet: DataFlowCron; a DataFlow keeps its table up to date by itself, and its job "
+    "can be put on a schedule"
+)
+_SOURCE: Path = ("spec", "source")
+_SINK: Path = ("spec", "sink")
+_ERRORS: Path = ("spec", "errors")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one document came to: the flow unless there are findings, and what is worth a note."""
+
+    document: Document
+    findings: tuple[Finding, ...] = ()
+    hints: tuple[Finding, ...] = ()
+    flow: Flow | None = None
+    envelope: model.Manifest | None = field(default=None, repr=False)
+
+
+def reads(document: Document) -> bool:
+    """Whether the document is this language's: by its kind or by its group."""
+    group = str(document.get("apiVersion")).partition("/")[0]
+    return document.get("kind") in KINDS or group in {model.GROUP, model.STALE_GROUP}
+
+
+def read(document: Document) -> Reading:
+    """The document's flow, or everything that is wrong with it."""
+    findings = list(_header(document))
+    if document.get("kind") not in ("DataFlow", None):
+        return Reading(document, tuple(findings))
+    envelope, more = validate(model.Manifest, document)
+    findings += [_explained(finding) for finding in more]
+    source, source_findings = end(document, _SOURCE, registry.sources(), model.SOURCES)
+    sink, sink_findings = end(document, _SINK, registry.sinks(), model.SINKS)
+    main = None
+    if sink is not None and not sink_findings:
+        main = Branch(sink, _annotated(document, model.SINK_CONNECTION))
+    steps = dataflow_steps.read(document, main)
+    errors, error_findings = end(document, _ERRORS, registry.sinks(), model.SINKS)
+    findings += [*source_findings, *sink_findings, *steps.findings, *error_findings]
+    if envelope is None or source is None or main is None:
+        return Reading(document, tuple(findings))
+    findings += [*_rules(document, envelope), *_error_rules(document, steps.branches, errors)]
+    findings += _rereading(document, source, steps.branches)
+    findings += _looping(document, source, steps.branches, errors)
+    notes = _hints(document, envelope, source, steps, errors)
+    if findings or not document.sound:
+        return Reading(document, tuple(findings), notes)
+    return Reading(document, (), notes, _flow(document, envelope, source, steps, errors), envelope)
+
+
+def _annotated(document: Document, name: str) -> str | None:
+    value = document.get("metadata", "annotations", name)
+    return value if isinstance(value, str) else None
+
+
+def _header(document: Document) -> Iterable[Finding]:
+    version, kind = document.get("apiVersion"), document.get("kind")
+    if kind == "DataFlowCron":
+        yield document.finding(("kind",), _CRON)
+    elif kind not in ("DataFlow", None):
+        yield document.finding(("kind",), f"unknown kind; {meant(str(kind), KINDS)}")
+    if isinstance(version, str) and version not in {
+        model.API_VERSION,
+        f"{model.STALE_GROUP}/v1",
+    }:
+        message = f"is not one of the allowed values: {model.API_VERSION}"
+        yield document.finding(("apiVersion",), message)
+
+
+def _explained(finding: Finding) -> Finding:
+    """Says where a connector's key belongs when it stands beside `type` instead of in `config`."""
+    _, _, place = finding.path.partition("spec.")
+    end, _, key = place.partition(".")
+    if end.startswith("transformations[") and finding.message.startswith("unknown key"):
+        return _explained_step(finding, key)
+    ends: dict[str, Mapping[str, type[Any]]]
+    ends = {"source": registry.sources(), "sink": registry.sinks()}
+    if end not in ends or not finding.message.startswith("unknown key"):
+        return finding
+    found = ends[end]
+    if key in found:
+        advice = "the connector's name goes into type, its settings into config"
+    elif any(key in (info.alias, name) for cls in found.values() for name, info in _fields(cls)):
+        advice = f"did you mean config.{key}?"
+    else:
+        return finding
+    return replace(finding, message=f"unknown key; {advice}")
+
+
+def _explained_step(finding: Finding, key: str) -> Finding:
+    """Says how a step is written whose name, or whose setting, stands beside `type`."""
+    steps = registry.steps()
+    if key in steps:
+        advice = f"write `type: {key}`, and its settings under `config`"
+    elif any(key in (info.alias, name) for step in steps.values() for name, info in _fields(step)):
+        advice = f"did you mean config.{key}?"
+    else:
+        return finding
+    return replace(finding, message=f"unknown key; {advice}")
+
+
+def _fields(cls: type[Spec]) -> Iterable[tuple[str, Any]]:
+    return cls.model_fields.items()
+
+
+def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
+    """What one field says about another."""
+    spec = manifest.spec
+    if spec.replicas > 1 and spec.source.type != "kafka":
+        message = f"more than 1 needs a kafka source, not {spec.source.type}; allowed: 0, 1"
+        yield document.finding(("spec", "replicas"), message)
+    for name, value in manifest.metadata.annotations.items():
+        path: Path = ("metadata", "annotations", name)
+        if name.startswith("dataflow-assets/") and name not in _ANNOTATIONS:
+            yield document.finding(path, f"unknown key; {meant(name, _ANNOTATIONS)}", key=True)
+        elif name in _ANNOTATIONS and not value.strip(" ,"):
+            yield document.finding(path, "must not be empty")
+
+
+def _rereading(document: Document, source: Source, branches: Iterable[Branch]) -> Iterable[Finding]:
+    """What comes again would stand twice in a table that is appended to."""
+    for branch in branches:
+        if source.rereads and not branch.sink.upserts:
+            message = (
+                f"is appended to, but the source reads rows again with {source.rereads}: use a "
+                "sink that upserts, or choose otherwise there"
+            )
+            yield document.finding(branch.place, message, key=True)
+
+
+def _error_rules(
+    document: Document, branches: Iterable[Branch], errors: Sink | None
+) -> Iterable[Finding]:
+    if errors is None:
+        return
+    if document.get("spec", "onRejected") is not None:
+        message = "is for flows without errors, which says where rejected records go"
+        yield document.finding(("spec", "onRejected"), message, key=True)
+    if Branch(errors).id in {branch.id for branch in branches}:
+        message = "is a table that the flow itself writes: rejected records need one of their own"
+        yield document.finding((*_ERRORS, "config"), message, key=True)
+
+
+def _looping(
+    document: Document, source: Source, branches: Iterable[Branch], errors: Sink | None
+) -> Iterable[Finding]:
+    """A flow that reads its own rows never comes to an end."""
+    ends = [(branch.place, branch.sink) for branch in branches]
+    ends += [((*_ERRORS, "config"), errors)] if errors else []
+    for place, sink in ends:
+        if _same(source, sink):
+            message = f"the flow reads what it writes: {sink.address().name} is also its source"
+            yield document.finding(place, message, key=True)
+
+
+def _same(source: Source, sink: Sink) -> bool:
+    """Whether both are one topic or table of one server; a query reads what it likes."""
+    one, other = source.address(), sink.address()
+    named = (one.system, one.namespace, one.name) == (other.system, other.namespace, other.name)
+    together = set(source.spellings()) & set(sink.spellings())
+    reads = source.reads_back and getattr(source, "query", None) is None
+    return named and bool(together) and reads
+
+
+def _hints(
+    document: Document,
+    manifest: model.Manifest,
+    source: Source,
+    steps: dataflow_steps.Steps,
+    errors: Sink | None,
+) -> tuple[Finding, ...]:
+    parts: list[tuple[Path, Spec]] = [
+        ((), manifest),
+        ((*_SOURCE, "config"), source),
+        *((branch.place, branch.sink) for branch in steps.branches),
+        *((place, one.step) for place, one in steps.placed()),
+        *([((*_ERRORS, "config"), errors)] if errors else []),
+    ]
+    notes = [
+        document.finding((*base, *_split(path)), instead, key=True)
+        for base, spec in parts
+        for path, instead in hints(spec)
+    ]
+    notes += [
+        document.finding((*place[:-1], "when"), remark)
+        for place, one in steps.placed()
+        for remark in (one.when.remarks() if one.when else ())
+    ]
+    if manifest.api_version == f"{model.STALE_GROUP}/v1":
+        notes.append(document.finding(("apiVersion",), f"an old name of {model.API_VERSION}"))
+    return tuple(notes)
+
+
+def _split(path: str) -> Path:
+    parts = path.replace("[", ".[").split(".")
+    return tuple(int(p[1:-1]) if p.startswith("[") else p for p in parts)
+
+
+def _flow(
+    document: Document,
+    manifest: model.Manifest,
+    source: Source,
+    steps: dataflow_steps.Steps,
+    errors: Sink | None,
+) -> Flow:
+    meta, spec = manifest.metadata, manifest.spec
+    reset = spec.checkpoint_reset or meta.annotations.get(model.RESET) == "true"
+    return Flow(
+        namespace=meta.namespace,
+        name=meta.name,
+        source=source,
+        branches=steps.branches,
+        policies=_policies(spec, source, reset, errors),
+        transformations=steps.transformations,
+        file=File(document.file),
+        line=document.places[()].line,
+        hash=_hash(document.get("spec"), reset),
+        suspended=spec.suspended,
+        source_connection=meta.annotations.get(model.SOURCE_CONNECTION),
+        labels=meta.labels,
+        annotations=meta.annotations,
+    )
+
+
+def _policies(
+    spec: model.DataFlowSpec, source: Connector, reset: bool, errors: Sink | None
+) -> Policies:
+    return Policies(
+        limit=Limit(spec.max_records_per_batch, spec.max_bytes_per_batch),
+        max_rejected_percent=spec.max_rejected_percent,
+        on_topic_recreated=getattr(source, "on_topic_recreated", "fail"),
+        checkpoint_reset=reset,
+        rejects=_rejects(spec, errors),
+    )
+
+
+def _rejects(spec: model.DataFlowSpec, errors: Sink | None) -> Rejects:
+    if spec.errors is None or errors is None:
+        return Rejects(spec.on_rejected or "fail")
+    return Rejects("errors", errors, holds=spec.errors.ack_policy != "afterWrite")
+
+
+def _hash(spec: dict[str, Any], reset: bool) -> str:
+    """Of what is written, not of the models: a new default here must not reset a flow."""
+    content = spec | {"checkpointReset": True} if reset else spec
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

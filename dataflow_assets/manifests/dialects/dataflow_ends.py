@@ -1,0 +1,60 @@
+"""One end of a flow: the block of a source or a sink, validated by the connector's own model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dataflow_assets.contracts import Connector
+from dataflow_assets.errors import DataflowError, Finding
+from dataflow_assets.manifests.dialects import dataflow_model as model
+from dataflow_assets.manifests.dialects.documents import Document, Path
+from dataflow_assets.manifests.dialects.keys import suggest
+from dataflow_assets.manifests.dialects.wording import ruled, validate
+
+
+def end(
+    document: Document,
+    path: Path,
+    found: Mapping[str, type[Any]],
+    known: tuple[str, ...],
+) -> tuple[Any, list[Finding]]:
+    """The connector of one end, validated by its own model; None with the reasons."""
+    name, config = document.get(*path, "type"), document.get(*path, "config")
+    if not isinstance(name, str):
+        return None, []
+    if name not in found:
+        return None, [
+            document.finding(
+                (*path, "type"),
+                _no_type(name, "source" if path[-1] == "source" else "sink", found, known),
+            )
+        ]
+    if not isinstance(config, dict) or not config:
+        return None, []
+    connector, findings = validate(found[name], document, (*path, "config"))
+    findings = findings or list(_lost(document, path, connector))
+    return (None if findings else connector), findings
+
+
+def _lost(document: Document, path: Path, connector: Connector | None) -> Iterable[Finding]:
+    """An address that cannot be told is a finding here, not an exception while assets load."""
+    if connector is None:
+        return
+    try:
+        connector.address()
+    except DataflowError as error:
+        yield ruled(str(error), (*path, "config"), [type(connector)], document)
+    except (ValueError, LookupError) as error:
+        message = f"does not say where it points ({type(error).__name__}): check its addresses"
+        yield document.finding((*path, "config"), message, key=True)
+
+
+def _no_type(name: str, end: str | int, found: Iterable[str], known: tuple[str, ...]) -> str:
+    allowed = "allowed: " + ", ".join(n for n in found if not n.startswith("memory"))
+    if name in known:
+        return f"not supported yet: the {name} {end}; {allowed}"
+    if name in model.SOURCES:
+        return f"{name} is a source only; {allowed}"
+    probably = suggest(name, dict.fromkeys([*known, *found]))
+    return f"unknown {end} type; {f'did you mean {probably}? ' if probably else ''}{allowed}"

@@ -1,0 +1,205 @@
+"""Folders and files -> flows, every mistake at once; one broken file never hides the others.
+
+`load` touches nothing but files and imports no client. A file is parsed again only when it
+changed, so that a sensor may load its folder at every tick.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+
+from dataflow_assets.errors import Finding, ManifestError
+from dataflow_assets.flow import Flow
+from dataflow_assets.manifests import connections
+from dataflow_assets.manifests.dialects import dataflow, kubernetes
+from dataflow_assets.manifests.dialects.documents import Document, parse
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.folders import beside, expand
+from dataflow_assets.manifests.neighbours import clashes
+from dataflow_assets.manifests.secret_refs import absent, missing_keys
+from dataflow_assets.secrets import Secrets
+
+MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
+MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
+
+AnyPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a set of manifests came to: flows without findings, all findings, all notes."""
+
+    flows: tuple[Flow, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    hints: tuple[Finding, ...] = ()
+    objects: int = 0
+    """How many flows, Secrets and names of connections were read."""
+
+    @property
+    def broken(self) -> Mapping[str, tuple[Finding, ...]]:
+        """The findings of each file that has any."""
+        files = groupby(self.findings, key=lambda finding: finding.file)
+        return {file: tuple(findings) for file, findings in files}
+
+    def flow(self, name: str) -> Flow | None:
+        """The flow called `name` or `namespace/name`; None where there is none or several."""
+        found = [flow for flow in self.flows if name in {flow.name, flow.id}]
+        return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True)
+class _FileReading:
+    """One file by itself; what depends on other files comes later."""
+
+    readings: tuple[dataflow.Reading, ...] = ()
+    secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
+    names: tuple[connections.Entry, ...] = field(default=(), repr=False)
+    findings: tuple[Finding, ...] = ()
+    hints: tuple[Finding, ...] = ()
+
+
+def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
+    """Every flow, finding and note in these files and folders (`*.yaml`, `*.yml`, recursively).
+
+    Secrets and names of connections stand in the same folders; a single file finds those in the
+    files beside it.
+    """
+    several = [Path(p) for p in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    files, findings = expand(several)
+    read = [_file(path) for path in files]
+    near = [_file(path) for path in beside(several, files)]
+    return _assemble(read, near, findings)
+
+
+def load_strict(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
+    """Like `load`; raises ManifestError with every finding where there is one."""
+    loaded = load(paths)
+    if loaded.findings:
+        raise ManifestError(list(loaded.findings))
+    return loaded
+
+
+def _assemble(
+    read: list[_FileReading], near: list[_FileReading], findings: list[Finding]
+) -> Loaded:
+    """The files together: flows get names and Secrets, and must not get in each other's way."""
+    secrets = [secret for file in (*read, *near) for secret in file.secrets]
+    documents = {secret.id: secret.values for secret in reversed(secrets)}
+    names = connections.Names(name for file in (*read, *near) for name in file.names)
+    readings = [reading for file in read for reading in file.readings]
+    flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
+    late = [*clashes(flows), *missing_keys(flows, documents)]
+    bad = {id(document) for document, _ in late}
+    kept = [
+        replace(flow, secrets=Secrets(flow.namespace, documents))
+        for flow, document in flows
+        if id(document) not in bad
+    ]
+    own = {name.document.file for file in read for name in file.names}
+    findings += [finding for file in read for finding in file.findings]
+    findings += [finding for reading in readings for finding in reading.findings]
+    findings += [*(finding for _, finding in late), *_repeated(read), *names.findings(own)]
+    hints = [hint for file in read for hint in file.hints]
+    hints += [hint for reading in readings for hint in reading.hints]
+    hints += [*absent(flows, documents), *names.unused(own)]
+    return Loaded(
+        tuple(sorted(kept, key=lambda flow: flow.id)),
+        tuple(sorted(set(findings))),
+        tuple(sorted(set(hints))),
+        sum(len(file.readings) + len(file.secrets) + len(file.names) for file in read),
+    )
+
+
+def _repeated(files: list[_FileReading]) -> Iterator[Finding]:
+    first: dict[tuple[str, str], kubernetes.SecretDocument] = {}
+    for secret in (secret for file in files for secret in file.secrets):
+        other = first.setdefault(secret.id, secret)
+        if other is not secret:
+            where = f"{other.document.file}:{other.document.places[()].line}"
+            message = f"Secret {'/'.join(secret.id)} stands twice; first in {where}"
+            yield secret.document.finding(("metadata", "name"), message)
+
+
+def _file(path: Path) -> _FileReading:
+    try:
+        stat = path.stat()
+        return _parsed(str(path), stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        return _FileReading(findings=(Finding(str(path), 1, 1, "file", message),))
+
+
+@lru_cache(maxsize=4096)
+def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
+    if not Path(file).is_file():
+        return _refused(file, "is not a regular file")
+    if size > MOST_BYTES:
+        return _refused(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        return _refused(file, "is not UTF-8 text")
+    if text.count(":") + text.count(",") > MOST_ENTRIES:
+        return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
+    documents, findings = parse(text, file)
+    if not documents and not findings:
+        return _FileReading(hints=(Finding(file, 1, 1, "file", "no manifest in this file"),))
+    return _sorted_out(documents, findings)
+
+
+def _refused(file: str, message: str) -> _FileReading:
+    return _FileReading(findings=(Finding(file, 1, 1, "file", message),))
+
+
+def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileReading:
+    """Each document to the language that reads it."""
+    readings: list[dataflow.Reading] = []
+    secrets: list[kubernetes.SecretDocument] = []
+    hints: list[Finding] = []
+    names: list[connections.Entry] = []
+    for document in documents:
+        if problem := _list(document):
+            findings.append(problem)
+        elif connections.reads(document):
+            entries, more = connections.read(document)
+            names += entries
+            findings += more
+        elif dataflow.reads(document):
+            readings.append(dataflow.read(document))
+        elif kubernetes.reads(document):
+            secret, more = kubernetes.read(document)
+            secrets += [secret] if secret else []
+            findings += more
+        elif problem := _unreadable(document):
+            findings.append(problem)
+        else:
+            message = "is not a flow: skipped"
+            hints.append(document.finding(("kind",), message))
+    found = tuple(readings), tuple(secrets), tuple(names)
+    return _FileReading(*found, tuple(findings), tuple(hints))
+
+
+def _list(document: Document) -> Finding | None:
+    """What `kubectl get` prints for several objects; skipping it would lose flows unseen."""
+    if document.get("kind") not in ("List", "DataFlowList", "DataFlowCronList"):
+        return None
+    message = "a list of objects is not read: make each item a document of its own, after `---`"
+    return document.finding(("kind",), message)
+
+
+def _unreadable(document: Document) -> Finding | None:
+    """Why a document is nothing that Kubernetes would take either."""
+    if not isinstance(document.value, dict):
+        return document.finding((), "wants a mapping with apiVersion, kind, metadata and spec")
+    for key in ("apiVersion", "kind"):
+        if not isinstance(document.get(key), str):
+            return document.finding((key,), "is required, as text", key=True)
+    if document.get("kind").casefold() in {"dataflow", "dataflowcron"}:
+        kind = meant(document.get("kind"), dataflow.KINDS)
+        return document.finding(("kind",), f"unknown kind; {kind}")
+    return None

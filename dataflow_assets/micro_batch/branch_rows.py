@@ -1,0 +1,109 @@
+"""What one lane gets of one batch of records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dataflow_assets.contracts import OFFSET, Chunk, N, Rejection, Shape
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.json import JsonDecoder
+from dataflow_assets.micro_batch.lanes import Lane
+from dataflow_assets.micro_batch.originals import Messages, unstored
+from dataflow_assets.records.record import NotJson, Record, encode, text
+from dataflow_assets.records.wrapped import unwrapped
+
+
+@dataclass
+class Share:
+    """What one lane gets of one batch."""
+
+    lane: Lane
+    shape: Shape | None
+    decoder: JsonDecoder
+    tombstones: str
+    at: list[int] = field(default_factory=list)
+    n: list[int] = field(default_factory=list)
+    texts: list[bytes | None] = field(default_factory=list)
+    keys: dict[int, bytes | None] = field(default_factory=dict)
+    failed: list[tuple[int, int, RejectedRecord]] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._unwraps = self.lane.unwraps
+        self._key_columns = self.lane.key_columns
+
+    def take(self, at: int, n: int, record: Record) -> None:
+        """Takes a record: the n-th that became of row `at`."""
+        try:
+            self._add(at, n, record)
+        except RejectedRecord as error:
+            self.failed.append((at, n, error))
+
+    def _add(self, at: int, n: int, record: Record) -> None:
+        if self._unwraps and self.shape is None:
+            record = Record(unwrapped(record.body), record.metadata)
+        body = record.body if self.shape is None else self.shape(record)
+        key = self._deleted(record) if self._key_columns else None
+        if key is None and isinstance(body, NotJson) and body.raw is None:
+            if self.tombstones == "skip":
+                return
+            key = self._named(record)
+        sent = None if key is not None else text(body)
+        if key is not None:
+            self.keys[len(self.at)] = key
+        self.at.append(at)
+        self.n.append(n)
+        self.texts.append(sent)
+
+    def _deleted(self, record: Record) -> bytes | None:
+        """The key of a row to delete, as a JSON object: of the record, else `metadata.id`."""
+        if record.metadata.get("operation") != "delete" or not isinstance(record.body, dict):
+            return None
+        names = self._key_columns
+        given = {name: record.body[name] for name in names if name in record.body}
+        if not given and len(names) == 1 and record.metadata.get("id") is not None:
+            given = {names[0]: record.metadata["id"]}
+        return encode(given) if len(given) == len(names) else None
+
+    def _named(self, record: Record) -> bytes | None:
+        """The key of a tombstone, where tombstones delete."""
+        key = record.metadata.get("key")
+        return str(key).encode() if self.tombstones == "delete" and key else None
+
+    def chunk(self, offsets: Any, sent: Messages) -> Chunk:
+        """The rows in the sink's schema; offsets are the messages'."""
+        ordinals = pa.array(np.arange(len(self.at)), pa.int64())
+        keys = None
+        if self.keys:
+            keys = pa.array([self.keys.get(row) for row in range(len(self.at))], pa.binary())
+        decoded = self.decoder.decode(pa.array(self.texts, pa.binary()), ordinals, keys)
+        refused = [self._placed(one, offsets, sent) for one in decoded.rejected]
+        refused += [unstored(int(offsets[at]), n, error, sent) for at, n, error in self.failed]
+        rows = self._numbered(decoded.rows, offsets)
+        size = sum(len(body) for body in self.texts if body)
+        rejected = sorted([*self.rejected, *refused], key=lambda one: (one.offset, one.n))
+        notes = frozenset(self.shape.notes if self.shape else ())
+        return Chunk(rows, rejected, int(offsets[-1]) + 1, size, sent, notes)
+
+    def _placed(self, one: Rejection, offsets: Any, sent: Messages) -> Rejection:
+        """The rejection of a row with the place of its message, and the message."""
+        offset = int(offsets[self.at[one.offset]])
+        found = sent[offset]
+        stage = "decode" if self.texts[one.offset] == found.body else "encode"
+        placed = replace(one, offset=offset, stage=stage, n=self.n[one.offset])
+        return replace(placed, body=found.body, metadata=found.metadata, rows=found.rows)
+
+    def _numbered(self, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBatch:
+        """The rows with their messages' offsets, and N where a message has become several."""
+        ordinals = rows.column(OFFSET).to_numpy()
+        places = offsets[np.array(self.at, np.int64)[ordinals]]
+        index = rows.schema.get_field_index(OFFSET)
+        rows = rows.set_column(index, OFFSET, pa.array(places, pa.int64()))
+        if any(self.n):
+            numbers = np.array(self.n, np.int32)[ordinals]
+            rows = rows.append_column(N, pa.array(numbers, pa.int32()))
+        return rows

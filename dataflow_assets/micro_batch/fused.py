@@ -1,0 +1,270 @@
+"""The one pass: decode -> encode -> writer, in one `mapInArrow` whose only output is receipts.
+
+No row travels back into the JVM. An error of ours travels back as a receipt too, so that the
+driver meets the same class again and Spark does not repeat what cannot succeed. The end of the
+input proves nothing (when the JVM side fails in mid-slice, the iterator simply ends), hence offset
+slices are closed with `complete=False`: writers commit what was seen, never what was planned.
+So a slice that turns out much larger than planned simply ends early, and the driver is told where.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets import failpoints
+from dataflow_assets.contracts import (
+    Chunk,
+    OffsetSlice,
+    Receipt,
+    Slice,
+    Source,
+    SourceSession,
+    Span,
+    Writer,
+)
+from dataflow_assets.errors import DataflowError, PermanentError, blamed
+from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
+from dataflow_assets.micro_batch.reader import reader
+from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
+from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame
+from dataflow_assets.micro_batch.typed_rows import typed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
+# A slice is planned by a guess at its records' sizes, and one that is a little larger than planned
+# may go on: a task that ends before its input does costs Spark a warm Python worker.
+_SLACK = 2
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a task sends back: one of the four."""
+
+    receipt: Receipt | None = None
+    failure: Failure | None = None
+    note: str | None = None
+    cut: tuple[str, int] | None = None
+    """Partition, and the offset before which the task has stopped: its slice was too large."""
+
+
+@dataclass
+class _Told:
+    """What a task has to say beside its receipts."""
+
+    notes: set[str] = field(default_factory=set)
+    cuts: dict[str, int] = field(default_factory=dict)
+
+    def results(self) -> Iterator[Result]:
+        yield from (Result(note=note) for note in sorted(self.notes))
+        yield from (Result(cut=cut) for cut in self.cuts.items())
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The function that Spark runs over a span; each Spark partition holds one slice's rows."""
+
+    source: Source
+    span: Span
+    lanes: tuple[Lane, ...]
+    max_rejected_percent: float
+    steps: Steps | None = None
+    most_bytes: int | None = None
+    """What a slice of offsets is planned for; one that turns out much larger is not read on."""
+
+    @property
+    def _forwards(self) -> bool:
+        """A lane takes messages as they are."""
+        return any(lane.sink.takes == "messages" for lane in self.lanes)
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The metadata to read beside the bodies, of what the source offers as columns."""
+        reads = self.steps.reads if self.steps else frozenset[str]()
+        if self.source.null_messages == "delete":
+            reads |= {"key"}
+        return wanted(self.source, reads | ({"key", "headers"} if self._forwards else frozenset()))
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
+        forget_archives()
+        failpoints.arm(self.lanes[0].ticket.failpoint)
+        told = _Told()
+        try:
+            results = [Result(receipt) for receipt in self._receipts(batches, told)]
+            results += told.results()
+        except DataflowError as error:
+            results = [Result(failure=Failure.of(error))]
+        yield pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], RESULT)
+
+    def _receipts(self, batches: Iterable[pa.RecordBatch], told: _Told) -> Iterator[Receipt]:
+        for piece, chunks in self._slices(batches, told):
+            names = [lane.ticket.target.branch for lane in self.lanes]
+            writers: list[Writer] = []
+            try:
+                writers += self._opened(piece)
+                for share in chunks:
+                    for name, writer, chunk in zip(names, writers, share, strict=True):
+                        with blamed(name):
+                            writer.write(chunk)
+                        told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
+                self.source.confirm(self.lanes[0].ticket.target.source_id)
+                yield from self._closed(names, writers, complete=not isinstance(piece, OffsetSlice))
+            finally:
+                _abort_all(writers)
+
+    def _opened(self, piece: Slice) -> Iterator[Writer]:
+        for lane in self.lanes:
+            with blamed(lane.ticket.target.branch):
+                yield lane.sink.writer(lane.ticket, piece)
+
+    def _closed(
+        self, names: Sequence[str], writers: Sequence[Writer], *, complete: bool
+    ) -> Iterator[Receipt]:
+        for name, writer in zip(names, writers, strict=True):
+            with blamed(name):
+                yield writer.close(complete)
+
+    def _slices(
+        self, batches: Iterable[pa.RecordBatch], told: _Told
+    ) -> Iterator[tuple[Slice, Iterator[list[Chunk]]]]:
+        if self.source.delivers != "messages":
+            for batch in batches:
+                for piece in map(self.span.slices.__getitem__, batch.column("id").to_pylist()):
+                    if not piece.empty:  # else it was committed before a crash
+                        yield piece, self._columns(piece)
+            return
+        filled = (batch for batch in batches if batch.num_rows)
+        for first in filled:
+            index = first.column("_at")[0].as_py() % len(self.span.slices)
+            piece = self.span.slices[index]
+            bounded = self._bounded(index, chain([first], filled), told)
+            yield piece, self._messages(index, bounded)
+            if piece.partition in told.cuts:
+                return  # what follows in this Spark partition lies behind the cut
+
+    def _bounded(
+        self, index: int, batches: Iterable[pa.RecordBatch], told: _Told
+    ) -> Iterator[pa.RecordBatch]:
+        """As much as a micro-batch may hold; the driver plans the rest again."""
+        piece = self.span.slices[index]
+        if self.most_bytes is None or self.span.whole or not isinstance(piece, OffsetSlice):
+            yield from batches
+            return
+        left = _SLACK * self.most_bytes
+        for batch in batches:
+            fitting, size = _fitting(batch, left)
+            yield fitting
+            left -= size
+            upto = fitting.column("_at")[-1].as_py() // len(self.span.slices) + 1
+            if upto < piece.upto and (left <= 0 or fitting.num_rows < batch.num_rows):
+                told.cuts[piece.partition] = upto
+                return
+
+    def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
+        slices = self.span.slices
+        read = reader(self.source, self.steps, self.lanes, slices[index], len(slices))
+        consumed = rejected = 0
+        for batch in batches:
+            if batch.column("_at")[-1].as_py() % len(slices) != index:
+                raise PermanentError("one Spark partition holds rows of two slices")
+            chunks = read(batch)
+            consumed += batch.num_rows
+            rejected += sum(len(chunk.rejected) for chunk in chunks)
+            self._judge(slices[index], consumed, rejected, chunks)
+            yield chunks
+
+    def _columns(self, piece: Slice) -> Iterator[list[Chunk]]:
+        index, slices = self.span.slices.index(piece), len(self.span.slices)
+        batches = self.source.batches(piece, self.wanted)
+        if self.source.delivers == "entries":
+            yield from self._messages(index, numbered(batches, index, slices))
+        elif self.steps is not None or self._forwards:
+            yield from self._messages(
+                index, as_messages(map(self.source.message_form, batches), index, slices)
+            )
+        else:
+            yield from self._typed(piece, batches)
+
+    def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
+        seen = rejected = 0
+        for batch in batches:
+            chunks = typed(batch, self.lanes, seen)
+            seen += batch.num_rows
+            rejected += sum(len(chunk.rejected) for chunk in chunks)
+            self._judge(piece, seen, rejected, chunks)
+            yield chunks
+
+    def _judge(self, piece: Slice, consumed: int, rejected: int, chunks: Sequence[Chunk]) -> None:
+        """Before the slice is committed; other tasks may have committed theirs."""
+        if not too_many(rejected, consumed, self.max_rejected_percent):
+            return
+        target = self.lanes[0].ticket.target
+        last = next((chunk.rejected[-1] for chunk in chunks if chunk.rejected), None)
+        example = f"; the last one, offset {last.offset}: {last.reason}" if last else ""
+        raise PermanentError(
+            f"flow {target.flow}: {rejected} of {consumed} records of {target.source} were "
+            f"rejected, more than maxRejectedPercent {self.max_rejected_percent:g}{example}. "
+            f"Nothing of this micro-batch's records of partition {piece.partition} is stored; "
+            f"those of other partitions may be. Fix the table or the producer, or raise the limit"
+        )
+
+
+def _fitting(batch: pa.RecordBatch, most: int) -> tuple[pa.RecordBatch, int]:
+    """The first rows, whose bodies have so many bytes at most, or one row; and their bytes."""
+    lengths = pc.fill_null(pc.binary_length(batch.column("body")), 0)
+    sizes = pc.cumulative_sum(lengths.cast(pa.int64())).to_numpy()
+    rows = max(1, int(np.searchsorted(sizes, most, "right")))
+    return batch.slice(0, rows), int(sizes[rows - 1])
+
+
+def too_many(rejected: int, consumed: int, most: float) -> bool:
+    """True when more than `most` percent were rejected of enough records to judge by."""
+    return consumed >= _JUDGED_FROM and rejected * 100 > most * consumed
+
+
+def run(
+    spark: SparkSession, source: SourceSession, span: Span, work: Pass
+) -> tuple[Span, dict[str, list[Receipt]]]:
+    """Runs the pass over the span: what was read of it, and the receipts by branch.
+
+    Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
+    """
+    read = frame(spark, source, span, work.source, work.wanted)
+    outputs = collect(read, work)
+    results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
+    raise_gravest([result.failure for result in results if result.failure])
+    receipts: dict[str, list[Receipt]] = {lane.ticket.target.branch: [] for lane in work.lanes}
+    for result in results:
+        if result.receipt:
+            receipts[result.receipt.branch].append(result.receipt)
+        if result.note:
+            _tell(result.note)
+    return span.cut(dict(result.cut for result in results if result.cut)), receipts
+
+
+@lru_cache(maxsize=1_000)
+def _tell(note: str) -> None:
+    """Once in the driver's life, however many tasks say it."""
+    log.warning(note)
+
+
+def _abort_all(writers: Sequence[Writer]) -> None:
+    for writer in writers:
+        with suppress(DataflowError):
+            writer.abort()

@@ -1,0 +1,66 @@
+"""One branch inside the pass, and what takes messages to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import KEY, Chunk, Shape, Sink, Ticket
+from dataflow_assets.flow import Flow
+from dataflow_assets.formats.json import JsonDecoder, Tombstones
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.records.step import Context
+from dataflow_assets.records.wrapped import VALUE
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One branch inside the pass. `routes`: the conditions that lead to it; None: no route's."""
+
+    sink: Sink
+    ticket: Ticket
+    routes: tuple[str | None, ...] = (None,)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns by which the sink matches rows."""
+        return tuple(json.loads((self.ticket.schema.metadata or {}).get(KEY, b"[]")))
+
+    @property
+    def unwraps(self) -> bool:
+        """True where the object inside a wrapped body is stored: no column takes it as it is."""
+        return self.sink.unwraps and VALUE not in self.ticket.schema.names
+
+    def shape(self) -> Shape | None:
+        """What is stored of a record, where that is not simply its body."""
+        return self.sink.shape(self.ticket.schema)
+
+    def decoder(self, mode: str) -> JsonDecoder:
+        """What turns JSON into the sink's columns; `mode` says what a null message means."""
+        tombstones = Tombstones(mode, self.key_columns)  # type: ignore[arg-type]
+        return JsonDecoder(self.ticket.schema, self.sink.unknown_fields, tombstones)
+
+
+Read = Callable[[pa.RecordBatch], list[Chunk]]
+"""A batch of messages as one chunk for each lane."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a task needs to take messages through records."""
+
+    transformations: tuple[Transformation, ...]
+    context: Context
+    reads: frozenset[str]
+
+    @classmethod
+    def of(cls, flow: Flow, now: datetime, shapes: Iterable[Shape | None]) -> Steps | None:
+        """None where no record is needed: columns are decoded straight from the messages."""
+        reads = [shape.reads for shape in shapes if shape is not None]
+        if not reads and not flow.transformations:
+            return None
+        return cls(flow.transformations, Context(now), flow.reads().union(*reads))

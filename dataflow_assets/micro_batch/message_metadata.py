@@ -1,0 +1,142 @@
+"""The messages of a batch with their metadata, as steps and conditions see it (reference 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataflow_assets.contracts import EVERYTHING, Slice, Source
+from dataflow_assets.formats.rows import metadata_key, objects, values
+from dataflow_assets.records.record import parse
+
+ORDINAL = "ordinal"
+"""The column of an entry's place in its part."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Reads the batches of one slice. Metadata that costs and that nobody reads is left out."""
+
+    source: Source
+    piece: Slice
+    slices: int
+    reads: frozenset[str]
+
+    def offsets(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """The offset of each row."""
+        found: npt.NDArray[np.int64] = batch.column("_at").to_numpy() // self.slices
+        return found
+
+    def records(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, Mapping[str, Any]]]:
+        """Body and metadata of each row."""
+        bodies = batch.column("body").to_pylist()
+        if "metadata" in batch.schema.names:
+            known = batch.column("metadata").to_pylist()
+            return ((body, parse(text)) for body, text in zip(bodies, known, strict=True))
+        static = self.source.metadata(self.piece)
+        columns = dict(self._columns(batch))
+        if not columns:
+            return ((body, static) for body in bodies)
+        names, rows = list(columns), zip(*columns.values(), strict=True)
+        return (
+            (body, _with_headers({**static, **dict(zip(names, row, strict=True))}))
+            for body, row in zip(bodies, rows, strict=True)
+        )
+
+    def again(self, batch: pa.RecordBatch) -> list[tuple[int, int | None] | None] | None:
+        """Where entries are replayed: which of the records that each message becomes, of how many.
+
+        None for a whole message, and where nothing is replayed.
+        """
+        if "only" not in batch.schema.names:
+            return None
+        pairs = zip(batch.column("only").to_pylist(), batch.column("of").to_pylist(), strict=True)
+        return [None if n is None else (n, of) for n, of in pairs]
+
+    def _columns(self, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Any]]]:
+        if self.source.delivers == "messages" and self.reads & {"offset", EVERYTHING}:
+            yield "offset", self.offsets(batch).tolist()
+        for field in batch.schema:
+            name, key = field.name, metadata_key(field)
+            if key is not None:
+                yield key, values(batch.column(name), field)
+            elif name in _VALUES and self.reads & {name, EVERYTHING}:
+                yield name, _VALUES[name](batch.column(name))
+
+
+def as_messages(
+    batches: Iterable[pa.RecordBatch], index: int, slices: int
+) -> Iterator[pa.RecordBatch]:
+    """Typed rows as messages: each a JSON object, its offset the ordinal inside the part."""
+    filled = (batch for batch in batches if batch.num_rows)
+    return numbered(map(_as_messages, filled), index, slices)
+
+
+def _as_messages(batch: pa.RecordBatch) -> pa.RecordBatch:
+    fields = [field for field in batch.schema if metadata_key(field)]
+    arrays = [pa.array(objects(batch), pa.binary()), *(batch.column(f.name) for f in fields)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([("body", pa.binary()), *fields]))
+
+
+def numbered(
+    batches: Iterable[pa.RecordBatch], index: int, slices: int
+) -> Iterator[pa.RecordBatch]:
+    """Messages of a part with their ordinals as offsets; entries have ordinals of their own."""
+    seen = 0
+    for batch in batches:
+        ordinals = np.arange(seen, seen + batch.num_rows)
+        if ORDINAL in batch.schema.names:
+            ordinals = batch.column(ORDINAL).to_numpy()
+        seen += batch.num_rows
+        yield batch.append_column("_at", pa.array(ordinals * slices + index, pa.int64()))
+
+
+def wanted(source: Source, reads: frozenset[str]) -> frozenset[str]:
+    """The columns to ask the source for."""
+    return source.metadata_columns if EVERYTHING in reads else source.metadata_columns & reads
+
+
+def _keys(column: pa.Array) -> list[str]:
+    """As text; a record without a key has an empty one."""
+    return [_text(key) for key in column.to_pylist()]
+
+
+def _text(value: bytes | None) -> str:
+    return "" if value is None else value.decode("utf-8", "replace")
+
+
+def _times(column: pa.Array) -> list[Any]:
+    """Aware times; one that a producer has set beyond the year 9999 is a number of milliseconds."""
+    times = column.cast(pa.timestamp("us", "UTC"))
+    try:
+        found: list[Any] = times.to_pylist()
+    except OverflowError:
+        found = [_time(each) for each in times]
+    return found
+
+
+def _time(value: pa.TimestampScalar) -> Any:
+    try:
+        return value.as_py()
+    except OverflowError:
+        return value.value // 1000
+
+
+def _headers(column: pa.Array) -> list[dict[str, str]]:
+    """By name; of several of one name the last."""
+    return [{one["key"]: _text(one["value"]) for one in row or ()} for row in column.to_pylist()]
+
+
+def _with_headers(metadata: dict[str, Any]) -> dict[str, Any]:
+    """A record without headers has no such key."""
+    if not metadata.get("headers", True):
+        del metadata["headers"]
+    return metadata
+
+
+_VALUES = {"key": _keys, "timestamp": _times, "headers": _headers}

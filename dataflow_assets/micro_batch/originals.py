@@ -1,0 +1,70 @@
+"""Messages found again by their offsets, and rejections that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets.contracts import Rejection, Sent
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.micro_batch.message_metadata import Rows
+
+
+@dataclass(frozen=True)
+class Messages(Mapping[int, Sent]):
+    """Finds the message of an offset, for the few rows that are refused."""
+
+    offsets: pa.Array
+    batch: pa.RecordBatch
+    rows: Rows | None = None
+    """What reads the metadata, where messages have become records."""
+    several: Mapping[int, int] = field(default_factory=dict)
+    """How many records a message has become, where that is not one."""
+
+    def __getitem__(self, offset: int) -> Sent:  # KeyError for a foreign offset
+        index = pc.index(self.offsets, offset).as_py()
+        if index < 0:
+            raise KeyError(offset)
+        if self.rows is None:
+            return Sent(self.batch.column("body")[index].as_py())
+        ((body, metadata),) = self.rows.records(self.batch.slice(index, 1))
+        return Sent(body, placed(metadata, offset), self.several.get(offset, 1))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.offsets.to_pylist())
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def rejection(
+    offset: int, error: RejectedRecord, raw: bytes | None, metadata: Mapping[str, Any]
+) -> Rejection:
+    """A message that failed before the lanes part."""
+    where = "" if error.step is None else f"transformations[{error.step}] ({error.step_type}): "
+    reason = f"{where}{error.reason}"
+    return Rejection(
+        offset,
+        error.stage,
+        reason,
+        raw,
+        step=error.step,
+        step_type=error.step_type,
+        metadata=placed(metadata, offset),
+    )
+
+
+def unstored(offset: int, n: int, error: RejectedRecord, sent: Messages) -> Rejection:
+    """A record that its lane could not take."""
+    found = sent[offset]
+    one = rejection(offset, error, found.body, found.metadata or {})
+    return replace(one, n=n, rows=found.rows)
+
+
+def placed(metadata: Mapping[str, Any], offset: int) -> Mapping[str, Any]:
+    """With the offset, where nobody has read it; what is replayed has kept its own."""
+    return {"offset": offset, **metadata}

@@ -1,0 +1,132 @@
+"""What a branch gets of a span, as a schema: for the tables that are still to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from dataflow_assets.contracts import TYPED, Sink, Source, SourceSession, Span
+from dataflow_assets.formats.json_types import infer, merge
+from dataflow_assets.formats.rows import cells, table_columns
+from dataflow_assets.micro_batch.lanes import Steps
+from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, wanted
+from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame
+from dataflow_assets.micro_batch.transform import sampled
+from dataflow_assets.records.wrapped import unwrapped_texts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How many records reach a branch, rejected ones included, and their widest schema."""
+
+    records: int
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Infers the schema of what one branch gets of each Spark partition."""
+
+    source: Source
+    span: Span
+    steps: Steps | None
+    sink: Sink
+    routes: tuple[str | None, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row: the sample, as msgpack."""
+        forget_archives()
+        sample = self._of_parts(batches) if self._typed else self.sample(batches)
+        output = msgspec.msgpack.encode((sample.records, sample.schema.serialize().to_pybytes()))
+        yield pa.record_batch([[output]], RESULT)
+
+    def sample(self, batches: Iterable[pa.RecordBatch]) -> Sample:
+        """What all of them tell."""
+        found = [list(self._bodies(batch)) for batch in batches if batch.num_rows]
+        return Sample(sum(map(len, found)), merge(map(infer, found)))
+
+    def glance(self) -> Sample | None:
+        """What the first typed rows tell; None where none of them reaches the branch."""
+        if self.steps is None:
+            first = next(self.source.batches(self.span.slices[0], frozenset()), None)
+            columns = [] if first is None else table_columns(first.schema)
+            return Sample(1, pa.schema(columns, {TYPED: b"1"}))
+        return next((one for one in islice(self._of_rows(0), 1) if one.records), None)
+
+    @property
+    def _typed(self) -> bool:
+        return self.source.delivers == "columns"
+
+    def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> Sample:
+        indexes = (index for batch in batches for index in batch.column("id").to_pylist())
+        found = (one for index in indexes for one in self._of_rows(index) if one.records)
+        return next(found, Sample(0, pa.schema([])))
+
+    def _of_rows(self, index: int) -> Iterator[Sample]:
+        """What becomes of the typed rows of one part, a batch at a time."""
+        assert self.steps is not None  # noqa: S101 - without steps rows have their types
+        piece = self.span.slices[index]
+        for given in self.source.batches(piece, wanted(self.source, self.steps.reads)):
+            batch = self.source.message_form(given)
+            for messages in as_messages([batch], index, len(self.span.slices)):
+                bodies = list(self._bodies(messages))
+                yield Sample(len(bodies), _with_types(infer(bodies), bodies, batch))
+
+    def _bodies(self, batch: pa.RecordBatch) -> Iterable[Any]:
+        if self.steps is None:
+            bodies = batch.column("body")
+            texts = unwrapped_texts(bodies) if self.sink.unwraps else bodies
+            return texts.to_pylist()  # type: ignore[no-any-return]
+        slices = self.span.slices
+        piece = slices[batch.column("_at")[0].as_py() % len(slices)]
+        rows = Rows(self.source, piece, len(slices), self.steps.reads)
+        return sampled(self.steps, rows, batch, self.sink, self.routes)
+
+
+def _with_types(
+    schema: pa.Schema, bodies: Sequence[bytes | dict[str, Any] | None], batch: pa.RecordBatch
+) -> pa.Schema:
+    """The schema with the source's own types where the steps have left a column's values alone."""
+    objects = [_object(body) for body in bodies if isinstance(body, bytes)]
+    for given in table_columns(batch.schema):
+        at = schema.get_field_index(given.name)
+        if at < 0 or len(objects) < len(bodies):
+            continue
+        before = {_encode(cell) for cell in cells(batch.column(given.name), given)}
+        after = {bytes(one[given.name]) for one in objects if given.name in one}
+        schema = schema.set(at, given) if after <= before else schema
+    return schema
+
+
+def _object(body: bytes) -> dict[str, msgspec.Raw]:
+    """The members of a body; none where steps have made something else of it."""
+    try:
+        return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        return {}
+
+
+def sample(spark: SparkSession, source: SourceSession, work: Sampler) -> Sample:
+    """What the branch gets of the span."""
+    typed = work.source.delivers == "columns"
+    if typed and (found := work.glance()) is not None:
+        return found
+    reads = work.steps.reads if work.steps else frozenset[str]()
+    read = frame(spark, source, work.span, work.source, wanted(work.source, reads))
+    decoded = [msgspec.msgpack.decode(output) for output in collect(read, work)]
+    samples = [Sample(n, pa.ipc.read_schema(pa.py_buffer(schema))) for n, schema in decoded]
+    total = sum(one.records for one in samples)
+    if typed:  # one part tells as much as all of them
+        return next((one for one in samples if one.records), Sample(0, pa.schema([])))
+    return Sample(total, merge(one.schema for one in samples))

@@ -1,0 +1,62 @@
+"""How work gets into Spark's tasks, and what they say back."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import Source, SourceSession, Span
+from dataflow_assets.errors import TransientError
+from dataflow_assets.spark import errors as causes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RESULT = pa.schema([("result", pa.binary())])
+
+Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""From the batches of one Spark partition to rows of RESULT."""
+
+
+def frame(
+    spark: SparkSession, source: SourceSession, span: Span, declared: Source, wanted: frozenset[str]
+) -> DataFrame:
+    """The span's messages with the wanted metadata; where the pass itself reads one row a slice."""
+    if declared.delivers == "messages":
+        return source.frame(spark, span, wanted)
+    slices = len(span.slices)
+    return spark.range(0, slices, 1, slices)
+
+
+def collect(read: DataFrame, work: Work) -> list[bytes]:
+    """Runs the work over the frame, and what it gave.
+
+    Raises TransientError: what fails in Spark, not in our code, may succeed after a new attempt.
+    """
+    from grpc import RpcError
+    from pyspark.errors import PySparkException
+
+    try:
+        table = read.mapInArrow(work, "result binary").toArrow()
+    except (PySparkException, RpcError, OSError) as error:
+        raise TransientError(f"the Spark job failed: {causes.sentence(error)}") from error
+    outputs: list[bytes] = table.column("result").to_pylist()
+    return outputs
+
+
+_SPARKS_ARCHIVES = re.compile(r"/(pyspark\.zip|py4j-[^/]*\.zip|[^/]*\.jar)(/|$)")
+
+
+def forget_archives() -> None:
+    """Takes Spark's own archives off this worker's import path; pyspark is installed beside us.
+
+    Every task of a reused worker calls `importlib.invalidate_caches`, and each archive on the path
+    then reads its whole directory again: 120 to 350 ms a task (recipes/spine.md section 8).
+    """
+    for path in [path for path in sys.path_importer_cache if _SPARKS_ARCHIVES.search(path)]:
+        del sys.path_importer_cache[path]
+    sys.path[:] = [path for path in sys.path if not _SPARKS_ARCHIVES.search(path)]

@@ -1,0 +1,92 @@
+"""Bodies as records through the chain; what comes out, for each lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import Chunk, Rejection, Sink
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.micro_batch.branch_rows import Share
+from dataflow_assets.micro_batch.forward import Forwarded
+from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch.message_metadata import Rows
+from dataflow_assets.micro_batch.originals import Messages, rejection
+from dataflow_assets.micro_batch.replayed_rows import Again
+from dataflow_assets.records.chain import Chain
+from dataflow_assets.records.record import Record, parse, text
+from dataflow_assets.records.wrapped import unwrapped
+
+
+class Stepped:
+    """Bodies as records through the chain; what comes out, as JSON again, for each lane."""
+
+    def __init__(self, steps: Steps, tombstones: str, lanes: Sequence[Lane], rows: Rows) -> None:
+        self._chain = Chain(steps.transformations, steps.context)
+        self._shares = [_shares(lane, tombstones) for lane in lanes]
+        self._rows = rows
+
+    def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
+        """Each lane's chunk. Records of a route that is not among the lanes are left out."""
+        offsets = self._rows.offsets(batch)
+        shares = [share() for share in self._shares]
+        ways = {route: share for share in shares for route in share.lane.routes}
+        again = self._rows.again(batch)
+        rejected: list[Rejection] = []
+        several: dict[int, int] = {}
+        for at, (raw, metadata) in enumerate(self._rows.records(batch)):
+            pair = again[at] if again else None
+            one = Again(*pair) if pair else None
+            try:
+                found = self._chain(Record(parse(raw), metadata))
+                chosen = one.chosen(found, ways) if one else enumerate(found)
+            except RejectedRecord as error:
+                refused = rejection(int(offsets[at]), error, raw, metadata)
+                if one is None:
+                    rejected.append(refused)
+                else:
+                    shares[0].rejected.append(_again(refused, one))
+                continue
+            if len(found) != 1:
+                several[int(offsets[at])] = len(found)
+            for n, record in chosen:
+                if (share := ways.get(record.route)) is not None:
+                    share.take(at, n, record)
+        if None in ways:
+            ways[None].rejected += rejected
+        sent = Messages(pa.array(offsets, pa.int64()), batch, self._rows, several)
+        return [share.chunk(offsets, sent) for share in shares]
+
+
+def _again(refused: Rejection, one: Again) -> Rejection:
+    """Still the same record of its message, for the branch that it was rejected by."""
+    return replace(refused, stage="encode", n=one.n, rows=one.rows or 0)
+
+
+def _shares(lane: Lane, tombstones: str) -> Callable[[], Share | Forwarded]:
+    """Makes what the lane gets of one batch; what decodes is made once per slice."""
+    if lane.sink.takes == "messages":
+        return lambda: Forwarded(lane, tombstones)
+    shape, decoder = lane.shape(), lane.decoder("delete")
+    return lambda: Share(lane, shape, decoder, tombstones)
+
+
+def sampled(
+    steps: Steps, rows: Rows, batch: pa.RecordBatch, sink: Sink, routes: tuple[str | None, ...]
+) -> Iterator[Any]:
+    """The bodies that one branch gets, as JSON or as objects; None for what it must reject."""
+    chain = Chain(steps.transformations, steps.context)
+    shape = sink.shape(None)
+    for raw, metadata in rows.records(batch):
+        try:
+            found = chain(Record(parse(raw), metadata))
+        except RejectedRecord:
+            yield from (None,) if None in routes else ()
+            continue
+        for record in found:
+            if record.route in routes:
+                body = unwrapped(record.body) if sink.unwraps else record.body
+                yield text(body) if shape is None else shape(record)

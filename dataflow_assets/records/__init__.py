@@ -1,0 +1,1 @@
+"""One record, and the language of manifests about it: paths, conditions, times, placeholders."""

@@ -1,0 +1,86 @@
+"""Conditions of `when`, `filter` and `router` (reference 4.2), with our additions.
+
+| Test | Holds |
+|---|---|
+| `$.a` | truth: not false, 0, null, `""` or `"false"`; objects and arrays always |
+| `$.a == 'x'`, `!=` | the text forms are equal, or not: `5`, `'5'` and `"5"` are one value |
+| `$.a < 5`, `<=`, `>`, `>=` | both are numbers or texts of numbers, compared exactly |
+| `$.a in [x, 'y', 3]` | the text form is one of the list |
+| `$.a =~ '^x'` | Python's regular expression is found in the text form |
+
+A missing field, and every field of a body that is no JSON, fulfils none of them; null exists, and
+its text is empty. `!` inverts what follows: `!$.a == 'x'` holds where `a` is missing. `&&` binds
+tighter than `||`; parentheses group. `metadata.k` is a key of the metadata (null: missing), the
+field of the body is `$.metadata.k`.
+
+A regular expression that backtracks without end cannot be stopped: avoid `(a+)+`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from typing_extensions import override
+
+from dataflow_assets.records.conditions.grammar import Node, Not, Test, read
+from dataflow_assets.records.conditions.holding import holds
+from dataflow_assets.records.record import Record
+from dataflow_assets.spec import Written
+
+_WORDS = frozenset({"true", "false", "True", "False", "null"})
+
+
+@dataclass(frozen=True)
+class Condition(Written):
+    """A condition as the manifest writes it; equal texts are equal conditions."""
+
+    text: str
+
+    @classmethod
+    @override
+    def parse(cls, text: str) -> Condition:
+        """Raises ValueError with the column of what cannot be read, and what is allowed there."""
+        read(text)
+        return cls(text)
+
+    def reads(self) -> frozenset[str]:
+        """The metadata keys it looks at."""
+        return frozenset(test.key for test in _tests(read(self.text)) if test.path is None)
+
+    @override
+    def remarks(self) -> Iterator[str]:
+        """What is allowed and yet most likely meant otherwise: it would filter every record."""
+        for test in _tests(read(self.text)):
+            yield from _field_remarks(test)
+            yield from _value_remarks(test)
+
+    def compile(self) -> Callable[[Record], bool]:
+        """Record -> whether it holds; made once per task."""
+        return holds(read(self.text))
+
+
+def _field_remarks(test: Test) -> Iterator[str]:
+    field = test.written
+    name, dot, _ = field.partition(".")
+    if not test.sign and field in _WORDS:
+        yield f"`{field}` is read as the field `{field}` of the record, not as a value"
+    elif dot and name != "metadata" and get_close_matches(name.lower(), ["metadata"], cutoff=0.75):
+        yield "the field is looked up in the body; did you mean metadata, as in metadata.topic?"
+
+
+def _value_remarks(test: Test) -> Iterator[str]:
+    (value,) = test.values if test.bare and len(test.values) == 1 else ("",)
+    if value in {"True", "False"}:
+        yield f"compares with the text {value}, not with JSON's: did you mean {value.lower()}?"
+    elif value in {"null", "None"}:
+        yield f"compares with the text {value}: a null has the empty text '', a missing field none"
+
+
+def _tests(node: Node) -> Iterator[Test]:
+    if isinstance(node, Test):
+        yield node
+        return
+    for inner in (node.inner,) if isinstance(node, Not) else node.terms:
+        yield from _tests(inner)

@@ -1,0 +1,1 @@
+"""Points in time, as manifests and records write them."""

@@ -1,0 +1,52 @@
+"""What exists, found by name: every source, sink and step that lives in its folder.
+
+A new connector or step is one file; nothing is registered by hand. A class counts when it is
+concrete and has a `type` of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import TypeVar
+
+from dataflow_assets import connectors, transforms
+from dataflow_assets.contracts import Sink, Source
+from dataflow_assets.records.step import Step
+
+Declared = TypeVar("Declared", Source, Sink, Step)
+
+
+@cache
+def sources() -> dict[str, type[Source]]:
+    """Sources by the manifest's `type`."""
+    return _by_type(Source, connectors)
+
+
+@cache
+def sinks() -> dict[str, type[Sink]]:
+    """Sinks by the manifest's `type`."""
+    return _by_type(Sink, connectors)
+
+
+@cache
+def steps() -> dict[str, type[Step]]:
+    """Steps by the manifest's `type`."""
+    return _by_type(Step, transforms)
+
+
+def _by_type(kind: type[Declared], folder: ModuleType) -> dict[str, type[Declared]]:
+    found = {cls.type: cls for cls in _classes(kind, folder)}
+    return dict(sorted(found.items()))
+
+
+def _classes(kind: type[Declared], folder: ModuleType) -> Iterator[type[Declared]]:
+    for module in pkgutil.iter_modules(folder.__path__):
+        namespace = import_module(f"{folder.__name__}.{module.name}")
+        for _, cls in inspect.getmembers(namespace, inspect.isclass):
+            if issubclass(cls, kind) and "type" in vars(cls) and not inspect.isabstract(cls):
+                yield cls

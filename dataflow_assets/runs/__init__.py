@@ -1,0 +1,1 @@
+"""One run of a flow: the loop, its retries, replays, and where flows stand."""

@@ -1,0 +1,74 @@
+"""Tables that are not there yet: made from the first records that reach their branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import DECIMAL, KIND, Limit, SourceSession, Span, local_now
+from dataflow_assets.errors import blamed
+from dataflow_assets.flow import Flow
+from dataflow_assets.micro_batch.lanes import Steps
+from dataflow_assets.micro_batch.sample import Sample, Sampler, sample
+from dataflow_assets.runs.branch_turns import Standing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE = Limit(records=10_000)
+_SHORT, _MOST_DIGITS = 38, 76  # of the two decimals that Arrow has
+
+
+class Creating:
+    """Makes the missing tables of one attempt."""
+
+    def __init__(
+        self, flow: Flow, source: SourceSession, spark: Callable[[], SparkSession]
+    ) -> None:
+        self._flow, self._source, self._spark = flow, source, spark
+
+    def has_table(self, standing: Standing, span: Span) -> bool:
+        """True when the branch can take part in the span.
+
+        False when there is no table and nothing in the span reaches it: then its start moves over
+        the span, so that it need not be read again.
+        """
+        if standing.session.schema() is not None:
+            return True
+        messages = self._flow.source.delivers == "messages"
+        first = self._source.plan(span.after, SAMPLE, span.upto) if messages else span
+        with blamed(standing.branch.id):
+            found = self._sample(standing, first)
+            if not found.records and first.upto != span.upto:
+                found = self._sample(standing, span)
+            if found.records or not self._flow.by_record:
+                standing.session.create(narrowed(found.schema))
+                return True
+            upto = self._source.fold({**standing.positions, **span.upto})
+            standing.session.restart(upto, self._source.identity)
+        return False
+
+    def _sample(self, standing: Standing, span: Span) -> Sample:
+        branch = standing.branch
+        steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
+        work = Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
+        return sample(self._spark(), self._source, work)
+
+
+def narrowed(schema: pa.Schema) -> pa.Schema:
+    """With decimals where a table declares how many digits its numbers have."""
+    return pa.schema(map(_as_decimal, schema), schema.metadata)
+
+
+def _as_decimal(field: pa.Field) -> pa.Field:
+    digits = (field.metadata or {}).get(DECIMAL)
+    if digits is None:
+        return field
+    precision, scale = map(int, digits.split(b","))
+    if precision > _MOST_DIGITS or scale > precision:
+        return field
+    kept = {key: value for key, value in field.metadata.items() if key != KIND}
+    make = pa.decimal128 if precision <= _SHORT else pa.decimal256
+    return field.with_type(make(precision, scale)).with_metadata(kept)

@@ -1,0 +1,294 @@
+"""The loop: plan, begin, pass, finish, release, report; until the end that was visible at start.
+
+One call is one run. A TransientError closes everything and tries again from the checkpoint with a
+new epoch, so that what was left behind by the failed attempt can commit nothing any more. A branch
+whose sink fails is set aside while the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dataflow_assets import failpoints
+from dataflow_assets.contracts import (
+    Cut,
+    Positions,
+    Receipt,
+    Span,
+    local_now,
+)
+from dataflow_assets.errors import (
+    DataflowError,
+    Held,
+    TransientError,
+    blamed,
+)
+from dataflow_assets.flow import Flow
+from dataflow_assets.micro_batch import fused
+from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.runs.branch_turns import Standing, Turn, lowest, nearer, next_turn
+from dataflow_assets.runs.create_table import Creating
+from dataflow_assets.runs.report import Reporting
+from dataflow_assets.runs.request import Order, Report
+from dataflow_assets.runs.retries import Progress
+from dataflow_assets.runs.start_positions import before, settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 0.25  # between two looks at a source that has nothing new
+CADENCE_SECONDS = 1.0  # least time between commits of spans that are not full
+
+
+class _Reopen(Exception):
+    """A branch that was set aside may come back: everything is opened anew."""
+
+
+def drain(flow: Flow, spark: Callable[[], SparkSession], order: Order) -> Iterator[Report]:
+    """Runs the flow; yields a Report per commit and branch, and one last per branch.
+
+    `spark` gives a live session each time it is called. Raises TransientError once the patience is
+    used up, PermanentError and TakenOver at once; what was reported is committed either way. A
+    branch that failed while others went on ends the run with its error only after them.
+    """
+    failpoints.arm(failpoints.from_environment())
+    progress = Progress(order)
+    log.info("flow %s: %s begins", flow.id, order.run)
+    while True:
+        try:
+            with ExitStack() as stack:
+                for report in _Attempt(flow, spark, order, progress, stack).reports():
+                    progress.made(report)
+                    yield report
+        except _Reopen:
+            continue
+        except DataflowError as error:
+            _meet(flow, order, progress, error)
+        else:
+            progress.raise_held()
+            progress.raise_aside(flow)
+            return
+
+
+def _meet(flow: Flow, order: Order, progress: Progress, error: DataflowError) -> None:
+    """Returns when another attempt may succeed; else raises."""
+    if isinstance(error, Held):
+        progress.hold(error)
+    elif isinstance(error, TransientError) and order.stop():
+        raise error  # whoever asked to stop should not have to wait for the outage to end
+    elif progress.set_aside(flow, error):
+        return
+    elif isinstance(error, TransientError):
+        progress.wait_or_raise(flow, error)
+    else:
+        raise error
+
+
+class _Attempt:
+    """One try at a run: its sessions, opened with a new epoch, and the loop over them."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        spark: Callable[[], SparkSession],
+        order: Order,
+        progress: Progress,
+        stack: ExitStack,
+    ) -> None:
+        self._flow = flow.resolved()
+        self._order = order
+        self._progress = progress
+        self._stack = stack
+        self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
+        self._standings: list[Standing] = []
+        self._new_session = spark
+        self._committed = time.monotonic()
+        self._reporting = Reporting(self._flow, self._source, progress)
+        self._creating = Creating(self._flow, self._source, lambda: self._spark)
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        """Made when it is first needed: a run that finds nothing new needs none."""
+        return self._new_session()
+
+    def reports(self) -> Iterator[Report]:
+        ordered = None if self._progress.continuous else self._end()
+        until = self._progress.bounds(ordered, self._source.ends)
+        self._prepare_errors()
+        self._open()
+        reason = ""
+        while not reason:
+            turn = self._next_turn()
+            bound = nearer(turn.until, until, self._source.behind)
+            span = self._source.plan(turn.after, self._flow.policies.limit, bound)
+            if turn.alone and span.empty:
+                self._step_on(turn, span)
+            elif self._due(span):
+                yield from self._micro_batch(span, turn)
+            reason = self._reason_to_end(span, turn, until)
+        log.info("flow %s: %s ends: %s", self._flow.id, self._order.run, reason)
+        for standing in self._standings:
+            yield self._reporting.last(standing, reason)
+        self._reporting.judge()  # an attempt that failed may have committed more than it reported
+
+    def _prepare_errors(self) -> None:
+        sink = self._flow.policies.rejects.sink
+        if sink is not None:
+            sink.error_store().prepare()
+
+    def _open(self) -> None:
+        """Opens every branch that is not set aside; one that fails is, unless it is the last."""
+        for branch in self._flow.branches:
+            if not self._progress.open_for(branch):
+                continue
+            with blamed(branch.id):
+                target = replace(self._flow.target(branch), source_id=self._source.identity)
+                opened = branch.sink.open(target, self._order.run)
+                session = self._stack.enter_context(closing(opened))
+                branch.sink.shape(session.schema())  # a table that does not fit is told at once
+            self._progress.reported.setdefault(branch.id, session.checkpoint.totals)
+            settle(self._flow, branch, self._source, session, self._progress.start(branch))
+            self._progress.settled(branch)
+            self._standings.append(Standing(branch, session))
+
+    def _lowest(self) -> Positions:
+        return lowest([one.positions for one in self._standings], self._source.behind)
+
+    def _next_turn(self) -> Turn:
+        return next_turn(self._standings, self._progress.stops, self._source.behind)
+
+    def _end(self) -> Positions:
+        """The end that the run's first attempt saw; another one's only of another topic."""
+        identity, until = self._source.identity, self._order.until
+        if identity not in self._progress.ends:
+            given = before(self._flow, self._source, until) if until else None
+            self._progress.ends[identity] = given or self._source.ends()
+        return self._progress.ends[identity]
+
+    def _reason_to_end(self, span: Span, turn: Turn, until: Positions | None) -> str:
+        asked = self._order.stop()
+        if asked:
+            return asked
+        if self._progress.over:
+            return "its time is up"
+        drained = until is not None and span.empty and not turn.alone
+        if self._returning(wait=drained):
+            return ""
+        if until is not None:
+            return self._drained(until) if drained else ""
+        if not self._due(span):
+            self._pause()
+        return ""
+
+    def _pause(self) -> None:
+        """Until the source may be asked again, or somebody asks the run to end."""
+        wake = time.monotonic() + max(IDLE_SECONDS, self._flow.source.poll_seconds)
+        while time.monotonic() < wake and not self._progress.over and not self._order.stop():
+            time.sleep(IDLE_SECONDS)
+
+    def _returning(self, *, wait: bool) -> bool:
+        """True while there is nothing to do but to wait for a branch that was set aside."""
+        returning = self._progress.returning()
+        if wait and returning:
+            soonest = min(aside.back for aside in returning) - time.monotonic()
+            time.sleep(min(max(0.0, soonest), 1.0))  # the run may be asked to end meanwhile
+        if any(time.monotonic() >= aside.back for aside in returning):
+            raise _Reopen
+        return wait and bool(returning)
+
+    def _drained(self, until: Positions) -> str:
+        """Nothing more to read is not yet the end: a broker may show less for a while."""
+        positions = self._lowest()
+        if not any(self._source.behind(p, positions.get(p), end) for p, end in until.items()):
+            given = self._order.until
+            return f"drained to {given or 'the end that was visible at start'}"
+        raise self._less(until, positions)
+
+    def _less(self, until: Positions, positions: Positions) -> TransientError:
+        return TransientError(
+            f"{self._flow.source_address} shows less than when the run began: "
+            f"its end was {dict(until)}, and {dict(positions)} is as far as it can be read"
+        )
+
+    def _due(self, span: Span) -> bool:
+        """A full span is due at once, any other when the last commit is long enough ago."""
+        if span.empty:
+            return False
+        if not self._progress.continuous or span.full:
+            return True
+        bounds = (standing.branch.sink.flush_seconds() for standing in self._standings)
+        return time.monotonic() - self._committed >= max(CADENCE_SECONDS, *bounds)
+
+    def _step_on(self, turn: Turn, span: Span) -> None:
+        """A branch that knows nothing of a partition where others stand at its beginning."""
+        for standing in turn.standings:
+            with blamed(standing.branch.id):
+                standing.session.begin(span)
+        again = self._next_turn()
+        if again.alone and dict(again.after) == dict(turn.after):
+            raise self._less(turn.until or {}, turn.after)
+
+    def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
+        ready: Sequence[Standing]
+        ready = [one for one in turn.standings if self._creating.has_table(one, span)]
+        limit = self._flow.policies.limit
+        span, ready = _begun(span, ready, lambda part: self._source.smaller(part, limit))
+        failpoints.reach("drain.begun")
+        work = self._pass(span, ready)
+        receipts: Mapping[str, Sequence[Receipt]] = {}
+        if ready:
+            span, receipts = fused.run(self._spark, self._source, span, work)
+        failpoints.reach("drain.passed")
+        seconds = time.monotonic() - self._committed
+        for standing in ready:
+            yield self._finished(standing, span, receipts[standing.branch.id], seconds)
+        self._committed = time.monotonic()
+        failpoints.reach("drain.finished")
+        self._release()
+        self._reporting.judge()
+
+    def _finished(
+        self, standing: Standing, span: Span, receipts: Sequence[Receipt], seconds: float
+    ) -> Report:
+        ordered = sorted(receipts, key=lambda receipt: receipt.partition)
+        with blamed(standing.branch.id):
+            standing.session.stage(span, ordered, lambda: self._spark)
+            standing.session.finish(span, ordered, self._source)
+            return self._reporting.commit(standing, seconds)
+
+    def _release(self) -> None:
+        """Tells the source what every branch has; what one set aside has is not known here."""
+        if len(self._standings) == len(self._flow.branches):
+            self._source.release(self._lowest())
+
+    def _pass(self, span: Span, ready: Sequence[Standing]) -> fused.Pass:
+        lanes = tuple(
+            Lane(one.branch.sink, one.session.ticket(), one.branch.routes) for one in ready
+        )
+        percent = self._flow.policies.max_rejected_percent
+        steps = Steps.of(self._flow, span.at or local_now(), [lane.shape() for lane in lanes])
+        most = self._flow.policies.limit.bytes
+        return fused.Pass(self._flow.source, span, lanes, percent, steps, most)
+
+
+def _begun(span: Span, ready: Sequence[Standing], cut: Cut) -> tuple[Span, Sequence[Standing]]:
+    """What is read now, and by whom: a branch with an unfinished span of its own goes alone.
+
+    The parts of such a span may be larger than the limits are by now: what failed for its size is
+    read in smaller parts.
+    """
+    for standing in ready:
+        with blamed(standing.branch.id):
+            begun = standing.session.begin(span)
+            if begun.slices != span.slices:
+                return standing.session.divide(begun, cut), [standing]
+        span = begun
+    return span, ready

@@ -1,0 +1,178 @@
+"""Entries as a source: planned one part at a time, read by the pass itself.
+
+A position is the list of the tokens of what is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.contracts import (
+    MESSAGES,
+    REPLAY,
+    Address,
+    Entry,
+    Lag,
+    Limit,
+    MessageSource,
+    PartSlice,
+    Positions,
+    Slice,
+    SourceSession,
+    Span,
+    Target,
+    named_in,
+    part_of,
+)
+from dataflow_assets.contracts.rejects import Name
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.micro_batch.message_metadata import ORDINAL
+from dataflow_assets.records.record import encode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+REMEMBERED = 500  # entries put back of late: a store that deletes them may be given one once more
+WHOLE = ("decode", "step")
+"""Stages before a record has a branch."""
+_PARTITION = "entries"
+_SCHEMA = pa.schema(
+    [
+        ("body", pa.binary()),
+        ("key", pa.binary()),
+        MESSAGES.field("headers"),
+        ("metadata", pa.binary()),
+        ("only", pa.int32()),
+        ("of", pa.int32()),
+        (ORDINAL, pa.int64()),
+    ]
+)
+
+
+class EntrySource(MessageSource):
+    """The entries of one part that still wait."""
+
+    type: ClassVar[str] = "entries"
+    delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
+    entries: tuple[Entry, ...]
+
+    @override
+    def address(self) -> Address:
+        return Address(self.type, "replay", None, self.type)
+
+    @override
+    def open(self, flow: str) -> EntrySession:
+        return EntrySession(self.entries)
+
+    @override
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        """At their places in the part: those that somebody has deleted leave gaps."""
+        by_name = {one.name: one for one in self.entries}
+        rows = [
+            _row(by_name[name], at) for at, name in enumerate(names_of(piece)) if name in by_name
+        ]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, _SCHEMA)
+
+
+def _row(entry: Entry, ordinal: int) -> dict[str, Any]:
+    whole = entry.stage in WHOLE
+    return {
+        "body": entry.body,
+        "key": entry.key,
+        "headers": _headers(entry.metadata.get("headers")),
+        "metadata": encode(dict(entry.metadata)),
+        "only": None if whole else entry.n,
+        "of": None if whole else entry.rows,
+        ORDINAL: ordinal,
+    }
+
+
+def _headers(found: Any) -> list[dict[str, Any]]:
+    known = found if isinstance(found, dict) else {}
+    return [{"key": name, "value": str(value).encode()} for name, value in known.items()]
+
+
+def names_of(piece: Slice) -> tuple[Name, ...]:
+    """The entries of a slice, by their ordinals."""
+    assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
+    return named_in(piece.part)
+
+
+def replay_target(flow: Flow, branch: Branch) -> Target:
+    """A branch as its sink sees it in a replay."""
+    target = flow.target(branch)
+    return replace(target, branch=f"{target.branch}{REPLAY}", source_id=EntrySource.type)
+
+
+class EntrySession(SourceSession):
+    """Plans the entries that the checkpoint does not name yet.
+
+    `waiting` are the tokens of all entries that wait in any store; None: nobody has seen them all.
+    `noted` are those that this replay has noted as replayed since.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        waiting: frozenset[str] | None = None,
+        noted: Collection[str] = (),
+    ) -> None:
+        self._entries, self._waiting, self._noted = entries, waiting, noted
+
+    @property
+    @override
+    def identity(self) -> str:
+        return EntrySource.type
+
+    @override
+    def start(self) -> Positions:
+        return {_PARTITION: ""}
+
+    @override
+    def seek(self, where: str) -> Positions:
+        return self.start()
+
+    @override
+    def ends(self) -> Positions:
+        return {_PARTITION: ",".join(one.token for one in self._entries)}
+
+    @override
+    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
+        position = str(after.get(_PARTITION, ""))
+        done = position.split(",") if position else []
+        named = frozenset(done)
+        new = [entry for entry in self._entries if entry.token not in named]
+        if not new:
+            return Span((PartSlice(_PARTITION, position, position),))
+        upto = ",".join([*self._kept(done), *(entry.token for entry in new)])
+        return Span((PartSlice(_PARTITION, position, upto, part_of(new)),))
+
+    def _kept(self, done: Sequence[str]) -> list[str]:
+        """What waits no more need not be named for long."""
+        recent = frozenset(done[-REMEMBERED:])
+        return [token for token in done if token in recent or self._waits(token)]
+
+    def _waits(self, token: str) -> bool:
+        return token not in self._noted and (self._waiting is None or token in self._waiting)
+
+    @override
+    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
+        raise NotImplementedError("the pass reads entries itself")
+
+    @override
+    def release(self, upto: Positions) -> None:
+        pass
+
+    @override
+    def lag(self, after: Positions) -> Lag:
+        return Lag(0, 0.0, self.ends())
+
+    @override
+    def close(self) -> None:
+        pass

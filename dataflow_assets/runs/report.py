@@ -1,0 +1,74 @@
+"""What a run tells of its branches: a report per commit, and whether too much was rejected."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from dataflow_assets.contracts import Lag, Positions, SourceSession
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.micro_batch.fused import too_many
+from dataflow_assets.runs.branch_turns import Standing
+from dataflow_assets.runs.request import Report
+from dataflow_assets.runs.retries import Progress
+
+LAG_SECONDS = 5.0  # how often the age of the oldest unread record is asked for
+
+
+class Reporting:
+    """The reports of one attempt."""
+
+    def __init__(self, flow: Flow, source: SourceSession, progress: Progress) -> None:
+        self._flow, self._source, self._progress = flow, source, progress
+        self._lags: dict[str, tuple[float, Lag]] = {}
+
+    def commit(self, standing: Standing, seconds: float) -> Report:
+        """Of a commit just made, `seconds` after the one before."""
+        report = self._report(standing, seconds)
+        return replace(report, table_rows=standing.session.row_count())
+
+    def last(self, standing: Standing, reason: str) -> Report:
+        """Of the state in which the run leaves the branch."""
+        self._lags.pop(standing.branch.id, None)
+        report = replace(self._report(standing, 0.0), last=True, reason=reason)
+        session = standing.session
+        return replace(report, schema=session.schema(), table_rows=session.row_count())
+
+    def judge(self) -> None:
+        """Raises PermanentError when the run has rejected more than the flow allows."""
+        done, policies = self._progress.totals, self._flow.policies
+        most = policies.max_rejected_percent
+        consumed = done.rows + done.rejected
+        if too_many(done.rejected, consumed, most):
+            raise PermanentError(
+                f"flow {self._flow.id}: {done.rejected} of {consumed} records of this run were "
+                f"rejected, more than maxRejectedPercent {most:g}; they {policies.rejects.fate}. "
+                f"Mend the table, the steps or the producer, or raise the limit"
+            )
+
+    def _report(self, standing: Standing, seconds: float) -> Report:
+        branch, checkpoint = standing.branch, standing.session.checkpoint
+        delta = checkpoint.totals - self._progress.reported[branch.id]
+        self._progress.reported[branch.id] = checkpoint.totals
+        self._progress.totals += delta
+        lag = _moved(self._lag(branch, checkpoint.positions), checkpoint.positions)
+        return Report(self._flow.id, branch, branch.address, checkpoint, delta, lag, seconds)
+
+    def _lag(self, branch: Branch, positions: Positions) -> Lag:
+        """Asked for every few seconds only: the age of a record costs a read."""
+        now = time.monotonic()
+        taken, lag = self._lags.get(branch.id, (0.0, None))
+        if lag is None or now - taken >= LAG_SECONDS:
+            lag = self._source.lag(positions)
+            self._lags[branch.id] = (now, lag)
+        return lag
+
+
+def _moved(lag: Lag, positions: Positions) -> Lag:
+    """The lag with its records counted again from positions that have moved since."""
+    ends = {p: end for p, end in lag.ends.items() if isinstance(end, int)}
+    if not ends:
+        return lag
+    waiting = (max(0, end - int(positions.get(p, end))) for p, end in ends.items())
+    return replace(lag, records=sum(waiting))

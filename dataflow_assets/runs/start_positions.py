@@ -1,0 +1,143 @@
+"""Where a run begins: the checkpoint, unless source, target, manifest or a person say otherwise.
+
+And where it ends, when it is asked to read up to a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from dataflow_assets.contracts import Positions, SinkSession, SourceSession
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.runs.request import Start
+
+log = logging.getLogger(__name__)
+
+
+_ANEW = {
+    "messages": "its offsets mean other records now. Set onTopicRecreated: restart to read it from "
+    "its beginning, or run dataflow reset",
+    "columns": "its rows are others now. Start from earliest with table: truncate, or run dataflow "
+    "reset and keep the rows that stand",
+}
+
+
+def settle(
+    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
+) -> None:
+    """Stores where this run begins before it reads anything, unless the checkpoint stands.
+
+    Raises PermanentError when a person must decide: the topic was recreated, or rewinding would
+    store the records of an appended table twice.
+    """
+    if start.table == "adopt" and start.at != "checkpoint":
+        raise PermanentError(
+            f"flow {flow.id}: table: adopt goes on from the checkpoint, and cannot be used with "
+            f"start: {start.at}. Leave start out, or choose table: keep or truncate"
+        )
+    if start.at != "checkpoint":
+        _rewind(flow, branch, source, session, start)
+    elif not session.checkpoint.positions:
+        session.restart(source.start(), source.identity)
+    elif session.checkpoint.source not in (None, source.identity):
+        _read_recreated(flow, source, session)
+    elif session.checkpoint.target not in (None, session.identity):
+        _meet_another(flow, branch, source, session, start)
+    elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
+        log.warning("flow %s: checkpointReset: starting anew", flow.id)
+        session.restart(source.start(), source.identity)
+
+
+def _meet_another(
+    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
+) -> None:
+    """The target was made again under its name. Whether its rows are those read is not known."""
+    noun = "table" if branch.sink.takes == "columns" else "topic"
+    if session.identity is None or not session.holds_rows():
+        log.warning(
+            "flow %s: %s is another %s now, and empty: starting anew", flow.id, branch.address, noun
+        )
+        session.restart(source.start(), source.identity)
+    elif start.table == "adopt":
+        log.warning("flow %s: %s is another %s now: adopted", flow.id, branch.address, noun)
+        session.adopt()
+    else:
+        raise PermanentError(
+            f"flow {flow.id}: {branch.address} is another {noun} now (its id has changed since "
+            f"the last commit), and it holds rows. If they are the rows that this flow had stored "
+            f"(the {noun} was rebuilt, restored or moved), go on from the checkpoint: run once "
+            f"with table: adopt (dataflow run --table adopt). If they are not, begin again: start: "
+            f"earliest, table: truncate (dataflow run --from earliest --table truncate)"
+        )
+
+
+def _read_recreated(flow: Flow, source: SourceSession, session: SinkSession) -> None:
+    if flow.policies.on_topic_recreated != "restart":
+        raise PermanentError(
+            f"flow {flow.id}: {flow.source_address} was recreated since the last commit (it has "
+            f"another id): {_ANEW[flow.source.delivers]}"
+        )
+    log.warning("flow %s: the topic was recreated: reading from its start", flow.id)
+    session.restart(source.seek("earliest"), source.identity)
+
+
+def _rewind(
+    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
+) -> None:
+    keeps_rows = start.table == "keep" and start.at != "latest"
+    if keeps_rows and not branch.sink.upserts and not start.confirmed:
+        raise PermanentError(
+            f"flow {flow.id}: {branch.address} is appended to: rewinding would store its records "
+            f"twice. Choose table: truncate, or confirm"
+        )
+    empty = start.table == "truncate"
+    session.restart(_chosen(flow, source, start), source.identity, empty=empty)
+
+
+def _chosen(flow: Flow, source: SourceSession, start: Start) -> Positions:
+    if start.at == "offsets":
+        return _offsets(flow, source.seek("earliest"), start)
+    if start.at == "timestamp":
+        if start.timestamp is None:
+            raise PermanentError("start: timestamp needs a timestamp, e.g. 2026-01-31T00:00:00Z")
+        return source.seek(start.timestamp)
+    return source.seek(start.at)
+
+
+def _offsets(flow: Flow, earliest: Positions, start: Start) -> Positions:
+    """The chosen ones; where none was chosen the earliest."""
+    if unknown := sorted(set(start.offsets) - set(earliest)):
+        raise PermanentError(
+            f"flow {flow.id}: start: offsets names partition {', '.join(unknown)}, but "
+            f"{flow.source_address} has partitions {', '.join(earliest)}"
+        )
+    return {**earliest, **start.offsets}
+
+
+def before(flow: Flow, source: SourceSession, until: str) -> Positions:
+    """Where each partition has its first record of this time or later, else its end.
+
+    So that a run that starts at the same time continues there. Raises PermanentError for what is
+    no time, and for a source that knows none.
+    """
+    if not _is_time(until):
+        raise PermanentError(
+            f"flow {flow.id}: until {until!r} is no time: it wants ISO 8601, e.g. "
+            f"2026-01-31T00:00:00Z (seconds bounds how long a run stays on)"
+        )
+    if flow.source.delivers != "messages":
+        raise PermanentError(
+            f"flow {flow.id}: until cannot be used with {flow.source_address}: it is read as it "
+            f"stands, and its rows have no time of arrival"
+        )
+    return source.seek(until)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,57 @@
+"""Rows that are committed late: a few seconds are read again, until none of them can come any more.
+
+A row may become visible after a later one was read. It has the time of its change, so it is found
+by reading again what is younger than the overlap; the sink must upsert.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.polling.positions import Position
+
+
+def late_from(position: Position, overlap: int) -> str | None:
+    """From where rows are read again; None where no late one can have come.
+
+    Not while a sweep is under way: it would begin anew with each of its spans.
+    """
+    due = _late_until(position, overlap)
+    if not due or position.sweeping or position.read_at is None:
+        return None
+    if seconds(position.read_at, due) <= 0:
+        return None
+    early = datetime.fromisoformat(position.read_at) - timedelta(seconds=overlap)
+    return early.isoformat(" ")
+
+
+def is_due(position: Position, overlap: int, now: str | None) -> bool:
+    """True once no late row can come any more, where the last ones have not been looked for."""
+    due = _late_until(position, overlap)
+    if due is None or position.read_at is None:
+        return False
+    return seconds(position.read_at, due) > 0 and seconds(due, now) >= 0
+
+
+def seconds(since: str | None, until: str | None) -> float:
+    """Between two times of one clock; for ever where one is unknown."""
+    if since is None or until is None:
+        return float("inf")
+    one, other = datetime.fromisoformat(since), datetime.fromisoformat(until)
+    if (one.tzinfo is None) != (other.tzinfo is None):
+        one, other = one.replace(tzinfo=None), other.replace(tzinfo=None)
+    return (other - one).total_seconds()
+
+
+def _late_until(position: Position, overlap: int) -> str | None:
+    """When no row can come late any more whose change value was passed already."""
+    if not overlap or position.change is None:
+        return None
+    try:
+        change = datetime.fromisoformat(position.change)
+    except ValueError:
+        raise PermanentError(
+            "overlapSeconds needs a changeTrackingColumn that holds times"
+        ) from None
+    return (change + timedelta(seconds=overlap)).isoformat(" ")

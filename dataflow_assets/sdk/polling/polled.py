@@ -1,0 +1,74 @@
+"""What a database answers about a table that is polled; every comparison is the server's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from dataflow_assets.sdk.polling.positions import Pair, Position, Rows
+
+
+class Polled(Protocol):
+    """A table or query as its server describes it now."""
+
+    @property
+    def title(self) -> str:
+        """What is read, for people."""
+
+    @property
+    def identity(self) -> str | None:
+        """Of the table itself: another one of its name has another one. None for a query."""
+
+    @property
+    def wholly(self) -> bool:
+        """True where nothing orders the rows: they are read as they come, all of them."""
+
+    @property
+    def tracks(self) -> bool:
+        """True where a change column orders the rows, before the order column."""
+
+    @property
+    def first(self) -> str:
+        """The name of the first column of the order; empty where nothing orders the rows."""
+
+    def now(self) -> str:
+        """The server's clock, as ISO 8601 text."""
+
+    def newest(self) -> Pair:
+        """The last pair there is now, none beyond the server's clock."""
+
+    def has_rows(self) -> bool:
+        """Whether there is any row at all."""
+
+    def unordered(self) -> int:
+        """How many rows have no place in the order."""
+
+    def is_before(self, one: Pair, other: Pair) -> bool:
+        """Whether a pair comes before another; a missing value comes before every other."""
+
+    def estimate(self, rows: Rows) -> int:
+        """How many rows there are, about."""
+
+    def count(self, rows: Rows) -> int:
+        """How many rows there are; of very many, about."""
+
+    def size(self, rows: Rows) -> tuple[int, int]:
+        """How many rows there are, and how many bytes their values have."""
+
+    def age(self, rows: Rows) -> float | None:
+        """Seconds since the oldest of the rows was changed; None where nothing tells."""
+
+    def key(self, rows: Rows, most: int) -> str | None:
+        """The last order value of the first `most` rows; None where there are no more."""
+
+    def border(self, rows: Rows, most: int) -> Pair | None:
+        """The last pair of the first `most` rows; None where there are no more."""
+
+    def before(self, time: str) -> str | None:
+        """The last change value before a time; None where changes have none."""
+
+    def at(self, time: str) -> str:
+        """A time as a change value. Raises PermanentError where changes have none."""
+
+    def notes(self, position: Position) -> Iterator[str]:
+        """What else a person should know: rows that are read later, or slowly."""

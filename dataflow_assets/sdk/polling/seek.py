@@ -1,0 +1,111 @@
+"""Positions in a polled table: ends, points in time, older checkpoints, and how far behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.polling.overlap import is_due, seconds
+from dataflow_assets.sdk.polling.polled import Polled
+from dataflow_assets.sdk.polling.positions import NOTHING, START, Position, Rows
+
+
+def end(polled: Polled) -> Position:
+    """The position of one who has read everything there is."""
+    read_at = polled.now()
+    if polled.wholly:
+        return Position("query", read_at=read_at)
+    change, order = polled.newest()
+    if (change, order) == NOTHING and not polled.has_rows():
+        return START
+    return Position("rows", change, order, read_at=read_at)
+
+
+def since(polled: Polled, where: str, last: Position) -> Position:
+    """The position right before a point in time, the last one at most."""
+    change = polled.before(where)
+    if change is None:
+        raise PermanentError(
+            f"cannot begin at {where!r}: no column of this source tells the time of a change; "
+            "allowed: earliest, latest"
+        )
+    if last.at_start:
+        return last
+    found = Position("rows", change, read_at=last.read_at)
+    return last if polled.is_before(last.bound, found.bound) else found
+
+
+def taken_over(polled: Polled, found: Position) -> Position:
+    """A checkpoint of the DataFlow Operator as a position in this table.
+
+    An order value alone, where changes are tracked, is how far a first load has come: the rows
+    behind it are read up to the end there is now, and changes from there on.
+    """
+    if polled.wholly:
+        raise PermanentError("a query without changeTrackingColumn has no checkpoint to take over")
+    if not polled.tracks:
+        if found.order is None:
+            raise PermanentError(
+                "the checkpoint has no lastReadOrderByValue, and this source is read by its "
+                "orderByColumn alone"
+            )
+        return Position("rows", None, found.order)
+    if found.change is None:
+        return Position("load", key=found.order)
+    return Position("rows", polled.at(found.change), found.order)
+
+
+def is_behind(
+    polled: Polled, one: Position, other: Position, *, interval: float, overlap: int
+) -> bool:
+    """True while `one` has not got everything that `other` has.
+
+    A first load is behind whatever is not one; a query without order is due again after `interval`
+    seconds, rows that overlap once more when no late one can come any more.
+    """
+    if one == other or other.at_start:
+        return False
+    if polled.wholly:
+        return seconds(one.read_at, other.read_at) >= max(interval, 1e-6)
+    if one.at_start or other.state != "load":
+        if one.state == "load" or polled.is_before(one.bound, other.bound):
+            return True
+        return is_due(one, overlap, other.read_at)
+    if one.state != "load":
+        return False
+    if one.bound != other.bound:
+        return polled.is_before(one.bound, other.bound)
+    return polled.is_before((one.change, one.key), (one.change, other.key))
+
+
+def lag(polled: Polled, position: Position, last: Position) -> tuple[int, float]:
+    """Rows behind, and the age of the oldest one by its own clock; of a first load, its own."""
+    if polled.wholly:
+        return 0, max(0.0, seconds(position.read_at, last.read_at))
+    if last.at_start:
+        return 0, 0.0
+    rows = Rows(position.bound, last.bound)
+    if position.state == "load":
+        bound = position.bound if position.begun else last.bound
+        rows = Rows(upto=bound, load=True, low=position.key)
+    elif not polled.is_before(position.bound, last.bound):
+        return 0, 0.0
+    records = polled.count(rows)
+    if not records:
+        return 0, 0.0
+    age = None if position.begun else polled.age(rows)
+    if age is None:  # nothing tells the time of a change: it came after the last read
+        age = seconds(position.read_at, last.read_at) if position.read_at else 0.0
+    return records, max(0.0, age)
+
+
+def unread(polled: Polled, position: Position) -> Iterator[str]:
+    """What a person should know about rows that are never read."""
+    if polled.wholly or position.state == "load":
+        return
+    rows = polled.unordered() - position.unordered
+    if rows > 0:
+        yield (
+            f"{rows} rows that came after the first load have no {polled.first}: they have no "
+            "place in the order and are not read"
+        )

@@ -1,0 +1,140 @@
+"""The driver's side of a polled table: bounds and borders are fixed here before any read."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, folded
+from dataflow_assets.sdk.polling import seek as places
+from dataflow_assets.sdk.polling.planning import Planner
+from dataflow_assets.sdk.polling.polled import Polled
+from dataflow_assets.sdk.polling.positions import PARTITION, START, Part, Position, adopted
+from dataflow_assets.sdk.polling.source import PolledSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+
+class PolledSession(SourceSession):
+    """One table or query, seen by one flow; its only partition is `table`."""
+
+    def __init__(self, source: PolledSource, flow: str) -> None:
+        self._source, self._flow = source, flow
+        self._told: set[str] = set()
+
+    @abstractmethod
+    def asking(self) -> AbstractContextManager[Polled]:
+        """The table or query as it is now: all answers are about one moment, where that can be.
+
+        Raises TransientError where it is another table than the one this session has opened.
+        """
+
+    @override
+    def start(self) -> Positions:
+        return {PARTITION: START.dump()}
+
+    @override
+    def seek(self, where: str) -> Positions:
+        if where == "earliest":
+            return self.start()
+        with self.asking() as polled:
+            found = places.end(polled)
+            if where != "latest":
+                found = places.since(polled, where, found)
+        return {PARTITION: found.dump()}
+
+    @override
+    def ends(self) -> Positions:
+        return self.seek("latest")
+
+    @override
+    def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
+        position = Position.parse(folded(after, PARTITION))
+        bound = None if until is None else Position.parse(folded(until, PARTITION))
+        if bound is not None and bound == position:
+            return Span(())
+        with self.asking() as polled:
+            step = self._planner(polled, limit).step(position, bound)
+            self._tell(polled, position)
+            own = polled.identity
+        if step is None:
+            return Span(())
+        parts = (Part(own, rows).dump() for rows in step.parts)
+        return Span.of_parts(step.upto.dump(), parts, full=step.full)
+
+    @override
+    def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        part = Part.parse(piece.part)
+        if part.rows is None:
+            return (piece.part,)
+        with self.asking() as polled:
+            found = self._planner(polled, limit).smaller(part.rows)
+        return tuple(Part(part.identity, rows).dump() for rows in found)
+
+    def _planner(self, polled: Polled, limit: Limit) -> Planner:
+        source = self._source
+        most = min(limit.records, source.read_batch_size or limit.records)
+        return Planner(polled, source.overlap, replace(limit, records=most))
+
+    @override
+    def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
+        raise NotImplementedError("this source delivers columns")
+
+    @override
+    def fold(self, positions: Positions) -> Positions:
+        return {PARTITION: folded(positions, PARTITION) or START.dump()}
+
+    @override
+    def behind(self, partition: str, position: int | str | None, end: int | str) -> bool:
+        one, other = Position.parse(position), Position.parse(end)
+        if one == other or other.at_start:
+            return False  # without a question
+        interval, overlap = self._source.poll_interval, self._source.overlap
+        with self.asking() as polled:
+            return places.is_behind(polled, one, other, interval=interval, overlap=overlap)
+
+    @override
+    def release(self, upto: Positions) -> None:
+        """Nothing is kept on the server."""
+
+    @override
+    def lag(self, after: Positions) -> Lag:
+        position = Position.parse(folded(after, PARTITION))
+        with self.asking() as polled:
+            last = places.end(polled)
+            records, age = places.lag(polled, position, last)
+        return Lag(records, age, {PARTITION: last.dump()})
+
+    @override
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        found = self.plan(after, Limit(records=limit))
+        if not found.slices:
+            return {}
+        piece = found.slices[0]
+        assert isinstance(piece, PartSlice)  # noqa: S101 - it was planned right here
+        wanted = self._source.metadata_columns
+        return {PARTITION: next(self._source.read(Part.parse(piece.part), wanted, limit))}
+
+    @override
+    def adopt(self, document: Mapping[str, Any]) -> Positions:
+        position = adopted(document, self._source.type)
+        with self.asking() as polled:
+            return {PARTITION: places.taken_over(polled, position).dump()}
+
+    def _tell(self, polled: Polled, position: Position) -> None:
+        """What a person should know, once per session and state."""
+        if position.state in self._told:
+            return
+        self._told.add(position.state)
+        for note in (*places.unread(polled, position), *polled.notes(position)):
+            log.warning("flow %s: %s: %s", self._flow, polled.title, note)

@@ -1,0 +1,135 @@
+"""A source that polls a table or a query, as a manifest declares it."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+from typing_extensions import override
+
+from dataflow_assets.contracts import PartSlice, Slice, Source
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.database import ColumnName, DatabaseTable
+from dataflow_assets.sdk.polling.positions import Part
+
+C = TypeVar("C")
+
+
+class PolledSource(DatabaseTable, Source):
+    """Reads new and changed rows, in the order of their changes."""
+
+    delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
+
+    query: str | None = None
+    """A SELECT to read instead of the table. With `changeTrackingColumn` it is read like a table
+    and must select that column and `orderByColumn`; without, each read is of all its rows."""
+    poll_interval: int = Field(default=5, ge=0)
+    """The least seconds between two looks for new rows; a run reads at once."""
+    read_batch_size: int = Field(default=0, ge=0)
+    """The most rows of a part of a micro-batch; 0 for no other bound than `maxRecordsPerBatch` and
+    `maxBytesPerBatch`. A lower value also divides parts that were begun and not committed."""
+    change_tracking_column: ColumnName
+    order_by_column: ColumnName = "id"
+
+    @model_validator(mode="after")
+    def _selects(self) -> Self:
+        if self.query is not None and not self.query.strip(" ;\n\t"):
+            raise ValueError("query is empty")
+        return self
+
+    @property
+    @override
+    def does_without_table(self) -> bool:
+        return self.query is not None
+
+    @property
+    def verbatim(self) -> bool:
+        """True for a query that nothing orders: every read is of all its rows."""
+        return self.query is not None and "change_tracking_column" not in self.model_fields_set
+
+    @property
+    @override
+    def rereads(self) -> str:
+        return "query, of which no changeTrackingColumn tells what is new" if self.verbatim else ""
+
+    @property
+    @override
+    def poll_seconds(self) -> float:
+        return float(self.poll_interval)
+
+    @property
+    def overlap(self) -> int:
+        """Seconds of which rows may come late and are read again."""
+        return 0
+
+    @property
+    def title(self) -> str:
+        """What is read, for people."""
+        return f"{'query' if self.query else 'table'} of {self.address()}"
+
+    @override
+    def metadata(self, piece: Slice) -> dict[str, Any]:
+        return {"table": self.table} if self.table else {}
+
+    @override
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
+        return self.read(Part.parse(piece.part), metadata)
+
+    @abstractmethod
+    def read(
+        self, part: Part, metadata: frozenset[str], most: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The part's rows in its order, at least one batch; `most`: no more rows than that.
+
+        Ends only when all of them came. Raises TransientError where the table is another one.
+        """
+
+    @override
+    def named(self) -> tuple[str | None, str]:
+        if self.names_table:
+            return super().named()
+        digest = hashlib.sha256((self.query or "").encode()).hexdigest()
+        return None, f"query_{digest[:8]}"
+
+    def bare_query(self) -> str:
+        """What stands behind FROM for the query."""
+        return f"({(self.query or '').strip().rstrip(';').rstrip()}\n) AS __dataflow_src"
+
+    def order_column(self, columns: Mapping[str, C]) -> C:
+        """The column that tells rows apart. Raises PermanentError where it is missing."""
+        order = columns.get(self.order_by_column)
+        if order is None:
+            raise PermanentError(
+                f"{self.title} has no column {self.order_by_column}: set orderByColumn to a column "
+                f"that tells its rows apart; it has {', '.join(columns)}"
+            )
+        return order
+
+    def change_column(self, columns: Mapping[str, C]) -> C | None:
+        """The column that tells changes, if one does. Raises PermanentError for a missing one."""
+        if self.change_tracking_column == self.order_by_column:
+            return None
+        change = columns.get(self.change_tracking_column)
+        if change is None and "change_tracking_column" in self.model_fields_set:
+            raise PermanentError(
+                f"{self.title} has no column {self.change_tracking_column}, which "
+                f"changeTrackingColumn names; it has {', '.join(columns)}. Where nothing tells "
+                f"changes, set it to {self.order_by_column}: new rows alone are read then"
+            )
+        return change
+
+    def no_table(self) -> PermanentError:
+        """Why there is nothing to read, and the ways out."""
+        return PermanentError(
+            f"{self.title} does not exist: it was dropped, or never made. Create it, or mend "
+            "`table`"
+        )
+
+    def made_anew(self) -> TransientError:
+        """Why what was read so far is no part of the table that is there now."""
+        return TransientError(f"{self.title} was made anew while the flow ran")

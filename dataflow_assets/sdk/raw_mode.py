@@ -1,0 +1,129 @@
+"""Raw mode: whole bodies in a column `data`, the metadata beside them (reference 3.4, 3.5)."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+import pyarrow as pa
+from pydantic import field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.contracts import Shape, Sink, kind_of
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.wrapped import METADATA
+from dataflow_assets.sdk.raw_rows import DATA, Flat, Raw, Sampled, Whole, defaulted
+
+_KEPT = frozenset({METADATA, "created_at", "updated_at", "deleted_at"})
+"""Columns beside `data` that no body fills, whether they have a default or not."""
+_CATEGORIES = (pa.bool_(), pa.int64(), pa.float64(), pa.timestamp("us", "UTC"))
+
+
+class RawSink(Sink):
+    """A sink with a raw mode."""
+
+    unwraps: ClassVar = True
+    own_columns: ClassVar[frozenset[str]] = frozenset({DATA, METADATA})
+    """Columns that no metadata key may fill."""
+    longest_name: ClassVar[int] = 255
+    """Bytes of a column's name at most."""
+    text_bodies: ClassVar[bool] = False
+    """Whole bodies also go into a text column `data` where the table has no other column."""
+
+    raw_mode: bool = False
+    """Whole bodies in the column `data`, the message's metadata in `_metadata`. Of a body
+    `{"value": ..., "_metadata": {...}}` the two parts."""
+    flatten_metadata_columns: bool = False
+    """With `rawMode`: a column for each metadata key instead of `_metadata`."""
+    flatten_metadata_columns_prefix: str = ""
+    """Stands before the names of those columns."""
+
+    @field_validator("flatten_metadata_columns_prefix")
+    @classmethod
+    def _a_prefix(cls, value: str) -> str:
+        if value and not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", value):
+            raise ValueError("wants letters, digits and _, not beginning with a digit")
+        return value
+
+    @model_validator(mode="after")
+    def _flattens_raw(self) -> RawSink:
+        if self.flatten_metadata_columns and not self.raw_mode:
+            raise ValueError("flattenMetadataColumns requires rawMode: true")
+        return self
+
+    @override
+    def shape(self, schema: pa.Schema | None) -> Shape | None:
+        if not self.raw_mode:
+            return self._whole(schema)
+        if schema is None:
+            return Sampled(self._prefix)
+        data = self._column(schema, DATA)
+        if self.flatten_metadata_columns:
+            self._no_column(schema, METADATA)
+            return Flat(data, schema, self._prefix, self.own_columns)
+        return Raw(data, self._column(schema, METADATA))
+
+    def raw_columns(self, sample: pa.Schema) -> list[pa.Field]:
+        """What a table made for raw mode has beside its bookkeeping; of the sample the metadata."""
+        if not self.flatten_metadata_columns:
+            return [pa.field(DATA, pa.string()), pa.field(METADATA, pa.string())]
+        found = [_categorized(self._prefix, field) for field in sample]
+        columns = [field for field in found if self._nameable(field.name)]
+        if not columns:
+            own = ", ".join(sorted(self.own_columns))
+            raise PermanentError(
+                f"table {self.address().name} cannot be made: flattenMetadataColumns, and the "
+                f"first records have no metadata that can become columns (not: {own}); set "
+                "flattenMetadataColumnsPrefix, or create the table"
+            )
+        return [pa.field(DATA, pa.string()), *sorted(columns, key=lambda field: field.name)]
+
+    def _nameable(self, name: str) -> bool:
+        fits = 0 < len(name.encode()) <= self.longest_name and name.isprintable()
+        return fits and name.casefold() not in self.own_columns
+
+    @property
+    def _prefix(self) -> str | None:
+        return self.flatten_metadata_columns_prefix if self.flatten_metadata_columns else None
+
+    def _whole(self, schema: pa.Schema | None) -> Shape | None:
+        """Tables made for bodies, as raw mode makes them, take them without raw mode as well."""
+        if schema is None or self.upserts or self.unknown_fields == "ignore":
+            return None
+        if DATA not in schema.names or not all(map(_filled, schema)):
+            return None
+        data = schema.field(DATA)
+        as_text = self.text_bodies and len(schema) == 1 and data.type == pa.string()
+        return Whole(data, schema) if kind_of(data) == b"json" or as_text else None
+
+    def _column(self, schema: pa.Schema, name: str) -> pa.Field:
+        found = [field for field in schema if field.name.casefold() == name]
+        if not found:
+            raise PermanentError(
+                f"table {self.address().name} has no column {name}, which rawMode writes to; it "
+                f"has {', '.join(schema.names)}: add the column, or write to a new table"
+            )
+        if found[0].type != pa.string() or kind_of(found[0]) not in (None, b"json"):
+            raise PermanentError(
+                f"column {found[0].name} of table {self.address().name} must hold JSON or text for "
+                "rawMode: change its type, or write to a new table"
+            )
+        return found[0]
+
+    def _no_column(self, schema: pa.Schema, name: str) -> None:
+        if name in map(str.casefold, schema.names):
+            raise PermanentError(
+                f"table {self.address().name} has a column {name}, which flattenMetadataColumns "
+                "does not write: leave the option out, or write to a new table"
+            )
+
+
+def _filled(field: pa.Field) -> bool:
+    return field.name == DATA or defaulted(field) or (field.nullable and field.name in _KEPT)
+
+
+def _categorized(prefix: str | None, field: pa.Field) -> pa.Field:
+    """Integers are long but for the partition: the first values do not tell how they will grow."""
+    if field.name == f"{prefix or ''}partition" and field.type == pa.int64():
+        return pa.field(field.name, pa.int32())
+    return pa.field(field.name, field.type if field.type in _CATEGORIES else pa.string())

@@ -1,0 +1,219 @@
+"""What becomes of rejected records when a slice is committed, and the record an error sink gets.
+
+The record is that of the DataFlow Operator (reference 5.2) with more of its origin: id, flow,
+branch, step, place in the source, class of the error (5.4).
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from dataflow_assets.contracts import (
+    Entry,
+    ErrorRecord,
+    Rejection,
+    Slice,
+    Target,
+    attempt_of,
+    utc_now,
+)
+from dataflow_assets.errors import Held, RejectedRecord
+from dataflow_assets.records.record import encode, parse
+
+log = logging.getLogger(__name__)
+
+Records = Sequence[ErrorRecord]
+
+HELD = "#held"
+"""Ends the id of an entry at which the flow stopped: no replay takes it.
+
+The flow reads the record again itself, and stores it, or rejects it under the id without this.
+"""
+
+_CLASSES = (
+    ("timeout", "timeout|deadline exceeded"),
+    ("connection_error", "connection refused|not connected|failed to connect|connection failure"),
+    ("auth_error", "authentication|invalid password|unauthorized|sasl"),
+    (
+        "transient",
+        (
+            "too_many_requests_failed|transient|retry your query|worker node|under too much load"
+            "|too many errors|the node may have crashed"
+        ),
+    ),
+    ("invalid_data", "json|parse|schema|validation|invalid|syntax error"),
+)
+_ELSE = {
+    True: "set ackPolicy: afterWrite, which sets it aside for a replay and goes on",
+    False: (
+        "set onRejected: table (kept beside the target for a replay), onRejected: skip (counted "
+        "and logged), or errors (a sink for such records)"
+    ),
+}
+"""What a manifest may say instead of stopping at a record, by whether it has an error sink."""
+
+
+def settle(
+    target: Target,
+    piece: Slice,
+    rejections: Sequence[Rejection],
+    beside: Callable[[Sequence[Rejection]], None],
+    joined: Callable[[Records], bool] | None = None,
+) -> None:
+    """Does with them what the flow asks for; sinks call it inside the commit of the slice.
+
+    `beside` stores them in the sink's own table of rejected records. `joined` stores error records
+    in the sink's own transaction, and is False where the error sink is elsewhere. Raises Held where
+    the flow stops at the first of them.
+    """
+    if not rejections:
+        return
+    way = target.rejects.way
+    if way == "table":
+        beside(rejections)
+    elif way == "skip":
+        _log(target, piece, rejections)
+    elif way == "errors" and target.rejects.sink is not None:
+        records = [error_record(target, piece, one) for one in rejections]
+        # What a flow stops at is rolled back with the rows: its error record must not be.
+        if target.rejects.holds or joined is None or not joined(records):
+            target.rejects.sink.error_store().store(records)
+    if way == "fail" or target.rejects.holds:
+        raise _held(target, piece, min(rejections, key=lambda one: (one.offset, one.n)))
+
+
+def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
+    for one in rejections:
+        place = f"{target.source}, partition {piece.partition}, offset {one.offset}"
+        log.warning("flow %s: skipped %s: %s", target.flow, place, one.reason)
+
+
+def _held(target: Target, piece: Slice, one: Rejection) -> Held:
+    holds = target.rejects.holds
+    kept = "it is in the error sink, and " if holds else ""
+    return Held(
+        f"flow {target.flow} stops at {target.source}, partition {piece.partition}, offset "
+        f"{one.offset}, for {target.branch}: {one.stage}: {one.reason}; {kept}the flow goes on "
+        f"once it can be stored: mend the table, the steps or the record, or {_ELSE[holds]}",
+        piece.partition,
+        one.offset,
+    )
+
+
+def error_record(target: Target, piece: Slice, one: Rejection) -> ErrorRecord:
+    """The record for the error sink."""
+    encoding, original = _original(one.body)
+    error = _error(target, piece, one) | {"encoding": encoding}
+    body = {"error": error, "original_message": original}
+    metadata = {
+        "error": error["message"],
+        "error_timestamp": error["timestamp"],
+        "original_sink": error["original_sink"],
+        "is_error_message": True,
+    }
+    return ErrorRecord(error["id"], target.flow, encode(body), encode(metadata), error["reading"])
+
+
+def _error(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
+    place = {"topic": target.source, "partition": piece.partition, "offset": one.offset}
+    name = one.id(target, piece) + (HELD if target.rejects.holds else "")
+    return {
+        "message": one.reason.encode("utf-8", "backslashreplace").decode(),
+        "timestamp": utc_now().isoformat().replace("+00:00", "Z"),
+        "original_sink": target.branch.partition(":")[0],
+        "metadata": _kept(one.metadata) or place,
+        "id": name,
+        "type": one.error_type or classify(one.reason, one.stage),
+        "flow": target.flow,
+        "branch": target.branch,
+        "stage": one.stage,
+        "step": one.step,
+        "step_type": one.step_type,
+        "source": {**place, "n": one.n, "rows": one.rows},
+        "reading": one.reading(target, piece),
+        "attempt": attempt_of(name),
+        "key": None if one.key is None else base64.b64encode(one.key).decode(),
+    }
+
+
+def _kept(metadata: Mapping[str, Any] | None) -> msgspec.Raw | None:
+    """The metadata, unless it holds what JSON cannot: an error record is never refused."""
+    try:
+        return msgspec.Raw(encode(dict(metadata))) if metadata else None
+    except RejectedRecord:
+        return None
+
+
+def _original(body: bytes | None) -> tuple[str, Any]:
+    """How the message is written, and the message: the JSON object as it was sent, or its text."""
+    if body is None:
+        return "null", {"original_data": None}
+    try:
+        parsed = parse(body)
+    except RejectedRecord:
+        parsed = None
+    if isinstance(parsed, dict):
+        return "json", msgspec.Raw(body)
+    try:
+        return "text", {"original_data": body.decode()}
+    except UnicodeDecodeError:
+        return "base64", {"original_data_base64": base64.b64encode(body).decode()}
+
+
+class _Written(msgspec.Struct):
+    """An error record as it is read back."""
+
+    error: dict[str, Any]
+    original_message: msgspec.Raw
+
+
+def entry(body: bytes | str) -> tuple[datetime, Entry]:
+    """An error record read back for a replay, and when it was rejected."""
+    written = msgspec.json.decode(body, type=_Written)
+    error = written.error
+    found = Entry(
+        error["id"],
+        error["branch"],
+        error["stage"],
+        error["source"]["n"],
+        _sent(error["encoding"], bytes(written.original_message)),
+        None if error["key"] is None else base64.b64decode(error["key"]),
+        error["metadata"],
+        error["source"].get("rows"),
+        error.get("reading", 0),
+    )
+    return datetime.fromisoformat(error["timestamp"]), found
+
+
+def _sent(encoding: str, original: bytes) -> bytes | None:
+    """The message as it was sent."""
+    if encoding == "json":
+        return original
+    held = msgspec.json.decode(original)
+    if encoding == "base64":
+        return base64.b64decode(held["original_data_base64"])
+    return None if encoding == "null" else str(held["original_data"]).encode()
+
+
+def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]:
+    """The metadata of a record that a table of rejected records keeps without its own."""
+    if attempt_of(id_) > 1:  # its columns tell of the replay that it was rejected in
+        _, partition, text, _, _ = id_.rsplit("/", 4)
+        offset = int(text)
+    number = int(partition) if partition.isdecimal() else partition
+    return {"topic": source, "partition": number, "offset": offset}
+
+
+def classify(reason: str, stage: str) -> str:
+    """The class of an error by its text (reference 5.4); data that does not fit is invalid."""
+    for name, pattern in _CLASSES:
+        if re.search(pattern, reason, re.IGNORECASE):
+            return name
+    return "unknown" if stage == "sink" else "invalid_data"

@@ -1,0 +1,1 @@
+"""A live Spark session, wherever Spark runs."""
