@@ -31,20 +31,20 @@ types: setup ## Strict types
 test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
 	$(BIN)/pytest
 
-fuzz: setup ## A million hostile messages through every step, on all cores; the result goes to tests/fuzz-result.md
-	$(BIN)/python -m tests.fuzz
+fuzz: setup ## A million hostile messages through every step, on all cores; the result goes to docs/evidence/fuzz.md
+	$(BIN)/python -m tests.stress.fuzz
 
-fuzz-manifests: setup ## A hundred thousand hostile manifests, on all cores; the result goes to tests/fuzz-manifests-result.md
-	$(BIN)/python -m tests.fuzz_manifests
+fuzz-manifests: setup ## A hundred thousand hostile manifests, on all cores; the result goes to docs/evidence/fuzz-manifests.md
+	$(BIN)/python -m tests.stress.fuzz_manifests
 
-chaos: setup ## 200 kills and pauses that meet running work, over all sinks; values and order are compared; CHAOS="--kills 20 --modes 'kafka append' --seed 7"; the result goes to tests/chaos-result.md
-	$(BIN)/python -m tests.chaos $(CHAOS)
+chaos: setup ## 200 kills and pauses that meet running work, over all sinks; values and order are compared; CHAOS="--kills 20 --modes 'kafka append' --seed 7"; the result goes to docs/evidence/chaos.md
+	$(BIN)/python -m tests.stress.chaos $(CHAOS)
 
 test-all: setup ## Every law on Spark, with every other end: an hour or two
 	$(BIN)/pytest --full
 
-soak: setup ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to tests/soak-result.md
-	$(BIN)/python -m tests.soak $(SOAK)
+soak: setup ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to docs/evidence/soak.md
+	$(BIN)/python -m tests.stress.soak $(SOAK)
 
 bench: setup ## Measurements, each beside its own bound
 	$(BIN)/python -m bench

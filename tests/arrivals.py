@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tests.kafka_topics import committed
+from tests.connectors.kafka.topics import committed
 
 Row = dict[str, Any]
 

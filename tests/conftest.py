@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dataflow_assets.connectors.memory import Store
-    from tests.iceberg_driver import MakeSink
+    from tests.connectors.iceberg.driver import MakeSink
 
 SHARED = "DATAFLOW_TEST_SERVERS"
 S = TypeVar("S", bound=Server)
@@ -172,7 +172,7 @@ def namespace(catalog: Catalog) -> Iterator[str]:
 @pytest.fixture
 def make(seaweedfs: devservers.SeaweedFS, namespace: str) -> MakeSink:
     """A factory of Iceberg sinks on the fresh namespace: `make(**changes)`."""
-    from tests.iceberg_driver import make_sink
+    from tests.connectors.iceberg.driver import make_sink
 
     return partial(make_sink, seaweedfs, namespace)
 

@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 import devservers
 from dataflow_assets import registry
 from dataflow_assets.connectors.memory import Store
-from tests.kafka_topics import committed
+from tests.connectors.kafka.topics import committed
 
 Row = dict[str, Any]
 Config = dict[str, Any]

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSink
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Sink
-from tests.kafka_topics import committed
+from tests.connectors.kafka.topics import committed
 
 Stored = dict[str, Any]
 

@@ -16,9 +16,9 @@ from dataflow_assets.connectors.kafka import KafkaSink
 from dataflow_assets.contracts import Sink
 from devservers import Proxy
 from tests import arrivals
+from tests.connectors.kafka.topics import committed
 from tests.contract.drivers import Row, SinkDriver, encode, pairs
 from tests.contract.remote import SECRET, Remote
-from tests.kafka_topics import committed
 
 PRODUCE, END_TXN = 0, 26  # Kafka's numbers of the requests
 

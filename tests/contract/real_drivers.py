@@ -21,6 +21,7 @@ from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSour
 from dataflow_assets.contracts import Sink, Source
 from devservers import Proxy
 from tests import arrivals
+from tests.connectors.iceberg.driver import connection
 from tests.contract.drivers import (
     OffsetSourceDriver,
     Row,
@@ -30,7 +31,6 @@ from tests.contract.drivers import (
     pairs,
 )
 from tests.contract.remote import SECRET, Remote, proxied
-from tests.iceberg_driver import connection
 
 
 class Kafka(OffsetSourceDriver, Remote):

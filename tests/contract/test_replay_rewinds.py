@@ -15,12 +15,12 @@ from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Order, Patience, Start
 from dataflow_assets.sdk.rejected_records import error_record
 from tests.conftest import Topics
+from tests.connectors.kafka.sinking import Into, Sent, chunk
 from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.error_drivers import ERRORS, Beside
 from tests.contract.real_drivers import Iceberg, Postgresql
 from tests.contract.test_replays import PAIRS, TABLE, UNKNOWN, Replaying
-from tests.kafka_sinking import Into, Sent, chunk
 
 TRUNCATE = Start("earliest", table="truncate", confirmed=True)
 TARGET = Target("ns/f", "postgresql:db/public/t", "hash", "t", "topic-1")

@@ -11,9 +11,9 @@ import devservers
 from dataflow_assets.connectors.kafka.producer import Transaction
 from dataflow_assets.connectors.kafka.sink.checkpoint import producer_of
 from dataflow_assets.contracts import OffsetSlice, Receipt, Span
+from tests.connectors.postgresql.driver import SOURCE, Place, chunk, start
 from tests.contract.conftest import Case, numbered
 from tests.contract.test_recreated import Draining, held
-from tests.postgresql_driver import SOURCE, Place, chunk, start
 
 BRIEF = {"transaction.timeout.ms": 10_000}
 

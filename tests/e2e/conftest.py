@@ -19,6 +19,7 @@ from dataflow_assets.connectors.clickhouse import client as clients
 from tests import arrivals
 from tests.arrivals import Row
 from tests.conftest import Topics
+from tests.connectors.kafka.topics import committed
 from tests.e2e.flows import (
     KAFKA_TO_CLICKHOUSE,
     KAFKA_TO_ICEBERG,
@@ -31,7 +32,6 @@ from tests.e2e.flows import (
     record,
     write,
 )
-from tests.kafka_topics import committed
 
 
 @dataclass

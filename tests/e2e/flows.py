@@ -14,9 +14,8 @@ from typing import IO, Any
 from confluent_kafka import Producer
 
 import devservers
+from tests import ROOT
 from tests.forked import Forked
-
-ROOT = Path(__file__).parents[2]
 
 FROM_KAFKA = """
 apiVersion: dataflow.dataflow.io/v1

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import Storm, storm
-from tests.chaos_kills import GENTLE
-from tests.chaos_targets import MODES
 from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.kafka_target import KafkaTarget
 from tests.contract.real_drivers import Iceberg, IcebergUpsert, Postgresql
 from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import Command
+from tests.stress.chaos import Storm, storm
+from tests.stress.chaos_kills import GENTLE
+from tests.stress.chaos_targets import MODES
 
 pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 

@@ -19,8 +19,8 @@ import pytest
 
 from devservers import system
 from devservers.demo import CLICKHOUSE, KAFKA, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK, WEB
+from tests import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 SERVERS = (KAFKA, POSTGRESQL, SEAWEEDFS, CLICKHOUSE, SPARK)
 PORTS = {WEB, *(port for ports in SERVERS for port in ports.values())}
 FLOWS = {

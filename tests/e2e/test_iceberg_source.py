@@ -18,8 +18,8 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 import devservers
+from tests.connectors.iceberg.source_driver import lake
 from tests.e2e.flows import Command, iceberg_values, write
-from tests.iceberg_source_driver import lake
 
 FROM_ICEBERG = """
 apiVersion: dataflow.dataflow.io/v1

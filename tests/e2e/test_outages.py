@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 import devservers
 from dataflow_assets.connectors.clickhouse import client as clients
-from tests.chaos_driver import Driver
-from tests.chaos_kills import Takeover, kill_workers, pause_driver
 from tests.conftest import Topics
 from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import KAFKA_TO_CLICKHOUSE, KAFKA_TO_POSTGRESQL, Command, write
+from tests.stress.chaos_driver import Driver
+from tests.stress.chaos_kills import Takeover, kill_workers, pause_driver
 
 pytestmark = pytest.mark.e2e
 

@@ -1,0 +1,276 @@
+"""What the Kafka sink makes of records: topic, key, headers, and why some are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient
+
+import devservers
+from dataflow_assets.connectors.kafka.create_topic import Shelf
+from dataflow_assets.connectors.kafka.sink.checkpoint import side_topic
+from dataflow_assets.contracts import (
+    OffsetSlice,
+    Rejection,
+    Rejects,
+)
+from dataflow_assets.errors import Held, PermanentError
+from tests.conftest import Topics
+from tests.connectors.kafka.sinking import Into, Make, Sent, branches, chunk
+
+
+@pytest.fixture
+def into(kafka: devservers.Kafka, topic: Topics) -> Iterator[Make]:
+    with branches(kafka, topic) as make:
+        yield make
+
+
+# Kafka's own vectors (UtilsTest.testMurmur2): text and the signed hash that Java computes of it.
+MURMUR2 = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+def test_keys_land_where_java_s_producers_put_them(into: Make) -> None:
+    target = into(partitions=7)
+    target.put([Sent(b"{}", key) for key in MURMUR2])
+    found = {m.key(): m.partition() for m in target.records()}
+    assert found == {key: (hash_ & 0x7FFFFFFF) % 7 for key, hash_ in MURMUR2.items()}
+
+
+def test_body_key_and_headers_come_unharmed(into: Make) -> None:
+    target = into()
+    twice = [("h", b"1"), ("h", b"2"), ("none", None), ("bin", b"\x00\xff")]
+    rows = [
+        Sent(b"no json \xff", b"\x00\xfe", twice),
+        Sent(b"{}", None),
+        Sent(b"", b""),
+        Sent(None, b"gone"),
+    ]
+    target.put(rows)
+    found = [(m.value(), m.key(), m.headers()) for m in target.records()]
+    assert found == [(row.value, row.key, list(row.headers) or None) for row in rows]
+
+
+def test_many_records_keep_their_order_in_bounded_memory(into: Make) -> None:
+    target = into(compression="lz4")
+    piece = OffsetSlice("0", 0, 60_000)
+    session, _ = target.begun(piece)
+    writer = target.sink.writer(session.ticket(), piece)
+    for at in range(0, 60_000, 20_000):
+        headed = at == 20_000
+        rows = [
+            Sent(b"%06d" % n + b"x" * 500, None, [("h", b"1")] * headed)
+            for n in range(at, at + 20_000)
+        ]
+        writer.write(chunk(rows, at))
+    writer.close(complete=False)
+    assert [int((m.value() or b"")[:6]) for m in target.records()] == list(range(60_000))
+
+
+def test_what_the_topic_does_not_take_is_rejected_and_the_others_arrive(into: Make) -> None:
+    target = into(config={"max.message.bytes": "2000"})
+    largest = 2000 - 100
+    rows = [Sent(b"x" * n) for n in (10, largest, largest + 1, 20)]
+    receipt = target.put([*rows, Sent(b"y", None, [("h", b"z" * largest)]), Sent(b"z")])
+    assert sorted(len(value or b"") for value in target.values()) == [1, 10, 20, largest]
+    assert receipt.totals.rejected == 2
+    assert "max.message.bytes 2000" in target.reasons()[0]
+    (entry, _) = target.sink.rejected().pending("default/flow", None, 10)
+    assert entry.body == rows[2].value
+    assert entry.stage == "sink"
+
+
+def test_small_records_make_no_batch_that_the_topic_refuses(into: Make) -> None:
+    target = into(config={"max.message.bytes": "3000"})
+    target.put([Sent(b"x" * 100) for _ in range(500)])
+    assert len(target.values()) == 500
+
+
+def test_a_compacted_topic_wants_keys(into: Make) -> None:
+    target = into(config={"cleanup.policy": "compact"})
+    assert target.put([Sent(b"a", b"k"), Sent(b"b")]).totals.rejected == 1
+    assert target.values() == [b"a"]
+    assert target.reasons() == [f"topic {target.topic} is compacted: it wants a key"]
+
+
+@pytest.mark.parametrize(
+    ("options", "body", "key"),
+    [
+        ({"keyField": "a.b"}, b'{"a": {"b": "x"}}', b"x"),
+        ({"keyField": "$.id"}, b'{"id": 12345678901234567890}', b"12345678901234567890"),
+        ({"keyField": "on"}, b'{"on": true}', b"true"),
+        ({"keyTemplate": "${$.a}-${$.b}"}, b'{"a": 1, "b": "x"}', b"1-x"),
+        ({"keyTemplate": "${$.a}"}, b'{"a": 1.50}', b"1.5"),
+        ({"upsertMode": True, "conflictKey": "id"}, b'{"id": 7}', b"7"),
+        (
+            {"upsertMode": True, "conflictKey": ["b", "a"]},
+            b'{"a": 1, "b": "x"}',
+            b'{"b":"x","a":1}',
+        ),
+    ],
+)
+def test_keys_are_made_of_bodies(into: Make, options: Any, body: bytes, key: bytes) -> None:
+    target = into(**options)
+    target.put([Sent(body, b"own")])
+    assert [(m.key(), m.value()) for m in target.records()] == [(key, body)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"keyField": "id"},
+        {"keyTemplate": "${$.id}"},
+        {"upsertMode": True, "conflictKey": ["id", "a"]},
+    ],
+)
+def test_a_body_without_its_key_is_rejected(into: Make, options: Any) -> None:
+    target = into(**options)
+    bodies = (b"{}", b"no json", b"null", b'{"id": null}')
+    assert target.put([Sent(body, b"own") for body in bodies]).totals.rejected == 4
+    assert target.values() == []
+
+
+def test_in_upsert_mode_a_delete_is_its_key_s_tombstone(into: Make) -> None:
+    target = into(upsertMode=True, conflictKey="id")
+    rows = [
+        Sent(b'{"id": 1, "n": "a"}'),
+        Sent(b'{"id": 1}', deleted=True),
+        Sent(None, b'{"id": 2}'),
+        Sent(None, b'"3"'),
+        Sent(None, b"four"),
+        Sent(None),
+    ]
+    receipt = target.put(rows)
+    assert [(m.key(), m.value()) for m in target.records()] == [
+        (b"1", rows[0].value),
+        (b"1", None),
+        (b"2", None),
+        (b"3", None),
+        (b"four", None),
+    ]
+    assert receipt.totals.rejected == 1
+    assert target.reasons() == ["upsertMode: the record has no key"]
+
+
+def test_without_upsert_mode_a_deleted_row_keeps_its_body(into: Make) -> None:
+    target = into()
+    target.put([Sent(b'{"id": 1}', b"k", deleted=True)])
+    assert target.values() == [b'{"id": 1}']
+
+
+def to(topic: str) -> bytes:
+    return json.dumps({"to": topic}).encode()
+
+
+def test_records_name_their_topics(into: Make, topic: Any) -> None:
+    target, other = into(topicField="to"), topic()
+    rows = [
+        b'{"to": "%s"}' % other.encode(),
+        b'{"to": null}',
+        b"{}",
+        b'{"to": "no_such_topic_here"}',
+    ]
+    inner = [b'{"to": "__consumer_offsets"}', b'{"to": "%s"}' % side_topic(target.target).encode()]
+    receipt = target.put([Sent(body) for body in [*rows, *inner]])
+    assert target.values() == sorted([b'{"to": null}', b"{}"])
+    assert [m.value() for m in target.records(other)] == rows[:1]
+    assert receipt.totals.rejected == 3
+    assert "topic no_such_topic_here does not exist" in target.reasons()
+
+
+def test_rejected_records_are_part_of_the_commit_and_wait_for_a_replay(into: Make) -> None:
+    target = into()
+    piece = OffsetSlice("0", 0, 3)
+    session, _ = target.begun(piece)
+    refused = Rejection(1, "step", "cast: no number", b'{"a": "x"}', key=b"k")
+    for complete in (False, True):
+        writer = target.sink.writer(session.ticket(), piece)
+        writer.write(replace(chunk([Sent(b"{}")]), rejected=[refused], seen=3))
+        if complete:
+            assert writer.close(complete=False).totals.rejected == 1
+        else:
+            writer.abort()
+    (message,) = target.records(f"{target.topic}.rejected")
+    assert dict(message.headers() or ())["flow"] == b"default/flow"
+    (entry,) = target.sink.rejected().pending("default/flow", None, 10)
+    assert (message.key() or b"").decode() == entry.id
+    assert (entry.body, entry.key, entry.stage) == (refused.body, b"k", "step")
+    assert target.sink.rejected().pending("default/other", None, 10) == []
+    target.sink.rejected().replayed([entry])
+    assert target.sink.rejected().pending("default/flow", None, 10) == []
+
+
+def test_an_error_sink_of_the_same_cluster_shares_the_commit(into: Make) -> None:
+    target, errors = into(), into()
+    target.target = replace(target.target, rejects=Rejects("errors", errors.sink))
+    errors.sink.error_store().prepare()
+    piece = OffsetSlice("0", 0, 3)
+    session, _ = target.begun(piece)
+    refused = Rejection(1, "step", "cast: no number", b'{"a": "x"}')
+    for close in (False, True):
+        writer = target.sink.writer(session.ticket(), piece)
+        writer.write(replace(chunk([Sent(b"{}")]), rejected=[refused], seen=3))
+        writer.close(complete=False) if close else writer.abort()
+    (message,) = errors.records()
+    assert json.loads(message.value() or b"")["error"]["message"] == "cast: no number"
+
+
+def test_an_entry_that_a_crash_stored_twice_waits_once_and_is_replayed_for_good(into: Make) -> None:
+    from dataflow_assets.sdk.rejected_records import error_record
+
+    errors = into()
+    store = errors.sink.error_store()
+    refused = Rejection(1, "step", "cast: no number", b'{"a": "x"}')
+    record = error_record(errors.target, OffsetSlice("0", 0, 3), refused)
+    held = replace(errors.target, rejects=Rejects("errors", errors.sink, holds=True))
+    store.store([record, record, error_record(held, OffsetSlice("0", 0, 3), refused)])
+    (entry,) = store.pending("default/flow", None, 10)
+    store.replayed([entry])
+    store.store([record])
+    assert store.pending("default/flow", None, 10) == []
+
+
+def test_a_compacted_topic_is_no_error_sink(into: Make) -> None:
+    errors = into(config={"cleanup.policy": "compact"})
+    with pytest.raises(PermanentError, match="would forget which entries"):
+        errors.sink.error_store().prepare()
+
+
+def test_a_flow_that_stops_at_a_record_commits_nothing_of_it(into: Make) -> None:
+    target = into(keyField="id")
+    target.target = replace(target.target, rejects=Rejects("fail"))
+    with pytest.raises(Held, match="offset 1"):
+        target.put([Sent(b'{"id": 1}'), Sent(b"{}")])
+    assert target.values() == []
+
+
+def test_a_missing_topic_is_told_or_made(kafka: devservers.Kafka, into: Make) -> None:
+    target = into()
+    name = f"{target.topic}-made"
+    absent = Into(kafka, name)
+    session = absent.open()
+    assert session.schema() is None
+    with pytest.raises(PermanentError, match="create it, or set autoCreateTopic: true"):
+        session.create(pa.schema([]))
+    session.close()
+    made = Into(kafka, name, autoCreateTopic=True, topicPartitions=3, upsertMode=True)
+    session = made.open()
+    session.create(pa.schema([]))
+    shelf = Shelf(kafka.bootstrap, name)
+    assert session.identity == shelf.topic().id
+    assert shelf.topic().partitions == 3
+    assert shelf.rules().compacted
+    session.close()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.delete_topics([name])[name].result(20)

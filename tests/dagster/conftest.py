@@ -1,0 +1,25 @@
+"""A store for the in-memory connectors and an instance of Dagster, new for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from dataflow_assets.connectors.memory import Store
+from sensors.sources import sources
+from tests.dagster.switch import Switch
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@pytest.fixture
+def switch(store: Store, instance: dg.DagsterInstance) -> Iterator[Switch]:
+    found = Switch(store, instance)
+    yield found
+    sources.drop(found.flow)

@@ -1,0 +1,84 @@
+"""The sensor of one flow, ticked by hand, and time that passes for it."""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dataflow_assets.assets import graph, runs
+from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.graph import Node
+from dataflow_assets.assets.metadata import event_metadata
+from dataflow_assets.assets.mirror import Figures
+from dataflow_assets.connectors.memory import Store
+from dataflow_assets.contracts import Checkpoint, Run
+from jobs.flows import flow_job
+from sensors.ingest import flow_sensor
+from tests.dagster.flows import location, memory_flow
+
+
+class Switch:
+    """The sensor of one flow, ticked by hand."""
+
+    def __init__(self, store: Store, instance: dg.DagsterInstance) -> None:
+        self.store, self.instance = store, instance
+        self.flow = memory_flow(store)
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return graph.build([self.flow]).nodes
+
+    def tick(self) -> Any:
+        sensor = flow_sensor(self.flow, self.nodes, flow_job(self.flow, self.nodes))
+        return sensor(dg.build_sensor_context(instance=self.instance))
+
+    def reason(self) -> str:
+        found = self.tick()
+        assert isinstance(found, dg.SkipReason), found
+        return found.skip_message or ""
+
+    def produce(self, count: int) -> None:
+        bodies = [json.dumps({"id": i, "name": "n"}).encode() for i in range(count)]
+        self.store.produce("orders", 0, bodies)
+
+    def stand(self, **positions: int) -> None:
+        """As if a run had committed this checkpoint and reported it."""
+        mirror(self.instance, self.nodes[0], self.store_checkpoint(**positions))
+
+    def store_checkpoint(self, **positions: int) -> Checkpoint:
+        """As if something that Dagster knows nothing of had: a backup, the command line."""
+        branch = self.flow.branches[0]
+        session = branch.sink.open(self.flow.target(branch), Run())
+        found = {"0": 0, "1": 0, **{name[1:]: value for name, value in positions.items()}}
+        session.restart(found, "orders")
+        return session.checkpoint
+
+    def run(
+        self, status: dg.DagsterRunStatus, driver: Driver | None = None, **tags: str
+    ) -> dg.DagsterRun:
+        """A run of the flow's job, claimed by the driver."""
+        job = location([self.flow]).resolve_job_def("orders_job")
+        known = {runs.DRIVES: "true", **{f"dataflow/{k}": v for k, v in tags.items()}}
+        begun = dg.DagsterRunStatus.STARTED if status == dg.DagsterRunStatus.FAILURE else status
+        made = self.instance.create_run_for_job(job, status=begun, tags=known)
+        if driver is not None:
+            own = {runs.driver_tag(self.flow): runs.claim(made.run_id, driver)}
+            self.instance.add_run_tags(made.run_id, own)
+        if status == dg.DagsterRunStatus.FAILURE:
+            self.instance.report_run_failed(made)
+        return made
+
+
+def mirror(instance: dg.DagsterInstance, node: Node, checkpoint: Checkpoint) -> None:
+    """As if a run had reported this checkpoint of the branch."""
+    metadata = event_metadata(checkpoint, Figures(0.0, 0, 1, 0, 1.0))
+    key = dg.AssetKey(list(node.key))
+    instance.report_runless_asset_event(dg.AssetMaterialization(asset_key=key, metadata=metadata))
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    now = time.time() + seconds
+    monkeypatch.setattr(time, "time", lambda: now)

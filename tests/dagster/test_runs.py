@@ -1,0 +1,206 @@
+"""Which run drives a flow, which is dead, and what finding out costs."""
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dataflow_assets.assets import graph, pulse, runs
+from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.pulse import SILENT_SECONDS, Pulse
+from dataflow_assets.assets.runs import Runs
+from dataflow_assets.connectors.memory import Store
+from dataflow_assets.contracts import Run
+from jobs.flows import flow_job
+from sensors.going import Going
+from sensors.ingest import flow_sensor
+from sensors.sources import sources
+from tests.dagster.flows import location, memory_flow
+from tests.dagster.switch import Switch, later, mirror
+
+STARTED, STARTING = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING
+FLOWS = 12
+OTHERS = 510
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        yield instance
+
+
+def test_a_process_is_judged_only_from_its_own_host_and_container() -> None:
+    here = Driver.here()
+    assert here.alive is True
+    assert Driver.parse(str(here)) == here
+    assert replace(here, started=here.started - 1).alive is False
+    assert replace(here, boot="another").alive is False
+    assert replace(here, host="another").alive is None
+    assert replace(here, namespace="pid:[1]").alive is None
+    assert replace(here, started=0).alive is None  # a system without /proc
+
+
+def test_a_run_in_another_container_of_the_host_is_not_reported_dead(switch: Switch) -> None:
+    """Its number is another process's here, or nobody's."""
+    elsewhere = replace(Driver.here(), namespace="pid:[1]", pid=1, started=1)
+    live = switch.run(STARTED, driver=elsewhere)
+    assert switch.reason() == f"run {live.run_id[:8]} is started"
+
+
+def test_a_run_elsewhere_is_dead_after_a_long_silence(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = replace(Driver.here(), host="another")
+    live = switch.run(STARTED, driver=away)
+    later(monkeypatch, SILENT_SECONDS - 10)
+    assert "is started" in switch.reason()
+    Pulse(switch.instance, switch.flow).beat(live.run_id)
+    later(monkeypatch, SILENT_SECONDS - 10)
+    assert "is started" in switch.reason()
+    later(monkeypatch, 20)
+    assert "nothing was heard of it for 10 minutes" in switch.reason()
+    assert _status(switch, live) == dg.DagsterRunStatus.FAILURE
+
+
+def test_the_signs_of_life_of_another_run_do_not_count(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = switch.run(STARTED, driver=replace(Driver.here(), host="another"))
+    later(monkeypatch, SILENT_SECONDS + 10)
+    Pulse(switch.instance, switch.flow).beat("another")
+    switch.reason()
+    assert _status(switch, live) == dg.DagsterRunStatus.FAILURE
+
+
+@pytest.mark.parametrize("status", [STARTING, STARTED, dg.DagsterRunStatus.NOT_STARTED])
+def test_a_run_that_dies_before_it_claims_its_flow_does_not_block_it_for_ever(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch, status: dg.DagsterRunStatus
+) -> None:
+    """As after a power cut; Dagster notices only with `run_monitoring`."""
+    dead = switch.run(status)
+    assert switch.reason() == f"run {dead.run_id[:8]} is {status.value.lower()}"
+    later(monkeypatch, SILENT_SECONDS + 10)
+    assert "nothing was heard of it for 10 minutes" in switch.reason()
+    assert _status(switch, dead) == dg.DagsterRunStatus.FAILURE
+
+
+def test_a_run_may_wait_in_the_queue_for_as_long_as_it_takes(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch.run(dg.DagsterRunStatus.NOT_STARTED)
+    (record,) = runs.going(switch.instance)
+    run = record.dagster_run._replace(status=dg.DagsterRunStatus.QUEUED)
+    waiting = dg.RunRecord(1, run, record.create_timestamp, record.update_timestamp)
+    later(monkeypatch, 100 * SILENT_SECONDS)
+    assert Runs(switch.instance, switch.flow, lambda _: [waiting]).live() == run
+
+
+def test_a_run_that_is_started_again_is_not_taken_for_the_dead_one(switch: Switch) -> None:
+    """Dagster copies the tags of the run that failed."""
+    first = switch.run(STARTED, driver=replace(Driver.here(), boot="another"))
+    assert "failed once" in switch.reason()
+    copied = switch.instance.get_run_by_id(first.run_id)
+    assert copied is not None
+    again = switch.run(STARTING)
+    switch.instance.add_run_tags(again.run_id, dict(copied.tags))
+    assert switch.reason() == f"run {again.run_id[:8]} is starting"
+    assert _status(switch, again) == STARTING
+
+
+def test_a_run_that_has_ended_since_it_was_read_is_not_reported(switch: Switch) -> None:
+    dead = switch.run(STARTED, driver=replace(Driver.here(), boot="another"))
+    known = runs.going(switch.instance)
+    switch.instance.report_run_canceled(dead)
+    assert Runs(switch.instance, switch.flow, lambda _: known).live() is None
+    assert _status(switch, dead) == dg.DagsterRunStatus.CANCELED
+
+
+def test_a_driver_shows_that_it_is_alive_and_lets_go_of_its_flow(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of several steps goes on for hours after one of them has driven the flow."""
+    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.01)
+    flows, run = Runs(switch.instance, switch.flow), switch.run(STARTED)
+    beats, beaten = [], threading.Event()
+
+    def beat(_: Pulse, run_id: str) -> None:
+        beats.append(run_id)
+        beaten.set() if len(beats) > 2 else None
+
+    monkeypatch.setattr(Pulse, "beat", beat)
+    with flows.driving(run.run_id):
+        assert flows.on()
+        assert beaten.wait(10)
+    assert set(beats) == {run.run_id}
+    assert not flows.on()
+
+
+def test_a_live_run_is_seen_behind_any_number_of_newer_ones(switch: Switch) -> None:
+    live = switch.run(STARTED, driver=Driver.here())
+    for _ in range(OTHERS):
+        other = dg.DagsterRun(job_name="other", run_id=str(uuid.uuid4()), status=STARTED)
+        switch.instance.add_run(other)
+    assert switch.reason() == f"run {live.run_id[:8]} is started"
+
+
+def test_the_sensors_of_many_flows_share_one_look_at_the_runs(
+    store: Store, history: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[dg.DagsterInstance] = []
+    real = runs.going
+
+    def look(of: dg.DagsterInstance) -> list[dg.RunRecord]:
+        looks.append(of)
+        return real(of)
+
+    monkeypatch.setattr(runs, "going", look)
+    monkeypatch.setattr("sensors.ingest.going", Going())
+    _pause(monkeypatch)
+    flows = [memory_flow(store, f"f{n}", table=f"t{n}") for n in range(FLOWS)]
+    for flow in flows:
+        node = graph.build([flow]).nodes[0]
+        session = node.branch.sink.open(flow.target(node.branch), Run())
+        session.restart({"0": 0, "1": 0}, "orders")
+        mirror(history, node, session.checkpoint)
+        found: Any = flow_sensor(flow, [node], flow_job(flow, [node]))(
+            dg.build_sensor_context(history)
+        )
+        assert "nothing new" in found.skip_message
+        sources.drop(flow)
+    assert len(looks) == 1
+
+
+def test_what_was_read_for_all_flows_is_confirmed_before_a_run_is_asked_for(
+    store: Store, history: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was begun a second ago is not in it."""
+    monkeypatch.setattr("sensors.ingest.going", Going())
+    _pause(monkeypatch)
+    switch = Switch(store, history)
+    assert isinstance(switch.tick(), dg.RunRequest)
+    live = switch.run(STARTED, driver=Driver.here())
+    assert switch.reason() == f"run {live.run_id[:8]} is started"
+    sources.drop(switch.flow)
+
+
+def test_a_flows_job_makes_runs_that_sensors_find(switch: Switch) -> None:
+    job = location([switch.flow]).resolve_job_def("orders_job")
+    assert job.run_tags[runs.DRIVES] == "true"
+
+
+def _status(switch: Switch, run: dg.DagsterRun) -> dg.DagsterRunStatus:
+    found = switch.instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found.status
+
+
+def _pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is, nothing that was read gets old."""
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)

@@ -1,0 +1,185 @@
+"""The sensors' sessions of sources: many threads ask, on real servers."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import psutil
+import psycopg
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # public, untyped
+
+import devservers
+from dataflow_assets.assets import graph
+from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.memory import MemorySliceSink, Store
+from dataflow_assets.connectors.postgresql import PostgresqlSource
+from dataflow_assets.contracts import Positions, Run, Source
+from dataflow_assets.errors import TransientError
+from dataflow_assets.flow import Branch, Flow
+from jobs.flows import flow_job
+from sensors.ingest import flow_sensor
+from sensors.lag import lag_sensor
+from sensors.sources import Sources, sources
+from tests.conftest import Topics
+from tests.connectors.kafka.test_session import eventually
+from tests.dagster.switch import mirror
+
+THREADS, ROUNDS = 6, 12
+TABLE = "(id bigint PRIMARY KEY, updated_at timestamptz NOT NULL DEFAULT now())"
+
+
+class Shop:
+    """A flow from any source into memory, and Dagster's history in a folder."""
+
+    def __init__(self, source: Source, store: Store, instance: dg.DagsterInstance) -> None:
+        name = store.path.stem.removeprefix("dataflow-memory-")
+        branches = (Branch(MemorySliceSink(store=name, table="orders")),)
+        self.flow = Flow("default", "orders", source, branches, hash="h")
+        self.graph, self.instance = graph.build([self.flow]), instance
+
+    def stand(self, positions: Positions) -> None:
+        """As if a run had committed these positions and reported them."""
+        branch = self.flow.branches[0]
+        session = branch.sink.open(self.flow.target(branch), Run())
+        session.restart(positions, "orders")
+        mirror(self.instance, self.graph.nodes[0], session.checkpoint)
+
+    def tick(self) -> Any:
+        nodes = self.graph.nodes
+        sensor = flow_sensor(self.flow, nodes, flow_job(self.flow, nodes))
+        return sensor(dg.build_sensor_context(self.instance))
+
+    def lag(self) -> Any:
+        return lag_sensor(self.graph)(dg.build_sensor_context(self.instance))
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        yield instance
+
+
+@pytest.fixture
+def orders(postgresql: devservers.PostgreSQL, schema: str) -> PostgresqlSource:
+    """A table of three rows."""
+    _execute(postgresql, f"CREATE TABLE {schema}.orders {TABLE}")
+    _execute(postgresql, f"INSERT INTO {schema}.orders SELECT generate_series(1, 3)")
+    config = {"connectionString": postgresql.dsn(), "table": f"{schema}.orders"}
+    return PostgresqlSource.model_validate(config)
+
+
+def test_threads_that_ask_one_source_do_not_meet(
+    orders: PostgresqlSource,
+    postgresql: devservers.PostgreSQL,
+    schema: str,
+    store: Store,
+    history: dg.DagsterInstance,
+) -> None:
+    """Each question is several statements on one connection, some of them in a transaction."""
+    shop = Shop(orders, store, history)
+    with closing(orders.open(shop.flow.id)) as source:
+        shop.stand(source.ends())
+    _execute(postgresql, f"INSERT INTO {schema}.orders VALUES (4)")
+    with ThreadPoolExecutor(THREADS) as pool:
+        ticks = [pool.submit(shop.tick) for _ in range(THREADS * ROUNDS)]
+        lags = [pool.submit(shop.lag) for _ in range(THREADS * ROUNDS)]
+    sources.drop(shop.flow)
+    assert [found.result() for found in ticks] == [ticks[0].result()] * len(ticks)
+    assert isinstance(ticks[0].result(), dg.RunRequest)
+    assert {str(found.result().skip_reason) for found in lags} == {"None"}
+    records = [found.result().asset_events[0].metadata["lag_records"].value for found in lags]
+    assert records == [1] * len(lags)
+
+
+def test_a_session_is_not_closed_under_a_question(
+    orders: PostgresqlSource, store: Store, history: dg.DagsterInstance
+) -> None:
+    """What one thread gives up, another may be asking."""
+    shop = Shop(orders, store, history)
+
+    def ask(number: int) -> int:
+        if number % 3 == 0:
+            sources.drop(shop.flow)
+            return 3
+        with sources.asking(shop.flow) as source:
+            return source.lag(source.start()).records
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert set(pool.map(ask, range(THREADS * ROUNDS))) == {3}
+    sources.drop(shop.flow)
+
+
+def test_a_question_that_failed_is_asked_of_a_new_session(
+    orders: PostgresqlSource, postgresql: devservers.PostgreSQL, store: Store, schema: str
+) -> None:
+    own = Sources()
+    flow = Flow("default", "orders", orders, (), hash="h")
+    with own.asking(flow) as source:
+        first = source.identity
+    _execute(postgresql, f"DROP TABLE {schema}.orders")
+    _execute(postgresql, f"CREATE TABLE {schema}.orders {TABLE}")
+    with pytest.raises(TransientError), own.asking(flow) as source:
+        source.lag(source.start())
+    with own.asking(flow) as source:
+        assert source.identity != first
+    own.drop(flow)
+
+
+FLOWS = 60
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
+def test_many_flows_of_one_broker_share_their_connections(
+    kafka: devservers.Kafka, topic: Topics
+) -> None:
+    """Each is behind, so that the age of its oldest record is looked up too."""
+    own, name, process = Sources(), topic(), psutil.Process(os.getpid())
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(name, b"{}")
+    assert producer.flush(30) == 0
+    source = KafkaSource(brokers=(kafka.bootstrap,), topic=name, consumer_group=name)
+    flows = [Flow("default", f"f{n}", source, (), hash="h") for n in range(FLOWS)]
+
+    def ask(flow: Flow) -> float:
+        with own.asking(flow) as session:
+            assert session.ends() == {"0": 1}
+            return session.lag({"0": 0}).seconds
+
+    threads, descriptors = process.num_threads(), process.num_fds()
+    with ThreadPoolExecutor(8) as pool:
+        assert all(age > 0 for age in pool.map(ask, flows))
+    more = process.num_threads() - threads, process.num_fds() - descriptors
+    for flow in flows:
+        own.drop(flow)
+    assert max(more) < FLOWS, more  # one connection for questions, one for each of 4 idle consumers
+
+
+def test_a_partition_that_is_added_to_a_topic_is_news_once_it_holds_something(
+    kafka: devservers.Kafka, topic: Topics, store: Store, history: dg.DagsterInstance
+) -> None:
+    name = topic()
+    source = KafkaSource(brokers=(kafka.bootstrap,), topic=name, consumer_group=name)
+    shop = Shop(source, store, history)
+    shop.stand({"0": 0})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for grown in admin.create_partitions([NewPartitions(name, 2)]).values():
+        grown.result(30)
+    with closing(source.open("grown")) as session:
+        eventually(lambda: len(session.ends()) == 2)
+    assert isinstance(shop.tick(), dg.SkipReason)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(name, b"{}", partition=1)
+    assert producer.flush(30) == 0
+    assert isinstance(shop.tick(), dg.RunRequest)
+    sources.drop(shop.flow)
+
+
+def _execute(postgresql: devservers.PostgreSQL, statement: str) -> None:
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(statement.encode())

@@ -1,0 +1,201 @@
+"""Spark wherever it runs: sessions, lost servers, edited code, a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+import devservers
+from dataflow_assets.connectors.memory import Store
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.spark import session as sparks
+from dataflow_assets.spark.session import Spark, SparkSettings
+from resources.spark import SparkResource
+from tests import ROOT
+
+
+@pytest.mark.parametrize(
+    ("where", "mode"),
+    [
+        ("connect", "connect"),
+        ("sc://host:15002", "remote"),
+        ("local", "master"),
+        ("local[1]", "master"),
+        ("spark://host:7077", "master"),
+    ],
+)
+def test_one_setting_says_where_spark_runs(where: str, mode: str) -> None:
+    assert SparkSettings(where).mode == mode
+
+
+def test_another_setting_is_refused() -> None:
+    with pytest.raises(PermanentError, match="allowed: connect, local"):
+        _ = SparkSettings("yes").mode
+
+
+def test_a_server_that_is_not_there_is_known_at_once() -> None:
+    began = time.monotonic()
+    with pytest.raises(TransientError, match="nothing listens"):
+        Spark(SparkSettings("sc://127.0.0.1:9")).session()
+    assert time.monotonic() - began < 10
+
+
+def test_a_session_is_made_once_and_ends_with_the_run(
+    spark_server: devservers.SparkConnect,
+) -> None:
+    resource = SparkResource(where=spark_server.remote, conf={"spark.sql.shuffle.partitions": "3"})
+    session = resource.spark_session
+    assert session is resource.session()
+    assert session.conf.get("spark.sql.shuffle.partitions") == "3"
+    resource.teardown_after_execution(dg.build_init_resource_context())
+    again = resource.session()
+    assert again is not session
+    resource.teardown_after_execution(dg.build_init_resource_context())
+
+
+def test_a_lost_session_is_made_again(tmp_path: Path) -> None:
+    with devservers.SparkConnect(tmp_path) as server:
+        spark = Spark(SparkSettings(server.remote))
+        first = spark.session()
+        server.kill()
+        with pytest.raises(TransientError):
+            spark.session()
+        server.start()
+        second = spark.session()
+        assert second is not first
+        server.kill()
+        server.start()  # before anybody asked: the port answers, the session is gone
+        third = spark.session()
+        assert third is not second
+        assert third.range(3).count() == 3
+        spark.close()
+
+
+def test_runs_share_a_session_and_go_on_when_somebody_closed_it(
+    spark_server: devservers.SparkConnect,
+) -> None:
+    settings = SparkSettings(spark_server.remote, {"spark.sql.shuffle.partitions": "5"})
+    first: Any = Spark(settings).session()
+    second: Any = Spark(settings).session()
+    assert first.session_id == second.session_id
+    first.stop()
+    third: Any = Spark(settings).session()
+    assert third.session_id != first.session_id
+    assert third.range(3).count() == 3
+
+
+def test_edited_code_never_meets_workers_with_the_old_one(
+    spark_server: devservers.SparkConnect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for version in ("old", "new"):
+        package = tmp_path / version / "dataflow_assets"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"VERSION = {version!r}\n")
+        monkeypatch.setattr(sparks, "PACKAGE", package)
+        spark = Spark(SparkSettings(spark_server.remote))
+        found.append(_versions(spark.session()))
+        held = spark  # the old session stays open, its workers warm
+    assert found == [{"old"}, {"new"}]
+    held.close()
+
+
+def test_the_archive_is_named_by_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "dataflow_assets"
+    package.mkdir()
+    monkeypatch.setattr(sparks, "PACKAGE", package)
+    (package / "__init__.py").write_text("A = 1\n")
+    first = sparks.package()
+    assert sparks.package() == first
+    (package / "__init__.py").write_text("A = 2\n")
+    assert sparks.package() != first
+
+
+def test_the_warm_server_is_one_for_all_and_ends_when_nobody_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparks, "_home", lambda: tmp_path)
+    monkeypatch.setattr(sparks, "LOOK_SECONDS", 1)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            first, second = pool.map(lambda _: sparks.warm_server(), range(2))
+        assert first == second
+        lease = tmp_path / sparks.identity() / "lease"
+        long_ago = time.time() - 3600
+        os.utime(lease, (long_ago, long_ago))
+        deadline = time.monotonic() + 60
+        while devservers.read(lease.parent).spark and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert devservers.read(lease.parent).spark is None
+    finally:
+        sparks.stop_warm_server()
+
+
+@pytest.fixture
+def messages() -> Iterator[Store]:
+    store = Store(f"where-{os.getpid()}-{time.monotonic_ns()}")
+    store.create()
+    for partition in (0, 1):
+        bodies = [json.dumps({"id": i, "name": "n"}).encode() for i in range(50)]
+        store.produce("orders", partition, bodies)
+    yield store
+    store.remove()
+
+
+@pytest.mark.e2e
+def test_a_flow_runs_in_a_session_of_its_own(messages: Store) -> None:
+    _drain("local", messages)
+
+
+@pytest.mark.e2e
+def test_a_flow_runs_on_a_cluster_with_our_package(messages: Store, tmp_path: Path) -> None:
+    with devservers.SparkCluster(tmp_path, workers=2) as cluster:
+        files = _drain(cluster.master, messages)
+    assert all("dataflow_assets.zip" in file for file in files)
+
+
+@pytest.mark.e2e
+def test_a_flow_runs_on_a_connect_server_with_our_package(
+    messages: Store, spark_server: devservers.SparkConnect
+) -> None:
+    files = _drain(spark_server.remote, messages)
+    assert all("dataflow_assets.zip" in file for file in files)
+
+
+def _drain(where: str, store: Store) -> list[str]:
+    name = store.path.stem.removeprefix("dataflow-memory-")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.dagster.drain_once", where, name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert len(store.query("select * from rows")) == 100
+    return done.stdout.split()
+
+
+def _versions(session: Any) -> set[str]:
+    def version(batches: Any) -> Any:
+        import dataflow_assets
+
+        for _ in batches:
+            yield pa.record_batch([[dataflow_assets.VERSION]], ["version"])  # type: ignore[attr-defined]
+
+    frame = session.range(0, 4, 1, 4).mapInArrow(version, "version string")
+    return {row.version for row in frame.collect()}

@@ -1,0 +1,70 @@
+"""Every example of docs/connectors, run as it stands: only hosts and names are this test's own."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from ruamel.yaml import YAML
+
+from dataflow_assets import registry
+from dataflow_assets.manifests.load import load_strict
+from dataflow_assets.reference.connectors import EXAMPLES, example
+from tests.matrix.test_matrix import run
+from tests.systems import SYSTEMS, Change, System
+
+NAMED = sorted(path.name for path in EXAMPLES.glob("*-to-*.yaml"))
+ROWS = 20
+
+
+def test_every_connector_shows_one_that_runs() -> None:
+    for role, found in (("source", registry.sources()), ("sink", registry.sinks())):
+        for name in found:
+            assert name.startswith("memory-") or example(role, name).name in NAMED
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_example_runs(
+    name: str, request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+) -> None:
+    yaml = YAML()
+    documents: list[dict[str, Any]] = list(yaml.load_all(EXAMPLES / name))
+    (document,) = (one for one in documents if one["kind"] == "DataFlow")
+    document["metadata"]["name"] = f"example-{uuid.uuid4().hex[:8]}"
+    source, sink = (_placed(documents, document, role, request) for role in ("source", "sink"))
+    config = dict(document["spec"]["source"]["config"])
+    source.change(config, [Change("insert", _row(number, source)) for number in range(ROWS)])
+    path = tmp_path / name
+    yaml.dump_all(documents, path)
+    (flow,) = load_strict(path).flows
+    assert run(flow, spark) == ROWS
+    stored = sink.rows(dict(document["spec"]["sink"]["config"]))
+    assert sorted(row["id"] for row in stored) == list(range(ROWS))
+    assert run(flow, spark) == 0
+
+
+def _placed(
+    documents: list[dict[str, Any]], flow: dict[str, Any], role: str, request: pytest.FixtureRequest
+) -> System:
+    """The system of one end; from now on the manifest, or its Secret, names its place."""
+    end = flow["spec"][role]
+    system = SYSTEMS[end["type"]](request)
+    given = dict(end["config"])
+    end["config"] = system.at(role, given)
+    for name, ref in [(name, ref) for name, ref in given.items() if name.endswith("SecretRef")]:
+        value = end["config"].pop(name.removesuffix("SecretRef"))
+        (secret,) = (one for one in documents if one["metadata"]["name"] == ref["name"])
+        secret["stringData"][ref["key"]] = value
+    return system
+
+
+def _row(number: int, source: System) -> dict[str, Any]:
+    row = {"id": number, "name": f"order {number}", "price": number + 0.25, "ok": True}
+    changed = datetime(2026, 7, 20, 10, 0, number, tzinfo=UTC)
+    if source.tells_changes:  # JSON, of any of the examples
+        return row | {"status": "paid", "user": number % 3, "updated_at": changed.isoformat()}
+    return row | {"updated_at": changed}

@@ -1,0 +1,160 @@
+"""kill -9 and SIGSTOP at random moments: `make chaos` does it 200 times, the suite a few times.
+
+Changes run from a topic into a sink while its driver, Spark's Python workers or JVM, the broker and
+the database are killed, apart and together, or a driver and a task are paused past a takeover by a
+second driver. Every few kills the whole target is compared with a model: values and order. A seed
+makes the same changes, kinds and victims again; what they meet depends on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.e2e.flows import Command
+from tests.own_servers import own_servers
+from tests.stress.chaos_driver import Driver
+from tests.stress.chaos_kills import (
+    KINDS,
+    PAUSES,
+    Places,
+    Takeover,
+    kill,
+    kinds_of,
+    pause_driver,
+    pause_task,
+)
+from tests.stress.chaos_report import RESULT, Done, Tally
+from tests.stress.chaos_targets import MODES, target
+from tests.stress.fuzz import commit
+from tests.systems import Fixtures
+
+CHECKED_EVERY = 5  # kills
+TRIES = 6  # of one kill, until it meets running work
+PATIENCE = 300.0  # seconds until all that was sent is stored
+
+
+class Storm:
+    """One flow from a topic into one sink, and what befalls it."""
+
+    def __init__(self, mode: str, given: Fixtures, folder: Path, seed: object) -> None:
+        self.chance = random.Random(f"{seed} {mode}")
+        self.tally = Tally(mode)
+        self.target = target(mode, given, self.chance, folder)
+        spark = given.getfixturevalue("spark_server")
+        servers = (given.getfixturevalue(name) for name in ("kafka", self.target.server))
+        self.places = Places(spark, *servers)
+        self._command = Command(spark.remote)
+        self.target.send(200)
+        self._driver = self._begin()
+
+    def strike(self, kind: str) -> None:
+        """One kill of this kind that meets running work."""
+        for _ in range(TRIES):
+            began = time.monotonic()
+            self.target.send(self.chance.randint(400, 1_000))
+            met = self._pause(kind) if kind in PAUSES else self._kill(kind)
+            self.tally.seconds[kind] += time.monotonic() - began  # type: ignore[assignment]
+            self._expect_alive()
+            if met:
+                self.tally.met[kind] += 1
+                return
+            self.tally.missed[kind] += 1
+        raise AssertionError(f"{self.tally.mode}: {TRIES} kills of {kind} met no running work")
+
+    def account(self) -> None:
+        """Waits until all that was sent is stored; raises when the target is not as it must be."""
+        self.target.send(20)
+        ends = self.target.model.ends
+        stored = self._driver.until(lambda: self._driver.stored(ends), PATIENCE)
+        said = f"{self.tally}: {self._driver.positions} of {ends} is stored: {self._driver.said}"
+        assert stored, said
+        verdict = self.target.verdict()
+        assert not verdict, f"{self.tally}: {verdict}"
+        assert self._driver.rejected == 0, f"{self.tally}: rejected records: {self._driver.said}"
+
+    def close(self) -> None:
+        """Ends the driver."""
+        self._driver.process.kill()
+        self._driver.ended()
+
+    def _begin(self) -> Driver:
+        return Driver(self._command, self.target.manifest)
+
+    def _kill(self, kind: str) -> bool:
+        met = kill(kind, self._driver, self.places, self.chance)
+        if self._driver.killed:
+            self._driver.ended()
+            self._driver = self._begin()
+        return met
+
+    def _pause(self, kind: str) -> bool:
+        takeover = Takeover(self._second, lambda: self.target.send(20))
+        if kind == "paused driver":
+            self._driver, met = pause_driver(self._driver, self.chance, takeover)
+        else:
+            spark = self.places.spark
+            self._driver, met = pause_task(self._driver, spark, self.chance, takeover)
+        return met
+
+    def _second(self) -> Driver:
+        self.target.send(self.chance.randint(100, 400))
+        return self._begin()
+
+    def _expect_alive(self) -> None:
+        if not self._driver.alive:
+            raise AssertionError(f"{self.tally}: a run ended with: {self._driver.ended()}")
+
+
+def storm(given: Storm, kinds: Sequence[str], kills: int) -> Tally:
+    """So many kills of all kinds in turn, accounted for every few of them and at the end."""
+    deck: list[str] = []
+    try:
+        for number in range(1, kills + 1):
+            deck = deck or given.chance.sample(kinds, len(kinds))
+            given.strike(deck.pop())
+            if number % CHECKED_EVERY == 0 or number == kills:
+                given.account()
+                sys.stderr.write(
+                    f"{given.tally.mode}: {number} of {kills} kills, all as it must be\n"
+                )
+    finally:
+        given.close()
+    return given.tally
+
+
+def main() -> None:
+    """Runs, and writes the result down when every target is as the model says."""
+    given = _arguments()
+    head, began = commit(), time.monotonic()
+    share, rest = divmod(given.kills, len(given.modes))
+    done = []
+    with own_servers("dataflow-chaos-") as (own, folder):
+        for number, mode in enumerate(given.modes):
+            tempest = Storm(mode, own, folder, given.seed)
+            kinds = given.kinds or kinds_of(tempest.places)
+            storm(tempest, kinds, share + (number < rest))
+            done.append((tempest.tally, tempest.target.model))
+    result = Done(done, given.seed, head, time.monotonic() - began, CHECKED_EVERY)
+    sys.stdout.write(result.page())
+    sys.stderr.write(f"{result.slow()}\n")
+    if given.write:
+        RESULT.write_text(result.page(), encoding="utf-8")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200, help="over all sinks")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="sink and way")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--no-result", dest="write", action="store_false", help="do not write it")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

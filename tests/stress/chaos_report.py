@@ -1,0 +1,101 @@
+"""What chaos has done, as a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import psutil
+
+from tests import ROOT
+from tests.stress.chaos_kills import KINDS
+from tests.stress.chaos_model import Model
+
+RESULT = ROOT / "docs/evidence/chaos.md"
+PAGE = """# Chaos
+
+{date}, commit {head}, by `make chaos`: {met} kills and pauses that met running work, with seed
+{seed}, in {minutes:.0f} minutes on {cores} cores; {missed} others met none and do not count. A kill
+counts when the driver was between the begin of a micro-batch and its report; of a worker, when
+Spark lost a task by it. A pause counts when a second driver had taken over and stored records
+before the first, or a task of the first, was let go on.
+
+After every {every} of them the whole target was compared with a model: every record once, each
+value, and the order of each partition (append); each key as its last record left it (upsert).
+
+| sink | {kinds} | all |
+|---|{rules}---|
+{kills}
+
+`broker` is the source's server, `database` the sink's; for the sink `kafka` both are one.
+
+| sink | records | updates | deletes | lost | doubled | wrong values | wrong order |
+|---|---|---|---|---|---|---|---|
+{records}
+"""
+
+
+@dataclass
+class Tally:
+    """What was done to one sink in one of its ways."""
+
+    mode: str
+    met: Counter[str] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
+    """By kind: how long its kills took, with the recovery."""
+
+    def kills(self) -> str:
+        """A line of the first table."""
+        return _line(self.mode, *(self.met[kind] or "-" for kind in KINDS), self.met.total())
+
+    def records(self, model: Model) -> str:
+        """A line of the second; nothing is wrong in a target, else there is no page."""
+        sent = [len(model.sent), model.counts["updates"], model.counts["deletes"]]
+        return _line(self.mode, *sent, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Done:
+    """All of a run of chaos."""
+
+    tallies: Sequence[tuple[Tally, Model]]
+    seed: int
+    head: str
+    seconds: float
+    every: int
+
+    def page(self) -> str:
+        """For docs/evidence/chaos.md."""
+        tallies = [tally for tally, _ in self.tallies]
+        return PAGE.format(
+            date=f"{datetime.now(UTC):%Y-%m-%d}",
+            head=self.head,
+            seed=self.seed,
+            met=sum(tally.met.total() for tally in tallies),
+            missed=sum(tally.missed.total() for tally in tallies),
+            minutes=self.seconds / 60,
+            cores=psutil.cpu_count(),
+            every=self.every,
+            kinds=" | ".join(KINDS),
+            rules="---|" * len(KINDS),
+            kills="\n".join(tally.kills() for tally in tallies),
+            records="\n".join(tally.records(model) for tally, model in self.tallies),
+        )
+
+    def slow(self) -> str:
+        """How long a kill of each kind took, for whoever waits."""
+        seconds, met, missed = Counter[str](), Counter[str](), Counter[str]()
+        for tally, _ in self.tallies:
+            seconds += tally.seconds
+            met += tally.met
+            missed += tally.missed
+        each = {kind: seconds[kind] / met[kind] for kind in KINDS if met[kind]}
+        lines = (f"{kind}: {took:.1f} s, {missed[kind]} met none" for kind, took in each.items())
+        return "\n".join(lines)
+
+
+def _line(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
