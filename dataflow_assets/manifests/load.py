@@ -93,7 +93,8 @@ def _assemble(
     names = connections.Names(name for file in (*read, *near) for name in file.names)
     readings = [reading for file in read for reading in file.readings]
     flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
-    late = [*clashes(flows), *missing_keys(flows, documents)]
+    unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
+    late = [*clashes(flows), *missing_keys(flows, documents, unreadable)]
     bad = {id(document) for document, _ in late}
     kept = [
         replace(flow, secrets=Secrets(flow.namespace, documents))

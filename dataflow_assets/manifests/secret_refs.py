@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from pydantic import SecretStr
 
@@ -17,8 +17,10 @@ Pair = tuple[Flow, Document]
 Documents = Mapping[tuple[str, str], Mapping[str, SecretStr]]
 
 
-def missing_keys(flows: list[Pair], documents: Documents) -> Iterator[tuple[Document, Finding]]:
-    """A finding for every reference to a key that its Secret does not have.
+def missing_keys(
+    flows: list[Pair], documents: Documents, unreadable: Container[tuple[str, str, str]]
+) -> Iterator[tuple[Document, Finding]]:
+    """A finding for every reference to a key that its Secret does not have, or not as text.
 
     A Secret that is not there at all is no mistake, see `absent`.
     """
@@ -26,7 +28,10 @@ def missing_keys(flows: list[Pair], documents: Documents) -> Iterator[tuple[Docu
         for path, ref in references(flow):
             name = (ref.namespace or flow.namespace, ref.name)
             keys = documents.get(name)
-            if keys is not None and ref.key not in keys:
+            if (*name, ref.key) in unreadable:
+                message = f"its value in secret {'/'.join(name)} cannot be read, see there"
+                yield document, document.finding((*path, "key"), message)
+            elif keys is not None and ref.key not in keys:
                 message = (
                     f"not found in secret {'/'.join(name)}; "
                     f"it has the keys {', '.join(sorted(keys)) or '(none)'}"

@@ -14,7 +14,7 @@ _TOP = """# Manifests: `DataFlow`
 A manifest is one YAML document with the blocks below; a file may hold several, and `Secret`
 documents beside them. Keys that are not listed are findings, with the nearest name as a suggestion.
 A value must have the type as listed: a quoted number is text. A key without a value counts as
-absent.
+absent. A file has at most 512 KiB, 10,000 entries and 2,000 documents.
 
 Each field has one verdict:
 
@@ -29,7 +29,8 @@ Each field has one verdict:
 A *SecretRef* is a mapping with `name`, `key` and, where it is not the flow's own, `namespace`. It
 is looked up in the `Secret` documents of the manifest's folder, then as the file
 `<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, and only when the flow runs. It wins over the
-direct value.
+direct value. Each of the three is one plain name; paths are refused. Environment variables are not
+expanded in a manifest. What may be read is in [Guarantees](../guarantees.md#secrets-and-files).
 
 The steps of `transformations`, with paths and conditions, have [a page of their own](steps.md); so
 has each connector, the `config` of `spec.source` and `spec.sink`: LINKS.

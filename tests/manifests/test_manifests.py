@@ -331,8 +331,8 @@ def test_secret_documents(folder: Path) -> None:
     (folder / "b.yaml").write_text(flow())
     loaded = load(".")
     assert said(loaded) == [
-        "a.yaml:7:8: data.bad: is not text in base64",
-        "a.yaml:8:11: data.binary: is not text in base64",
+        "a.yaml:7:8: data.bad: is not text in base64; write plain text under stringData",
+        "a.yaml:8:11: data.binary: is not text in base64; write plain text under stringData",
         "a.yaml:9:11: data.number: wants text, got a number: put it in quotes",
         "a.yaml:12:10: stringData.three: wants text, got a number: put it in quotes",
         "a.yaml:16:1: metadata.name: is required",

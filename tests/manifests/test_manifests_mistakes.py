@@ -155,6 +155,18 @@ MISTAKES = {
         sink("clickhouse", f"connectionString: 'http://h/d?dial_timeout={'9' * 400}', table: t"),
         ["dial_timeout is at most 604800 seconds"],
     ),
+    "plain text in a Secret's data": (
+        sink("postgresql", "connectionStringSecretRef: {name: pg, key: dsn}, table: t")
+        + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: pg}\ndata: {dsn: 'postgresql://h'}\n",
+        [
+            "its value in secret default/pg cannot be read, see there",
+            "is not text in base64; write plain text under stringData",
+        ],
+    ),
+    "a name with an umlaut": (
+        manifest().replace("name: a", "name: aufträge"),
+        ["wants letters a-z, digits,"],
+    ),
     "a zone": (
         steps("{type: timezone, config: {timezone: Berlin, fields: [t]}}"),
         ["is no time zone: wanted is a name like Europe/Berlin, or +hh:mm"],

@@ -39,14 +39,14 @@ _Name = Annotated[
     str,
     _shaped(
         r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?",
-        "letters, digits, `-`, `_` and `.`, with a letter or digit at both ends, at most 253",
+        "letters a-z, digits, `-`, `_` and `.`, with a letter or digit at both ends, at most 253",
     ),
 ]
 _Namespace = Annotated[
     str,
     _shaped(
         r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?",
-        "letters, digits, `-` and `_`, with a letter or digit at both ends, at most 63",
+        "letters a-z, digits, `-` and `_`, with a letter or digit at both ends, at most 63",
     ),
 ]
 _Duration = Annotated[

@@ -13,6 +13,8 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.wording import kind
 
+_NOT_BASE64 = "is not text in base64; write plain text under stringData"
+
 
 @dataclass(frozen=True)
 class SecretDocument:
@@ -22,6 +24,8 @@ class SecretDocument:
     namespace: str
     name: str
     values: Mapping[str, SecretStr] = field(repr=False)
+    unreadable: frozenset[str] = frozenset()
+    """Keys whose value has a finding of its own."""
 
     @property
     def id(self) -> tuple[str, str]:
@@ -42,13 +46,16 @@ def read(document: Document) -> tuple[SecretDocument | None, list[Finding]]:
         message = "is required" if name is None else f"wants text, got {kind(name)}"
         return None, [document.finding(("metadata", "name"), message, key=True)]
     values: dict[str, SecretStr] = {}
+    unreadable: set[str] = set()
     findings: list[Finding] = []
     for path, text, problem in [*_entries(document, "data"), *_entries(document, "stringData")]:
         if text is None:
             findings.append(document.finding(path, problem))
+            unreadable |= {str(key) for key in path[1:]}
         else:
             values[str(path[-1])] = SecretStr(text)
-    return SecretDocument(document, namespace, name, values), findings
+    found = SecretDocument(document, namespace, name, values, frozenset(unreadable - values.keys()))
+    return found, findings
 
 
 def _entries(document: Document, block: str) -> Iterator[tuple[Path, str | None, str]]:
@@ -64,7 +71,7 @@ def _entries(document: Document, block: str) -> Iterator[tuple[Path, str | None,
             yield (block, key), value, ""
         else:
             text = _decoded(value)
-            yield (block, key), text, "" if text is not None else "is not text in base64"
+            yield (block, key), text, "" if text is not None else _NOT_BASE64
 
 
 def _decoded(value: str) -> str | None:
