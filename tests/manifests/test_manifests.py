@@ -379,10 +379,11 @@ def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(folder: Path) 
 
 def test_loading_imports_no_heavy_client() -> None:
     heavy = ("pyspark", "dagster", "confluent_kafka", "pyiceberg", "pandas", "requests")
-    load_all = "catalogue.sources(), catalogue.sinks(), manifests.load('examples')"
+    load_all = "registry.sources(), registry.sinks(), load('examples')"
     code = f"""if True:
         import sys
-        from dataflow_assets import catalogue, manifests
+        from dataflow_assets import registry
+        from dataflow_assets.manifests.load import load
         {load_all}
         print([name for name in {heavy!r} if name in sys.modules])
     """
