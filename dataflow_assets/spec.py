@@ -1,6 +1,6 @@
 """`Spec`: the frozen, closed, camelCase base model of everything a manifest declares.
 
-A field's annotation carries its verdict (DESIGN.md section 7), so that checking, the generated
+A field's annotation carries its verdict, so that checking, the generated
 reference and the code cannot disagree:
 
 - no marker: *used*

@@ -1,6 +1,6 @@
 """What a source, a sink and a writer promise each other: signatures and promises, nothing else.
 
-The life of one micro-batch (DESIGN.md section 2): the driver plans a span with fixed upper bounds,
+The life of one micro-batch: the driver plans a span with fixed upper bounds,
 opens the sink's epoch, runs ONE pass over the span on Spark, and finishes only when the whole pass
 succeeded. The sink's checkpoint, stored beside the rows, is the truth.
 

@@ -71,7 +71,7 @@ class Source(Connector):
     """Metadata that `frame` or `batches` delivers as columns, on request."""
 
     def metadata(self, piece: Slice) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
-        """The metadata that all records of a slice share (reference 3.3)."""
+        """The metadata that all records of a slice share."""
         return {}
 
     @abstractmethod

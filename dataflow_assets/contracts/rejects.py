@@ -30,7 +30,7 @@ _ATTEMPT = re.compile(r"#attempt-(\d+)(?:\.\d+)?$")
 class ErrorRecord:
     """A rejected record as an error sink stores it. `id`: the same on every replay.
 
-    `body`: JSON object with `error` and `original_message` (reference 5.2); `metadata`: JSON.
+    `body`: JSON object with `error` and `original_message`; `metadata`: JSON.
     """
 
     id: str
@@ -165,7 +165,7 @@ class Rejection:
     step_type: str | None = None
     """The type of that step."""
     error_type: str = ""
-    """The class of reference 5.4 where it is known; else it is told from the reason."""
+    """The DataFlow Operator's error class, where it is known; else it is told from the reason."""
     metadata: Mapping[str, Any] | None = None
     """The message's, as far as it was read."""
     rows: int = 1

@@ -101,7 +101,7 @@ class SourceSession(ABC):
     def adopt(self, document: Mapping[str, Any]) -> Positions:  # noqa: ARG002 - what overrides need
         """Positions from a checkpoint of the DataFlow Operator, the object of this source's type.
 
-        Raises PermanentError when it is none (reference 2.8, 6.2).
+        Raises PermanentError when it is none.
         """
         raise PermanentError("this source takes over no checkpoint of the DataFlow Operator")
 

@@ -1,4 +1,4 @@
-"""The messages of a batch with their metadata, as steps and conditions see it (reference 3.3)."""
+"""The messages of a batch with their metadata, as steps and conditions see it."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def forget_archives() -> None:
     """Takes Spark's own archives off this worker's import path; pyspark is installed beside us.
 
     Every task of a reused worker calls `importlib.invalidate_caches`, and each archive on the path
-    then reads its whole directory again: 120 to 350 ms a task (recipes/spine.md section 8).
+    then reads its whole directory again: 120 to 350 ms a task.
     """
     for path in [path for path in sys.path_importer_cache if _SPARKS_ARCHIVES.search(path)]:
         del sys.path_importer_cache[path]

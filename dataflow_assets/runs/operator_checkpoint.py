@@ -24,8 +24,8 @@ _WANTED = (
 def adopt(flow: Flow, run: Run, text: str) -> list[Branch]:
     """Stores the Operator's position as the start of every branch, under an epoch of its own.
 
-    `text`: the ConfigMap, its `checkpoint.json`, or the object of the source's type in it
-    (reference 6.2). Raises PermanentError for what is none of these.
+     `text`: the ConfigMap, its `checkpoint.json`, or the object of the source's type in it.
+    Raises PermanentError for what is none of these.
     """
     document = checkpoint(text, flow.source.type)
     resolved = flow.resolved()

@@ -1,4 +1,4 @@
-"""Raw mode: whole bodies in a column `data`, the metadata beside them (reference 3.4, 3.5)."""
+"""Raw mode: whole bodies in a column `data`, the metadata beside them."""
 
 from __future__ import annotations
 

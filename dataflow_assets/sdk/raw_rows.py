@@ -1,4 +1,4 @@
-"""Shapes: what raw mode stores of a record, in the sink's columns (reference 3.4, 3.5).
+"""Shapes: what raw mode stores of a record, in the sink's columns.
 
 The columns say how a value is written: one of the kind JSON gets it as JSON, one of text gets JSON
 as text, and a body that is no JSON as it is.

@@ -1,6 +1,6 @@
 """What becomes of rejected records when a slice is committed, and the record an error sink gets.
 
-The record is that of the DataFlow Operator (reference 5.2) with more of its origin: id, flow,
+The record is that of the DataFlow Operator with more of its origin: id, flow,
 branch, step, place in the source, class of the error (5.4).
 """
 
@@ -212,7 +212,7 @@ def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]
 
 
 def classify(reason: str, stage: str) -> str:
-    """The class of an error by its text (reference 5.4); data that does not fit is invalid."""
+    """The class of an error by its text; data that does not fit is invalid."""
     for name, pattern in _CLASSES:
         if re.search(pattern, reason, re.IGNORECASE):
             return name

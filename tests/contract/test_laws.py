@@ -1,4 +1,4 @@
-"""The laws that every source and every sink keeps (DESIGN.md section 8)."""
+"""The laws that every source and every sink keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw mode and wrapped bodies, in every sink that has columns (reference 3.4, 3.5)."""
+"""Raw mode and wrapped bodies, in every sink that has columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw mode: bodies and metadata as they stand in PostgreSQL and Iceberg (reference 3.4, 3.5)."""
+"""Raw mode: bodies and metadata as they stand in PostgreSQL and Iceberg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record that an error sink gets: reference 5.2 and 5.4, and more of its origin."""
+"""The record that an error sink gets: the DataFlow Operator's, and more of its origin."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Iceberg tables behind a REST catalog.
 
 Tasks write Parquet files, the driver publishes them with the checkpoint in one commit that asserts
-the table's head (commits.py). A source reads snapshots in the order of the table's history
-(history.py, ahead.py), cut into ranges of rows of data files (parts.py). PyIceberg is imported
+the table's head. A source reads snapshots in the order of the table's history, cut into ranges of
+rows of data files. PyIceberg is imported
 only when a session or a writer opens.
 """
 

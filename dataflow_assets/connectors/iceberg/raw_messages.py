@@ -1,4 +1,4 @@
-"""What rows of raw tables are as messages (reference 2.6.3).
+"""What rows of raw tables are as messages.
 
 | columns | message |
 |---|---|

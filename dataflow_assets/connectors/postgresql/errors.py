@@ -71,7 +71,7 @@ class Failure(Exception):
 
     @property
     def error_type(self) -> str:
-        """The class of reference 5.4 that SQLSTATE alone tells; else its words do."""
+        """The DataFlow Operator's error class, where SQLSTATE alone tells it; else its words do."""
         return "constraint_violation" if (self.sqlstate or "").startswith("23") else ""
 
     def error(self, what: str) -> DataflowError:

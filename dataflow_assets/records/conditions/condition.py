@@ -1,4 +1,4 @@
-"""Conditions of `when`, `filter` and `router` (reference 4.2), with our additions.
+"""Conditions of `when`, `filter` and `router`, with our additions.
 
 | Test | Holds |
 |---|---|

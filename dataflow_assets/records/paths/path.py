@@ -1,4 +1,4 @@
-"""Paths into a JSON value: the gjson dialect for reading, sjson for writing (reference 4.1)."""
+"""Paths into a JSON value: the gjson dialect for reading, sjson for writing."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Part:
 
 
 def adopted(document: Mapping[str, Any], source: str) -> Position:
-    """The position of a checkpoint of the DataFlow Operator, older forms included (reference 6.2).
+    """The position of a checkpoint of the DataFlow Operator, older forms included.
 
     Its time is in UTC, to the last digit. Raises PermanentError for anything else.
     """

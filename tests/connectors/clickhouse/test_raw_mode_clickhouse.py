@@ -1,4 +1,4 @@
-"""Raw mode: bodies and metadata as they stand in ClickHouse (reference 3.4, 3.5)."""
+"""Raw mode: bodies and metadata as they stand in ClickHouse."""
 
 from __future__ import annotations
 

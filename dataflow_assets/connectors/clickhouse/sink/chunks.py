@@ -1,4 +1,4 @@
-"""A slice as chunks: borders are recorded, rows inserted, chunks noted as done (ledger.py)."""
+"""A slice as chunks: borders are recorded, rows inserted, chunks noted as done (table/checkpoint_log.py)."""
 
 from __future__ import annotations
 

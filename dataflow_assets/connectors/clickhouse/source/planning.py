@@ -223,7 +223,7 @@ def _width(column: Column) -> str:
 
 
 def conditions(relation: Relation, values: Values, rows: Rows) -> str:
-    """What stands behind WHERE for these rows (reference 2.2.2)."""
+    """What stands behind WHERE for these rows."""
     return " AND ".join(f"({part})" for part in _parts(relation, values, rows) if part) or "1"
 
 

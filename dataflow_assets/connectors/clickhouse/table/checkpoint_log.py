@@ -108,7 +108,7 @@ class Head:
     emptying: bool = False
     """The table is about to be emptied; whoever opens next does it again."""
     exit: str = ""
-    """The table that its rows are moved into before they are gone (emptying.py)."""
+    """The table that its rows are moved into before they are gone (sink/empty_table.py)."""
     reading: int = 0
     """Another one after each restart."""
 

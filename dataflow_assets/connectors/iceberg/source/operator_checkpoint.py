@@ -1,4 +1,4 @@
-"""A checkpoint of the DataFlow Operator as a position (reference 2.6.3)."""
+"""A checkpoint of the DataFlow Operator as a position."""
 
 from __future__ import annotations
 

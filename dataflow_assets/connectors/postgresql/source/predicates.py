@@ -1,4 +1,4 @@
-"""The conditions of reference 2.2.2: which rows lie behind one position and not behind another.
+"""The conditions of polling: which rows lie behind one position and not behind another.
 
 Rows are ordered by the pair (change, order), or by the order column alone. Where the order column
 may be null, such a row comes before all others of its change value.

@@ -1,6 +1,6 @@
 """What a source reads, as the server describes it now: a table or a query, its columns, its order.
 
-The change column may be a pair: where `updated_at` is null, `created_at` counts (reference 2.2.2).
+The change column may be a pair: where `updated_at` is null, `created_at` counts.
 It is asked for as two conditions and not as COALESCE, so that an index on `updated_at` serves.
 """
 
