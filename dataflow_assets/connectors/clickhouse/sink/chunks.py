@@ -1,4 +1,4 @@
-"""A slice as chunks: borders are recorded, rows inserted, chunks noted as done (table/checkpoint_log.py)."""
+"""A slice as chunks: borders are recorded, rows inserted, chunks noted as done."""
 
 from __future__ import annotations
 
