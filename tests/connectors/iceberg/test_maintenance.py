@@ -16,7 +16,7 @@ from dataflow_assets.connectors.iceberg.maintenance.maintain import Keep, Tidied
 from dataflow_assets.connectors.iceberg.rejected.replay import remove
 from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
-from dataflow_assets.contracts import Rejection, SinkSession, utc_now
+from dataflow_assets.contracts import Entry, Rejection, SinkSession, utc_now
 from dataflow_assets.errors import PermanentError
 from tests.connectors.iceberg.driver import (
     SOURCE,
@@ -204,12 +204,12 @@ def test_files_that_replays_have_rewritten_go_once_nothing_lists_them(
     sink = make()
     session = opened(sink)
     _reject(sink, session, 0)
-    first, second, *left = sorted(one["id"] for one in _rejected(catalog, namespace))
-    remove(sink, identifier(sink), [first])
+    first, second, *left = sorted(_rejected(catalog, namespace), key=lambda row: str(row["id"]))
+    remove(sink, identifier(sink), [_entry(first)])
     known = catalog.load_table(identifier(sink))
     (rewritten,) = (task.file.file_path for task in known.scan().plan_files())
     assert rewritten.rpartition("/")[2].startswith("00000-0-")
-    remove(sink, identifier(sink), [second])
+    remove(sink, identifier(sink), [_entry(second)])
     _reject(sink, session, 10)  # until the next append the head names it, as deleted
     keep = Keep(snapshots=1)
     for days in (2, 4):  # after two days snapshots expire, but files are too young
@@ -217,7 +217,7 @@ def test_files_that_replays_have_rewritten_go_once_nothing_lists_them(
         maintain(sink, keep, now=utc_now() + timedelta(days=days))
     assert not there(known, rewritten)
     found = {one["id"] for one in _rejected(catalog, namespace)}
-    assert found.issuperset(left)
+    assert found.issuperset(row["id"] for row in left)
     assert len(found) == len(left) + 4
 
 
@@ -226,6 +226,10 @@ def _reject(sink: IcebergSink, session: SinkSession, start: int) -> None:
     bad = [Rejection(start + n, "decode", "no JSON", b"x") for n in range(4)]
     receipt = write(sink, session, span.slices[0], rows(start + 4, 6), bad)
     session.finish(span, [receipt], SOURCE)
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    return Entry(row["id"], "main", "decode", 0, None, reading=row["reading"])
 
 
 def _rejected(catalog: Catalog, namespace: str) -> list[dict[str, Any]]:
