@@ -16,7 +16,7 @@ import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.topic import KafkaErrors
-from dataflow_assets.contracts import ErrorRecord, Limit, OffsetSlice
+from dataflow_assets.contracts import Entry, ErrorRecord, Limit, OffsetSlice
 from dataflow_assets.errors import TransientError
 from tests.conftest import Topics
 from tests.connectors.kafka.sinking import Into, Make, Sent, branches
@@ -136,5 +136,5 @@ def test_an_error_sink_keeps_no_client(kafka: devservers.Kafka, topic: Topics) -
     with none_left():
         store.prepare()
         store.store([entry])
-        store.replayed(store.pending("default/flow", datetime.now(UTC), 9))
+        store.replayed([Entry("id", "main", "decode", 0, None)])
         assert store.pending("default/flow", datetime.now(UTC), 9) == []

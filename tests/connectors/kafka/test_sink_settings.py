@@ -52,7 +52,15 @@ def test_is_found_by_its_type_and_survives_pickling() -> None:
         ),
         (
             {"topic": "two words"},
-            [("topic", "not a topic's name: letters, digits and ._- are allowed")],
+            [
+                (
+                    "topic",
+                    (
+                        "not a topic's name: letters a-z, digits, `.`, `_` and `-` are allowed, "
+                        "up to 249"
+                    ),
+                )
+            ],
         ),
         (
             {"topicPartitions": 3},
