@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak bench demo demo-clean servers-up servers-down
+.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs bench demo demo-clean servers-up servers-down
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -45,6 +45,9 @@ test-all: setup ## Every law on Spark, with every other end: an hour or two
 
 soak: setup ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to docs/evidence/soak.md
 	$(BIN)/python -m tests.stress.soak $(SOAK)
+
+docs: setup ## The generated pages: docs/reference, docs/connectors, docs/types.md
+	$(BIN)/python -m dataflow_assets.reference --write
 
 bench: setup ## Measurements, each beside its own bound
 	$(BIN)/python -m bench

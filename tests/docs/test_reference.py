@@ -11,7 +11,7 @@ from dataflow_assets.reference import FOLDER, PAGES
 @pytest.mark.parametrize("name", PAGES)
 def test_the_reference_is_up_to_date(name: str) -> None:
     written = (FOLDER / name).read_text(encoding="utf-8")
-    assert written == PAGES[name](), "run python -m dataflow_assets.reference --write"
+    assert written == PAGES[name](), "run make docs"
 
 
 def test_every_connector_and_step_is_in_it() -> None:
