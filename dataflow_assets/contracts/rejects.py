@@ -86,13 +86,25 @@ class Entries(ABC):
 
     @abstractmethod
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
-        """The oldest entries of a flow without a replay, of all its branches; read only."""
+        """The oldest entries without a replay, of all branches of a flow; read only.
+
+        Called by a replay, on the driver.
+
+        Args:
+            flow: `namespace/name`.
+            since: only what was rejected from then on; None for all.
+            most: how many at the most.
+        """
 
     @abstractmethod
     def replayed(self, entries: Sequence[Entry]) -> None:
-        """Notes that these have had theirs; may be repeated.
+        """Notes that these entries have been replayed; may be repeated.
 
-        One that has been rejected again since, in a later reading of its source, goes on waiting.
+        Called by a replay after the commit of their rows. An entry that has been rejected again
+        since, in a later reading of its source, goes on waiting.
+
+        Args:
+            entries: as `pending` returned them.
         """
 
 
@@ -101,15 +113,24 @@ class ErrorStore(Entries):
 
     @abstractmethod
     def prepare(self) -> None:
-        """On the driver, before anything is read: makes the table or checks that it fits."""
+        """Makes the table or topic, or checks that it fits.
+
+        Called by the driver once for each attempt, before anything is read.
+
+        Raises:
+            PermanentError where it does not fit.
+        """
 
     @abstractmethod
     def store(self, records: Sequence[ErrorRecord]) -> None:
-        """Durable when it returns.
+        """Stores error records; they are durable when it returns.
 
-        A record whose id is known stays as it is where the system can tell; else a crash between
-        here and the commit of the rows stores it twice, under one id. One of a later reading than
-        the one that is known waits for a replay once more.
+        Called inside tasks, before the commit of the rows. A record whose id is known stays as it
+        is where the system can tell; else a crash between here and the commit stores it twice,
+        under one id. A record of a later reading than the known one waits for a replay once more.
+
+        Raises:
+            TransientError when the error sink cannot be reached: the commit waits for it.
         """
 
 

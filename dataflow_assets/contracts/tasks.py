@@ -89,24 +89,43 @@ class Receipt:
 
 
 class Writer(ABC):
-    """Writes one slice of one branch inside one task. Not shared, not reused."""
+    """Writes one slice of one branch inside one task. Not shared, not reused.
+
+    The pass calls `write` for each chunk, then `close`, or `abort` after any error.
+    """
 
     @abstractmethod
     def write(self, chunk: Chunk) -> None:
         """Takes the next rows. Nothing is visible to readers before `close`.
 
-        Raises TransientError, PermanentError or TakenOver; never loses a row in silence: what the
-        target refuses becomes a rejection stored with the same commit.
+        Args:
+            chunk: rows in the sink's schema, and what was refused before they got here.
+
+        Raises:
+            TransientError, PermanentError or TakenOver; never loses a row in silence: what the
+            target refuses becomes a rejection that is stored with the same commit.
         """
 
     @abstractmethod
     def close(self, complete: bool) -> Receipt:
         """Commits (slice sinks) or stages (span sinks) what was written.
 
-        `complete` is False where the end of the input cannot be trusted: an offset slice commits
-        the prefix it has seen, a part slice commits only when complete.
+        Called once, after the last chunk.
+
+        Args:
+            complete: False where the end of the input cannot be trusted: an offset slice commits
+                the prefix it has seen, a part slice commits only when complete.
+
+        Returns:
+            What was committed or staged, for the driver.
+
+        Raises:
+            TransientError when the answer to the commit is lost; TakenOver.
         """
 
     @abstractmethod
     def abort(self) -> None:
-        """Drops what was written and frees the connection; safe after any error, and twice."""
+        """Drops what was written and frees the connection.
+
+        Called after any error, and after `close`; safe twice.
+        """

@@ -36,7 +36,7 @@ def test_the_catalogue_finds_it() -> None:
         ({"deleteMode": "hard"}, "deleteMode requires upsertMode: true"),
         ({"deleteMode": "soft", "upsertMode": True}, "requires softDeleteColumn"),
         ({"conflictKey": ["a", "a"]}, "names a column twice"),
-        ({"conflictKey": "a; DROP TABLE x"}, "conflictKey"),
+        ({"conflictKey": "a\x00b"}, "conflictKey"),
         ({"columns": {"a": "int); DROP TABLE x"}}, "not the name of a PostgreSQL type"),
         ({"batchSize": -1}, "batchSize"),
     ],

@@ -37,7 +37,7 @@ def test_defaults_are_the_reference_s() -> None:
         ({}, "table or tableSecretRef is required"),
         ({"query": " ; "}, "query is empty"),
         ({"query": "SELECT 1", "overlapSeconds": 5}, "overlapSeconds needs changeTrackingColumn"),
-        ({"table": "t", "orderByColumn": "a; b"}, "orderByColumn"),
+        ({"table": "t", "orderByColumn": "a\x00b"}, "orderByColumn"),
         ({"table": "t", "pollInterval": -1}, "pollInterval"),
     ],
 )
