@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import islice
 
 import pytest
 
 import devservers
+from dataflow_assets.contracts import Limit, PartSlice
 from tests.sdk.polled import Polled
 
 
@@ -24,6 +26,33 @@ def make(polled: Polled, columns: str) -> None:
 
 def ids(polled: Polled) -> list[int]:
     return [number for (number,) in polled.rows("id")]
+
+
+@pytest.mark.parametrize(
+    "kind", ["timestamptz(0)", "timestamptz(3)", "timestamptz", "timestamp(0)"]
+)
+def test_a_start_at_a_time_reads_the_row_of_that_time(polled: Polled, kind: str) -> None:
+    make(polled, f"updated_at {kind}")
+    for number, time in enumerate(("11:59:59Z", "12:00:00Z", "12:00:01Z")):
+        polled.run(f"INSERT INTO source VALUES ({number}, '2026-01-05T{time}')")
+    with closing(polled.source.open("polled/from")) as session:
+        span = session.plan(session.seek("2026-01-05T12:00:00Z"), Limit())
+        read = []
+        for piece in span.slices:
+            assert isinstance(piece, PartSlice)
+            batches = polled.source.batches(piece, frozenset())
+            read += [number for batch in batches for number in batch.column("id").to_pylist()]
+    assert read == [1, 2]
+
+
+def test_values_of_the_second_change_column_are_not_rounded_to_the_first(polled: Polled) -> None:
+    """`updated_at` keeps seconds, and `created_at`, which counts where it is null, more."""
+    make(polled, "created_at timestamptz, updated_at timestamptz(0)")
+    polled.run("INSERT INTO source VALUES (5, '2026-01-05T12:00:00.6Z')")
+    polled.drain()
+    polled.run("INSERT INTO source VALUES (3, '2026-01-05T11:00Z', '2026-01-05T12:00:01Z')")
+    polled.drain()
+    assert ids(polled) == [3, 5]
 
 
 def test_a_first_load_goes_on_in_large_parts_behind_rows_that_have_changed(polled: Polled) -> None:
