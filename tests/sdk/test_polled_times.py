@@ -28,6 +28,15 @@ def ids(polled: Polled) -> list[int]:
     return [number for (number,) in polled.rows("id")]
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz", "date"])
+def test_a_day_is_read_though_no_later_day_has_rows(polled: Polled, kind: str) -> None:
+    make(polled, f"updated_at {kind}")
+    polled.run("INSERT INTO source VALUES (1, date_trunc('day', now()) - interval '4 days')")
+    polled.run("INSERT INTO source VALUES (2, date_trunc('day', now()) - interval '3 days')")
+    polled.drain()
+    assert ids(polled) == [1, 2]
+
+
 @pytest.mark.parametrize(
     "kind", ["timestamptz(0)", "timestamptz(3)", "timestamptz", "timestamp(0)"]
 )
