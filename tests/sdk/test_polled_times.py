@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from itertools import islice
 
@@ -42,8 +43,8 @@ def test_a_day_is_read_though_no_later_day_has_rows(polled: Polled, kind: str) -
 )
 def test_a_start_at_a_time_reads_the_row_of_that_time(polled: Polled, kind: str) -> None:
     make(polled, f"updated_at {kind}")
-    for number, time in enumerate(("11:59:59Z", "12:00:00Z", "12:00:01Z")):
-        polled.run(f"INSERT INTO source VALUES ({number}, '2026-01-05T{time}')")
+    for number, at in enumerate(("11:59:59Z", "12:00:00Z", "12:00:01Z")):
+        polled.run(f"INSERT INTO source VALUES ({number}, '2026-01-05T{at}')")
     with closing(polled.source.open("polled/from")) as session:
         span = session.plan(session.seek("2026-01-05T12:00:00Z"), Limit())
         read = []
@@ -78,3 +79,24 @@ def test_a_first_load_goes_on_in_large_parts_behind_rows_that_have_changed(polle
     assert len(later) < 30
     polled.drain()
     assert len(set(ids(polled))) == 60_000
+
+
+def test_an_overlap_does_not_spare_the_wait_for_the_tick_of_another_zone(polled: Polled) -> None:
+    """What writes UTC into a server of another zone is hours behind the server's clock."""
+    make(polled, "updated_at timestamp")
+    polled.run("ALTER TABLE target ADD PRIMARY KEY (id)")
+    polled.options = {"overlapSeconds": 2}
+    polled.sink_options = {"upsertMode": True, "conflictKey": ["id"]}
+    clock = "date_trunc('second', clock_timestamp() AT TIME ZONE 'UTC') - interval '3 hours'"
+    polled.run(
+        f"INSERT INTO source SELECT n, {clock} - interval '1 hour' FROM generate_series(1, 9) n"
+    )
+    polled.drain()
+    changed = []
+    for number in range(9, 0, -1):
+        query = f"UPDATE source SET updated_at = {clock} WHERE id = {number} RETURNING updated_at"
+        changed += [(number, value) for (value,) in polled.run(query)]
+        polled.drain()
+    time.sleep(3.1)
+    polled.drain()
+    assert polled.rows("id, updated_at") == sorted(changed)
