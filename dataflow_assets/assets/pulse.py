@@ -1,7 +1,7 @@
 """Signs of life of the runs that drive a flow, for whoever cannot look at their processes.
 
 They are kept in Dagster's own storage under the flow's name: one value per flow, whatever becomes
-of its runs.
+of its runs. It has several of them while a second run finds out that another one drives the flow.
 """
 
 import logging
@@ -29,13 +29,19 @@ class Pulse:
 
     def beat(self, run_id: str) -> None:
         """The run is alive now."""
-        self._storage.set_cursor_values({self._key: f"{run_id} {time.time():.0f}"})
+        now = time.time()
+        others = {run: at for run, at in self._known().items() if now - at < SILENT_SECONDS}
+        signs = (f"{run} {at:.0f}" for run, at in {**others, run_id: now}.items())
+        self._storage.set_cursor_values({self._key: " ".join(signs)})
 
     def last(self, run_id: str) -> float:
         """When the run was alive, in seconds since 1970; 0.0 when it never said so."""
-        stored = self._storage.get_cursor_values({self._key}).get(self._key, "")
-        whose, _, when = stored.partition(" ")
-        return float(when) if whose == run_id else 0.0
+        return self._known().get(run_id, 0.0)
+
+    def _known(self) -> dict[str, float]:
+        """Runs, and when each was alive."""
+        words = self._storage.get_cursor_values({self._key}).get(self._key, "").split()
+        return dict(zip(words[::2], map(float, words[1::2]), strict=True))
 
     @contextmanager
     def beating(self, run_id: str) -> Iterator[None]:

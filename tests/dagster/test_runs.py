@@ -78,6 +78,21 @@ def test_the_signs_of_life_of_another_run_do_not_count(
     assert _status(switch, live) == dg.DagsterRunStatus.FAILURE
 
 
+def test_a_second_run_does_not_hide_the_signs_of_life_of_the_first(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It claims the flow before it looks whether another one drives it."""
+    live = switch.run(STARTED, driver=replace(Driver.here(), host="another"))
+    later(monkeypatch, SILENT_SECONDS + 10)
+    Pulse(switch.instance, switch.flow).beat(live.run_id)
+    second, flows = switch.run(STARTED), Runs(switch.instance, switch.flow)
+    with flows.driving(second.run_id):
+        other = flows.other(second.run_id)
+    assert other is not None
+    assert other.run_id == live.run_id
+    assert _status(switch, live) == STARTED
+
+
 @pytest.mark.parametrize("status", [STARTING, STARTED, dg.DagsterRunStatus.NOT_STARTED])
 def test_a_run_that_dies_before_it_claims_its_flow_does_not_block_it_for_ever(
     switch: Switch, monkeypatch: pytest.MonkeyPatch, status: dg.DagsterRunStatus

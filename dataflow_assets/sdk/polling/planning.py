@@ -142,7 +142,12 @@ class Planner:
         return part, rest, self._enough(count, size, most)
 
     def _enough(self, count: int, size: int, most: int) -> int:
-        """How many rows of this width are a bit less than the limit."""
+        """How many rows of this width are a bit less than the limit.
+
+        Where there were none, as in a range whose rows have all changed, nothing is known of it.
+        """
+        if not count:
+            return most
         return max(1, min(most, count * self.limit.bytes * 9 // (max(size, 1) * 10)))
 
     def _split(self, rows: Rows, most: int) -> tuple[Rows, Rows | None]:

@@ -19,6 +19,7 @@ MINUTE = 60 * SECOND
 QUARTER = 15 * MINUTE  # zones lie so far from each other: midnight is one of these everywhere
 DAY = 24 * 60 * MINUTE
 LONGEST_DAY = DAY + 60 * MINUTE  # in autumn
+FARTHEST = 26 * 60 * MINUTE  # between two zones
 _FRACTIONS = tuple(10**digits for digits in range(10))
 WIDTHS = (*_FRACTIONS, MINUTE, QUARTER)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,8 +45,8 @@ def running(now: int, width: int) -> int:
 
 
 def beside(now: int, latest: int) -> int:
-    """A clock of another zone that shows about `latest`, as far from now as zones may lie."""
-    return latest + (now - latest) % QUARTER
+    """The earliest that the clock of any zone can show which has shown `latest` already."""
+    return max(latest + (now - latest) % QUARTER, now - FARTHEST)
 
 
 def nanoseconds(moment: datetime) -> int:

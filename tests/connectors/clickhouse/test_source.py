@@ -487,3 +487,23 @@ def test_memory_stays_flat(server: Any) -> None:
     for _ in flow.source.batches(piece, frozenset()):
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < 32 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("change", "order"),
+    [("n", "id"), ("v", "x0"), ("x1", "id"), ("x1", "x0"), ("{x", "a}"), ("{from}", "id")],
+)
+def test_no_name_of_a_column_stands_for_something_else(
+    server: Any, change: str, order: str
+) -> None:
+    """ClickHouse takes a name for an alias of the same statement first."""
+    make(server, f"`{order}` UInt64, `{change}` DateTime64(3)", f"`{order}`")
+    query = "SELECT number % 10, now64(3) - 3600 - intDiv(number, 2) FROM numbers(1000)"
+    server.command(f"INSERT INTO t {query}")
+    names = {"orderByColumn": order, "changeTrackingColumn": change}
+    flow = reader(server, readBatchSize=100, **names)
+    found = flow.read()
+    query = "SELECT number % 10, now64(3) - 3600 + number + 1 FROM numbers(1000)"
+    server.command(f"INSERT INTO t {query}")
+    found += flow.read()
+    assert len(found) == 2_000

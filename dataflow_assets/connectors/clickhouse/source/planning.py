@@ -83,7 +83,7 @@ class Table:
 
     def has_rows(self) -> bool:
         """Whether there is any row at all."""
-        return bool(self._ask("SELECT 1 {from} LIMIT 1", "", Values()))
+        return bool(self._ask(f"SELECT 1 {self._from()} LIMIT 1"))
 
     def unordered(self) -> int:
         """How many rows have no place in the order."""
@@ -91,7 +91,7 @@ class Table:
         if not column.nullable:
             return 0
         where = f"{quote(column.name)} IS NULL"
-        return int(self._ask("SELECT count() {from}", where, Values())[0][0])
+        return int(self._ask(f"SELECT count() {self._from(where)}")[0][0])
 
     def is_before(self, one: Pair, other: Pair) -> bool:
         """Whether a pair comes before another; a missing value comes before every other."""
@@ -114,15 +114,15 @@ class Table:
         """How many rows there are."""
         values = Values()
         where = conditions(self.relation, values, rows)
-        return int(self._ask("SELECT count() {from}", where, values)[0][0])
+        return int(self._ask(f"SELECT count() {self._from(where)}", values)[0][0])
 
     def size(self, rows: Rows) -> tuple[int, int]:
         """How many rows there are, and how many bytes their values have."""
         values = Values()
         where = conditions(self.relation, values, rows)
         widths = ", ".join(map(_width, self.relation.columns))
-        query = f"SELECT count(), sum(byteSize({widths})) {{from}}"
-        ((count, size),) = self._ask(query, where, values)
+        query = f"SELECT count(), sum(byteSize({widths})) {self._from(where)}"
+        ((count, size),) = self._ask(query, values)
         return count, size
 
     def age(self, rows: Rows) -> float | None:
@@ -133,8 +133,8 @@ class Table:
         values = Values()
         where = conditions(self.relation, values, rows)
         oldest = f"CAST(minOrNull({quote(change.name)}), 'Nullable(DateTime64(6))')"
-        query = f"SELECT toFloat64(now64(6)) - toFloat64({oldest}) {{from}}"
-        ((found,),) = self._ask(query, where, values)
+        query = f"SELECT toFloat64(now64(6)) - toFloat64({oldest}) {self._from(where)}"
+        ((found,),) = self._ask(query, values)
         return None if found is None else max(0.0, float(found))
 
     def key(self, rows: Rows, most: int) -> str | None:
@@ -192,23 +192,28 @@ class Table:
         self, columns: list[Column], where: str, values: Values, most: int
     ) -> list[str] | None:
         """The values of the row before which `most - 1` others stand, if one stands behind it."""
-        names = ", ".join(f"{quote(column.name)} AS x{n}" for n, column in enumerate(columns))
-        texts = ", ".join(column.text(f"x{n}") for n, column in enumerate(columns))
+        # A name that could be a column's would stand for it in the conditions.
+        aliases = [quote(f"#{n}") for n in range(len(columns))]
+        pairs = [*zip(columns, aliases, strict=True)]
+        names = ", ".join(f"{quote(column.name)} AS {alias}" for column, alias in pairs)
+        texts = ", ".join(column.text(alias) for column, alias in pairs)
         ranks = ", ".join(f"{quote(column.name)} NULLS FIRST" for column in columns)
-        inner = f"SELECT {names} {{from}} ORDER BY {ranks} LIMIT 2 OFFSET {most - 1}"
+        inner = f"SELECT {names} {self._from(where)} ORDER BY {ranks} LIMIT 2 OFFSET {most - 1}"
         # S608: names are quoted, values are bound
-        found = self._ask(f"SELECT {texts} FROM ({inner})", where, values)  # noqa: S608
+        found = self._ask(f"SELECT {texts} FROM ({inner})", values)  # noqa: S608
         return list(found[0]) if len(found) == 2 else None
 
     def _last(self, column: Column, where: str, values: Values) -> str | None:
-        query = f"SELECT {column.text(f'maxOrNull({quote(column.name)})')} {{from}}"
-        found = self._ask(query, where, values)[0][0]
+        latest = column.text(f"maxOrNull({quote(column.name)})")
+        found = self._ask(f"SELECT {latest} {self._from(where)}", values)[0][0]
         return None if found is None else str(found)
 
-    def _ask(self, query: str, where: str, values: Values) -> list[Any]:
-        """`{from}` in the query stands for what is read, and which of its rows."""
-        source = f"FROM {self.relation.base}" + (f" WHERE {where}" if where else "")
-        return rows(self.client, query.replace("{from}", source), values.found)
+    def _from(self, where: str = "") -> str:
+        """What is read, and which of its rows."""
+        return f"FROM {self.relation.base}" + (f" WHERE {where}" if where else "")
+
+    def _ask(self, query: str, values: Values | None = None) -> list[Any]:
+        return rows(self.client, query, values.found if values else {})
 
     @property
     def _order(self) -> Column:

@@ -15,10 +15,11 @@ from dataflow_assets.sdk.polling import ticks
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
+_ALIAS = quote("#n")  # a name that could be a column's would stand for it in the conditions
 _SAMPLE = """
 SELECT toUnixTimestamp64Nano(now64(9)), count(), {counts}
 FROM (
-    SELECT toUnixTimestamp64Nano(assumeNotNull(toDateTime64({name}, 9))) AS n FROM {base}
+    SELECT toUnixTimestamp64Nano(assumeNotNull(toDateTime64({name}, 9))) AS {alias} FROM {base}
     WHERE {name} < now64(9) AND {name} > now() - toIntervalDay({days})
     ORDER BY {name} DESC LIMIT {most}
 )
@@ -47,8 +48,9 @@ def tick(client: Client, relation: Relation, column: Column) -> int:
 
 def _sampled(client: Client, relation: Relation, column: Column) -> tuple[int, int]:
     """The clock in nanoseconds, and the tick."""
-    counts = ", ".join(f"countIf(n % {width} = 0)" for width in ticks.WIDTHS)
+    counts = ", ".join(f"countIf({_ALIAS} % {width} = 0)" for width in ticks.WIDTHS)
     query = _SAMPLE.format(
+        alias=_ALIAS,
         counts=counts,
         name=quote(column.name),
         base=relation.base,

@@ -28,9 +28,9 @@ def newest(link: Link, relation: Relation, overlap: int = 0) -> Pair:
     change = changes[0] if len(changes) == 1 else _greatest(link, relation, changes)
     values = Values()
     first, *others = relation.changes
-    where = f"{quoted(first)} = {values.of(change, first.type.declared)}"
+    where = f"{quoted(first)} = {values.of(change, first.compared_as)}"
     for other in others:
-        same = f"{quoted(other)} = {values.of(change, other.type.declared)}"
+        same = f"{quoted(other)} = {values.of(change, other.compared_as)}"
         where = f"{where} OR ({quoted(first)} IS NULL AND {same})"
     return change, _last(link, relation, where, values)
 

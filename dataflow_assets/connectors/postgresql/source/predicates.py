@@ -115,7 +115,7 @@ class Conditions:
     def _value(self, column: Column | None, value: str | None) -> str:
         assert column is not None  # noqa: S101 - else nothing orders the rows
         assert value is not None  # noqa: S101 - pairs are complete where they are compared
-        return self._values.of(value, column.type.declared)
+        return self._values.of(value, column.compared_as)
 
 
 def change_of(relation: Relation) -> str:
@@ -136,7 +136,7 @@ def compared(
 
     Nothing else tells which one that is: of a query no catalogue knows.
     """
-    one, two = (values.of(value, column.type.declared) for value in (left, right))
+    one, two = (values.of(value, column.compared_as) for value in (left, right))
     if column.type.base in _WITHOUT_COLLATION:
         return one, two
     own = f"(SELECT {quoted(column)} FROM {relation.base} LIMIT 0)"  # noqa: S608 - quoted

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dataflow_assets.connectors.postgresql.source.source import PostgresqlSource
 
 TIMES = frozenset({"timestamp", "timestamptz"})
+_ROUNDING = TIMES | {"numeric"}
 
 # A standby that is read may be far behind; its own clock is the one that counts.
 _IDENTITY = """
@@ -59,6 +60,14 @@ class Column:
     name: str
     type: TypeOf
     required: bool
+
+    @property
+    def compared_as(self) -> str:
+        """The type of a value that is compared with the column's.
+
+        Without the column's own precision, to which the value would be rounded.
+        """
+        return self.type.base if self.type.base in _ROUNDING else self.type.declared
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,9 @@ def reach(link: Link, relation: Relation, overlap: int) -> Reach:
         for at, column in enumerate(columns)
     }
     tick = max((sample.tick for sample in samples.values()), default=0)
-    return Reach(0 if tick <= overlap * ticks.SECOND else tick, samples)
+    # Without a zone, rows are read again by the server's clock, and their writer's may be another.
+    least = ticks.SECOND if any(column.type.base == "timestamp" for column in columns) else 0
+    return Reach(0 if least < tick <= overlap * ticks.SECOND else tick, samples)
 
 
 def _sample(link: Link, relation: Relation, column: Column, more: str) -> Sample:
