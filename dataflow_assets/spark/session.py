@@ -58,7 +58,7 @@ GENERATIONS = 50
 WATCH = (
     '(while kill -0 "$0" 2>/dev/null; do sleep {look}; '
     '[ -n "$(find "$1" -mmin -{minutes})" ] && continue; '
-    '"$2" -m dataflow_assets.lease "$3" {seconds}; [ $? -eq {used} ] || break; '
+    '"$2" -m {module} "$3" {seconds}; [ $? -eq {used} ] || break; '
     "done) >/dev/null 2>&1 &"
 )
 # What PySpark leaves behind in the environment of whoever used Spark Connect, for itself and for
@@ -334,7 +334,11 @@ def _end_predecessors(folder: Path) -> None:
 
 def _watch(pid: int, folder: Path) -> None:
     script = WATCH.format(
-        minutes=IDLE_MINUTES, look=LOOK_SECONDS, seconds=60 * IDLE_MINUTES, used=USED
+        minutes=IDLE_MINUTES,
+        look=LOOK_SECONDS,
+        module=Lease.__module__,
+        seconds=60 * IDLE_MINUTES,
+        used=USED,
     )
     lease = folder / NAME
     command = ["sh", "-c", script, str(pid), str(lease), sys.executable, str(folder)]

@@ -93,8 +93,21 @@ def test_a_server_in_use_is_not_ended_and_a_session_leaves_no_process_behind(
         sparks.stop_warm_server()
 
 
+def test_the_watch_finds_that_the_server_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparks, "LOOK_SECONDS", 1)
+    with subprocess.Popen(["sleep", "60"]) as server, Lease(tmp_path):
+        _age(tmp_path)
+        sparks._watch(server.pid, tmp_path)
+        try:
+            _until(lambda: _age_of(tmp_path) < 60, seconds=20)
+        finally:
+            server.kill()
+
+
 def test_who_holds_a_lease_keeps_the_server_until_its_process_ends(tmp_path: Path) -> None:
-    code = "import sys; from pathlib import Path; from dataflow_assets.lease import Lease\n"
+    code = f"import sys; from pathlib import Path; from {leases.__name__} import Lease\n"
     code += "lease = Lease(Path(sys.argv[1])); print('held', flush=True); input()"
     command = [sys.executable, "-c", code, str(tmp_path)]
     pipe = subprocess.PIPE
@@ -147,8 +160,8 @@ def _age_of(folder: Path) -> float:
     return time.time() - (folder / leases.NAME).stat().st_mtime
 
 
-def _until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 90
+def _until(true: Callable[[], bool], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.1)
