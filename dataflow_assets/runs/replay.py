@@ -233,16 +233,16 @@ class _Putting:
         source = EntrySource(entries=entries, tombstones=tombstones)
         failpoints.reach("replay.begun")
         lane = Lane(self.branch.sink, self._sink.ticket(), self.branch.routes)
-        work = fused.Pass(source, span, (lane,), 100.0, _steps(self._flow, lane, entries))
+        steps = _steps(self._flow, span.at or local_now(), lane, entries)
+        work = fused.Pass(source, span, (lane,), 100.0, steps)
         _, receipts = fused.run(self._spark(), session, span, work)
         failpoints.reach("replay.passed")
         self._sink.stage(span, receipts[self._target.branch], self._spark)
         self._sink.finish(span, receipts[self._target.branch], session)
 
 
-def _steps(flow: Flow, lane: Lane, entries: Sequence[Entry]) -> Steps | None:
+def _steps(flow: Flow, now: datetime, lane: Lane, entries: Sequence[Entry]) -> Steps | None:
     """The flow's; an entry that was one of several records is a matter of steps, also without."""
-    now = local_now()
     several = any(e.stage not in WHOLE and (e.n or e.rows not in (None, 1)) for e in entries)
     none = Steps((), Context(now), flow.reads()) if several else None
     return Steps.of(flow, now, [lane.shape()]) or none
