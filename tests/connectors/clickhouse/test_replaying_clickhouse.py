@@ -1,4 +1,4 @@
-"""A replay that was cut off is repeated with the same moment: the rows are the same, or it stops."""
+"""A replay that was cut off is repeated with the same moment, or its rows would be others."""
 
 from __future__ import annotations
 
