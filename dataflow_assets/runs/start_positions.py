@@ -37,6 +37,11 @@ def settle(
             f"flow {flow.id}: table: adopt goes on from the checkpoint, and cannot be used with "
             f"start: {start.at}. Leave start out, or choose table: keep or truncate"
         )
+    if start.table == "truncate" and start.at == "checkpoint":
+        raise PermanentError(
+            f"flow {flow.id}: table: truncate cannot be used without start: the rows that were "
+            f"read would not be read again. Choose start: earliest, or leave table out"
+        )
     if start.at != "checkpoint":
         _rewind(flow, branch, source, session, start)
     elif not session.checkpoint.positions:

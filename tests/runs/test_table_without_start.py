@@ -1,4 +1,4 @@
-"""`table: adopt` goes on from a checkpoint: without one nothing is read into a table with rows."""
+"""What `table` says without `start`: a checkpoint is needed, and rows are not taken out."""
 
 from __future__ import annotations
 
@@ -36,4 +36,11 @@ def test_a_table_with_rows_is_not_filled_once_more(one: Stores) -> None:
 
 def test_an_empty_table_is_filled(one: Stores) -> None:
     one.drain(ADOPT)
+    assert one.ids(0) == [1, 2]
+
+
+def test_rows_are_not_taken_out_without_being_read_again(one: Stores) -> None:
+    one.drain()
+    with pytest.raises(PermanentError, match="truncate cannot be used without start"):
+        one.drain(Start(table="truncate"))
     assert one.ids(0) == [1, 2]
