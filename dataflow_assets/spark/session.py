@@ -185,7 +185,8 @@ def _attach(remote: str, conf: Mapping[str, str], *, own: bool) -> SparkSession:
     """The server's session for our code as it is and these settings, or one of our own.
 
     Flows share it: the server keeps Python workers by session, so that one for each run would cost
-    every run a cold start of them. A closed id cannot be used again, hence the generations.
+    every run a cold start of them. A closed id cannot be used again, hence the generations; where
+    all of them are closed, every run has a cold start.
     """
     from pyspark import cloudpickle
     from pyspark.errors import PySparkException
@@ -194,15 +195,13 @@ def _attach(remote: str, conf: Mapping[str, str], *, own: bool) -> SparkSession:
         raise ConnectionError(f"nothing listens at {remote}")
     for module in _by_value.values():
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    if own:
-        return _join(f"{remote}/;session_id={uuid.uuid4()}", conf)
-    for generation in range(GENERATIONS):
+    for generation in () if own else range(GENERATIONS):
         try:
             return _join(f"{remote}/;session_id={_session_id(conf, generation)}", conf)
         except PySparkException as error:
             if "SESSION_CLOSED" not in str(error):
                 raise
-    raise ConnectionError(f"{remote} has closed {GENERATIONS} sessions of this code: restart it")
+    return _join(f"{remote}/;session_id={uuid.uuid4()}", conf)
 
 
 def _session_id(conf: Mapping[str, str], generation: int) -> uuid.UUID:

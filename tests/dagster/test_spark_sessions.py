@@ -71,6 +71,18 @@ def test_a_session_of_a_run_ends_with_it_and_that_of_flows_stays(
     other.teardown_after_execution(dg.build_init_resource_context())
 
 
+def test_a_server_that_has_closed_many_sessions_gives_another_one(
+    spark_server: devservers.SparkConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It closes what nobody has used for an hour: a flow that runs each night has many."""
+    monkeypatch.setattr(sparks, "GENERATIONS", 2)
+    conf = {"spark.sql.session.timeZone": "Africa/Nairobi"}
+    for _ in range(4):
+        session: Any = sparks._attach(spark_server.remote, conf, own=False)
+        assert sparks._ping(session)
+        session.stop()
+
+
 def test_a_server_in_use_is_not_ended_and_a_session_leaves_no_process_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

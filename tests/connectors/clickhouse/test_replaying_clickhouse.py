@@ -13,6 +13,7 @@ from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.insert_field import InsertField
+from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.test_replays import TABLE, UNKNOWN, Replaying
 
 
@@ -30,6 +31,7 @@ def test_steps_that_ask_for_the_time(
     request: pytest.FixtureRequest, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = Stamping(request, engine, "clickhouse", TABLE)
+    assert isinstance(case.sink, Clickhouse)
     case.sink.query("drop table target sync")
     case.sink.query(
         "create table target (id Int64, name String) engine = MergeTree order by id "
