@@ -24,6 +24,7 @@ Name = tuple[str, int]
 """An entry's id, and the reading of the source in which its record was rejected last."""
 _PLACE = re.compile(r"/([^/]+)/(\d+)/\d+/\w+$")  # the end of what `Rejection.id` makes
 _ATTEMPT = re.compile(r"#attempt-(\d+)(?:\.\d+)?$")
+_ROW = re.compile(r"/\d+/\w+$")  # index and stage, at the end of what `Rejection.id` makes
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,19 @@ class Entry:
         return self.id, self.reading
 
     @property
-    def record(self) -> str:
+    def first(self) -> str:
         """The id of its first attempt."""
         return _ATTEMPT.sub("", self.id)
 
     @property
+    def message(self) -> str:
+        """What the ids of all rejections of one message begin with, whatever the stage."""
+        return _ROW.sub("", self.first)
+
+    @property
     def place(self) -> tuple[str, int] | None:
         """Partition and offset of its record, as its id tells; None where that has another form."""
-        found = _PLACE.search(self.record)
+        found = _PLACE.search(self.first)
         return (found[1], int(found[2])) if found else None
 
     @property

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
-    REPLAY,
     Entries,
     Entry,
     Limit,
@@ -38,6 +37,7 @@ from dataflow_assets.runs.replay_entries import (
     WHOLE,
     EntrySession,
     EntrySource,
+    is_for,
     names_of,
     replay_target,
 )
@@ -115,19 +115,19 @@ def replay(
     """
     flow = flow.resolved()
     stores = _stores(flow)
-    first = _of_branches(flow, Waiting.look(flow.id, stores, since).entries)
+    first = _of_branches(flow, Waiting.look(flow, stores, since).entries)
     if not first:
         return
     with ExitStack() as stack:
         lanes = [
             stack.enter_context(closing(_Putting(flow, branch, spark, run)))
             for branch in flow.branches
-            if any(_is_for(branch, entry) for entry in first)
+            if any(is_for(branch, entry) for entry in first)
         ]
-        waiting = Waiting.look(flow.id, stores, None)
+        waiting = Waiting.look(flow, stores, None)
         waiting.drop_superseded()
         # Taken once: what is rejected again waits for the next replay.
-        chosen = waiting if since is None else Waiting.look(flow.id, stores, since)
+        chosen = waiting if since is None else Waiting.look(flow, stores, since)
         opened = frozenset(lane.branch.id for lane in lanes)
         ready = [one for one in _of_branches(flow, chosen.entries) if _targets(flow, one) <= opened]
         ready = Settled(flow).only(ready)
@@ -173,11 +173,7 @@ def _of_branches(flow: Flow, entries: Sequence[Entry]) -> list[Entry]:
 
 def _targets(flow: Flow, entry: Entry) -> frozenset[str]:
     """The branches that an entry goes through."""
-    return frozenset(branch.id for branch in flow.branches if _is_for(branch, entry))
-
-
-def _is_for(branch: Branch, entry: Entry) -> bool:
-    return entry.stage in WHOLE or entry.branch.removesuffix(REPLAY) == branch.id
+    return frozenset(branch.id for branch in flow.branches if is_for(branch, entry))
 
 
 def _parts(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
@@ -200,7 +196,8 @@ def _put(
     """One part through every branch that it is for, each with a checkpoint of its own."""
     done: dict[str, Totals] = {}
     for lane in lanes:
-        if mine := [entry for entry in entries if _is_for(lane.branch, entry)]:
+        theirs = (entry for entry in entries if is_for(lane.branch, entry))
+        if mine := [one for one in theirs if not waiting.superseded(one, lane.branch)]:
             done[lane.branch.id] = lane.put(mine, waiting, noted)
     return Replayed(len(entries), done)
 
@@ -236,16 +233,16 @@ class _Putting:
         source = EntrySource(entries=entries, tombstones=tombstones)
         failpoints.reach("replay.begun")
         lane = Lane(self.branch.sink, self._sink.ticket(), self.branch.routes)
-        work = fused.Pass(source, span, (lane,), 100.0, _steps(self._flow, lane, entries))
+        steps = _steps(self._flow, span.at or local_now(), lane, entries)
+        work = fused.Pass(source, span, (lane,), 100.0, steps)
         _, receipts = fused.run(self._spark(), session, span, work)
         failpoints.reach("replay.passed")
         self._sink.stage(span, receipts[self._target.branch], self._spark)
         self._sink.finish(span, receipts[self._target.branch], session)
 
 
-def _steps(flow: Flow, lane: Lane, entries: Sequence[Entry]) -> Steps | None:
+def _steps(flow: Flow, now: datetime, lane: Lane, entries: Sequence[Entry]) -> Steps | None:
     """The flow's; an entry that was one of several records is a matter of steps, also without."""
-    now = local_now()
     several = any(e.stage not in WHOLE and (e.n or e.rows not in (None, 1)) for e in entries)
     none = Steps((), Context(now), flow.reads()) if several else None
     return Steps.of(flow, now, [lane.shape()]) or none

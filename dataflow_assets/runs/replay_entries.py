@@ -104,6 +104,11 @@ def names_of(piece: Slice) -> tuple[Name, ...]:
     return named_in(piece.part)
 
 
+def is_for(branch: Branch, entry: Entry) -> bool:
+    """Whether an entry goes through this branch."""
+    return entry.stage in WHOLE or entry.branch.removesuffix(REPLAY) == branch.id
+
+
 def replay_target(flow: Flow, branch: Branch) -> Target:
     """A branch as its sink sees it in a replay."""
     target = flow.target(branch)

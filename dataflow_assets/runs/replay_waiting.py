@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from dataflow_assets.contracts import Entries, Entry
+from dataflow_assets.contracts import REPLAY, Entries, Entry
 from dataflow_assets.contracts.rejects import Name
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.runs.replay_entries import WHOLE, is_for
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +23,7 @@ _EVERYTHING = 2**31 - 1
 class Waiting:
     """As of one look: the oldest entries of each store."""
 
-    flow: str
+    flow: Flow
     found: tuple[tuple[Entries, Mapping[str, Entry]], ...]
     """Each store with its entries by their ids."""
     whole: bool
@@ -29,25 +31,23 @@ class Waiting:
 
     @classmethod
     def look(
-        cls, flow: str, stores: Iterable[Entries], since: datetime | None, most: int | None = None
+        cls, flow: Flow, stores: Iterable[Entries], since: datetime | None, most: int | None = None
     ) -> Waiting:
         """What waits now. Raises what a store raises that cannot be read."""
         most = most or LOOKED_AT
-        listed = [(store, store.pending(flow, since, most)) for store in stores]
+        listed = [(store, store.pending(flow.id, since, most)) for store in stores]
         whole = all(len(entries) < most for _, entries in listed)
         return cls(flow, tuple((s, {one.id: one for one in found}) for s, found in listed), whole)
 
     @cached_property
     def entries(self) -> list[Entry]:
-        """Those to put back: of each record only what its latest reading has left."""
-        known = self._known()
-        latest = _latest(known)
-        return [one for one in known if one.reading == latest[one.record]]
+        """Those to put back: of each message only what its latest reading has left."""
+        return [one for one in self._known if not self._is_over(one)]
 
     @cached_property
     def tokens(self) -> frozenset[str] | None:
         """Of all that wait; None where there are more than were looked at."""
-        return frozenset(one.token for one in self._known()) if self.whole else None
+        return frozenset(one.token for one in self._known) if self.whole else None
 
     def named(self, names: Sequence[Name]) -> list[Entry]:
         """Those of these names that still wait: somebody may have deleted the others."""
@@ -66,21 +66,32 @@ class Waiting:
 
     def drop_superseded(self) -> None:
         """Notes those whose records a rewound flow has rejected once more: these wait instead."""
-        known = self._known()
-        latest = _latest(known)
-        if old := [one for one in known if one.reading < latest[one.record]]:
-            log.info("flow %s: %d entries are superseded by later ones", self.flow, len(old))
+        if old := [one for one in self._known if self._is_over(one)]:
+            log.info("flow %s: %d entries are superseded by later ones", self.flow.id, len(old))
             self.note(old)
 
+    def superseded(self, entry: Entry, branch: Branch) -> bool:
+        """Whether the branch has rejected this message in a later reading as well."""
+        latest = max(self._latest.get((entry.message, of), 0) for of in (branch.id, None))
+        return entry.reading < latest
+
+    def _is_over(self, entry: Entry) -> bool:
+        """Superseded in each branch that it is for: of others nobody knows."""
+        branches = [branch for branch in self.flow.branches if is_for(branch, entry)]
+        return bool(branches) and all(self.superseded(entry, branch) for branch in branches)
+
+    @cached_property
+    def _latest(self) -> dict[tuple[str, str | None], int]:
+        """By message and branch the last reading in which it was rejected; None: for all."""
+        latest: dict[tuple[str, str | None], int] = {}
+        for one in self._known:
+            branch = None if one.stage in WHOLE else one.branch.removesuffix(REPLAY)
+            key = one.message, branch
+            latest[key] = max(one.reading, latest.get(key, 0))
+        return latest
+
+    @cached_property
     def _known(self) -> list[Entry]:
         """Each once: branches may share a store."""
         by_id = {name: one for _, found in self.found for name, one in found.items()}
         return list(by_id.values())
-
-
-def _latest(entries: Iterable[Entry]) -> dict[str, int]:
-    """The latest reading in which each record was rejected."""
-    latest: dict[str, int] = {}
-    for one in entries:
-        latest[one.record] = max(one.reading, latest.get(one.record, 0))
-    return latest

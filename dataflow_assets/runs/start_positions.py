@@ -37,10 +37,15 @@ def settle(
             f"flow {flow.id}: table: adopt goes on from the checkpoint, and cannot be used with "
             f"start: {start.at}. Leave start out, or choose table: keep or truncate"
         )
+    if start.table == "truncate" and start.at == "checkpoint":
+        raise PermanentError(
+            f"flow {flow.id}: table: truncate cannot be used without start: the rows that were "
+            f"read would not be read again. Choose start: earliest, or leave table out"
+        )
     if start.at != "checkpoint":
         _rewind(flow, branch, source, session, start)
     elif not session.checkpoint.positions:
-        session.restart(source.start(), source.identity)
+        _begin(flow, branch, source, session, start)
     elif session.checkpoint.source not in (None, source.identity):
         _read_recreated(flow, source, session)
     elif session.checkpoint.target not in (None, session.identity):
@@ -48,6 +53,19 @@ def settle(
     elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
         log.warning("flow %s: checkpointReset: starting anew", flow.id)
         session.restart(source.start(), source.identity)
+
+
+def _begin(
+    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
+) -> None:
+    """The first run of the branch, or the first one since its checkpoint was lost."""
+    if start.table == "adopt" and session.holds_rows():
+        raise PermanentError(
+            f"flow {flow.id}: table: adopt goes on from the checkpoint, and {branch.address} holds "
+            f"rows, but the flow has no checkpoint to go on from: it was reset, or was not "
+            f"restored or moved together with the rows. Restore it, or choose where to begin: start"
+        )
+    session.restart(source.start(), source.identity)
 
 
 def _meet_another(

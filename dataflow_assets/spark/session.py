@@ -58,7 +58,7 @@ GENERATIONS = 50
 WATCH = (
     '(while kill -0 "$0" 2>/dev/null; do sleep {look}; '
     '[ -n "$(find "$1" -mmin -{minutes})" ] && continue; '
-    '"$2" -m dataflow_assets.lease "$3" {seconds}; [ $? -eq {used} ] || break; '
+    '"$2" -m {module} "$3" {seconds}; [ $? -eq {used} ] || break; '
     "done) >/dev/null 2>&1 &"
 )
 # What PySpark leaves behind in the environment of whoever used Spark Connect, for itself and for
@@ -185,7 +185,8 @@ def _attach(remote: str, conf: Mapping[str, str], *, own: bool) -> SparkSession:
     """The server's session for our code as it is and these settings, or one of our own.
 
     Flows share it: the server keeps Python workers by session, so that one for each run would cost
-    every run a cold start of them. A closed id cannot be used again, hence the generations.
+    every run a cold start of them. A closed id cannot be used again, hence the generations; where
+    all of them are closed, every run has a cold start.
     """
     from pyspark import cloudpickle
     from pyspark.errors import PySparkException
@@ -194,15 +195,13 @@ def _attach(remote: str, conf: Mapping[str, str], *, own: bool) -> SparkSession:
         raise ConnectionError(f"nothing listens at {remote}")
     for module in _by_value.values():
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    if own:
-        return _join(f"{remote}/;session_id={uuid.uuid4()}", conf)
-    for generation in range(GENERATIONS):
+    for generation in () if own else range(GENERATIONS):
         try:
             return _join(f"{remote}/;session_id={_session_id(conf, generation)}", conf)
         except PySparkException as error:
             if "SESSION_CLOSED" not in str(error):
                 raise
-    raise ConnectionError(f"{remote} has closed {GENERATIONS} sessions of this code: restart it")
+    return _join(f"{remote}/;session_id={uuid.uuid4()}", conf)
 
 
 def _session_id(conf: Mapping[str, str], generation: int) -> uuid.UUID:
@@ -334,7 +333,11 @@ def _end_predecessors(folder: Path) -> None:
 
 def _watch(pid: int, folder: Path) -> None:
     script = WATCH.format(
-        minutes=IDLE_MINUTES, look=LOOK_SECONDS, seconds=60 * IDLE_MINUTES, used=USED
+        minutes=IDLE_MINUTES,
+        look=LOOK_SECONDS,
+        module=Lease.__module__,
+        seconds=60 * IDLE_MINUTES,
+        used=USED,
     )
     lease = folder / NAME
     command = ["sh", "-c", script, str(pid), str(lease), sys.executable, str(folder)]

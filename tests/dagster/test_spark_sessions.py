@@ -71,6 +71,18 @@ def test_a_session_of_a_run_ends_with_it_and_that_of_flows_stays(
     other.teardown_after_execution(dg.build_init_resource_context())
 
 
+def test_a_server_that_has_closed_many_sessions_gives_another_one(
+    spark_server: devservers.SparkConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It closes what nobody has used for an hour: a flow that runs each night has many."""
+    monkeypatch.setattr(sparks, "GENERATIONS", 2)
+    conf = {"spark.sql.session.timeZone": "Africa/Nairobi"}
+    for _ in range(4):
+        session: Any = sparks._attach(spark_server.remote, conf, own=False)
+        assert sparks._ping(session)
+        session.stop()
+
+
 def test_a_server_in_use_is_not_ended_and_a_session_leaves_no_process_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,8 +105,21 @@ def test_a_server_in_use_is_not_ended_and_a_session_leaves_no_process_behind(
         sparks.stop_warm_server()
 
 
+def test_the_watch_finds_that_the_server_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparks, "LOOK_SECONDS", 1)
+    with subprocess.Popen(["sleep", "60"]) as server, Lease(tmp_path):
+        _age(tmp_path)
+        sparks._watch(server.pid, tmp_path)
+        try:
+            _until(lambda: _age_of(tmp_path) < 60, seconds=20)
+        finally:
+            server.kill()
+
+
 def test_who_holds_a_lease_keeps_the_server_until_its_process_ends(tmp_path: Path) -> None:
-    code = "import sys; from pathlib import Path; from dataflow_assets.lease import Lease\n"
+    code = f"import sys; from pathlib import Path; from {leases.__name__} import Lease\n"
     code += "lease = Lease(Path(sys.argv[1])); print('held', flush=True); input()"
     command = [sys.executable, "-c", code, str(tmp_path)]
     pipe = subprocess.PIPE
@@ -147,8 +172,8 @@ def _age_of(folder: Path) -> float:
     return time.time() - (folder / leases.NAME).stat().st_mtime
 
 
-def _until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 90
+def _until(true: Callable[[], bool], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -11,7 +11,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.clickhouse import client
-from dataflow_assets.contracts import Limit, PartSlice, Span
+from dataflow_assets.contracts import Limit, PartSlice, Slice, Span
 from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.polling import Part, PolledSource
 from tests.connectors.clickhouse.test_source import reader
@@ -65,6 +65,29 @@ def test_no_part_of_a_wide_table_is_larger_than_the_limit(polled: Polled, order:
     assert max(each) <= 1.05 * MIB  # Arrow's offsets
     assert len(each) < 40
     assert len([size for size in each if size > MIB / 4]) >= 7
+
+
+def test_a_part_that_is_within_the_limit_is_cut_no_more(polled: Polled) -> None:
+    """Its first rows are wider than the others, so that fewer of them would seem to fit."""
+    polled.run("TRUNCATE source")
+    row = f"i, repeat('x', 100), {AGO}"
+    polled.run(f"INSERT INTO source SELECT {row} FROM generate_series(0, 19999) i")
+    with closing(polled.source.open("x")) as session:
+        first, *_ = next(spans(polled)).slices
+        border = len(_ids(polled, first))
+        wide = f"id BETWEEN {border} AND {border + 999}"
+        polled.run(f"UPDATE source SET body = repeat('x', 400) WHERE {wide}")
+        pieces = [piece for span in spans(polled) for piece in span.slices]
+        assert len(_ids(polled, pieces[1])) > 3_000
+        for piece in pieces:
+            assert isinstance(piece, PartSlice)
+            assert session.smaller(piece, polled.limit) == (piece.part,)
+
+
+def _ids(polled: Polled, piece: Slice) -> list[int]:
+    return [
+        n for batch in polled.source.batches(piece, frozenset()) for n in batch["id"].to_pylist()
+    ]
 
 
 def test_a_row_that_is_larger_than_the_limit_is_a_part_of_its_own(polled: Polled) -> None:

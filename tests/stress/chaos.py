@@ -147,7 +147,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.stress.chaos", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="over all sinks")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="sink and way")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[])

@@ -175,7 +175,7 @@ def report(counts: Counts, given: argparse.Namespace, head: str, seconds: float)
 
 def main() -> None:
     """Runs, and writes the result down when nothing crashed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.stress.fuzz", description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1, help="of the first chunk")
     parser.add_argument("--cores", type=int, default=os.cpu_count())

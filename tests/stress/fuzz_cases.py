@@ -1,4 +1,4 @@
-"""The configs that `tests.fuzz` tries: those of the examples, and some made by chance."""
+"""The configs that `tests.stress.fuzz` tries: those of the examples, and some made by chance."""
 
 from __future__ import annotations
 

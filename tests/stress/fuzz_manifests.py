@@ -238,7 +238,9 @@ def report(done: Done, given: argparse.Namespace, head: str, seconds: float) -> 
 
 def main() -> None:
     """Runs, and writes the result down when nothing crashed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz_manifests", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.stress.fuzz_manifests", description=__doc__
+    )
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1, help="of the first chunk")
     parser.add_argument("--cores", type=int, default=os.cpu_count())

@@ -190,7 +190,7 @@ def _line(one: Trend, values: Sequence[float], points: Sequence[int]) -> str:
 
 def main() -> None:
     """Runs, and writes the result down when all is flat and every target is right."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.stress.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--restart-every", type=float, default=90, help="seconds")
     parser.add_argument("--seed", type=int, default=1)

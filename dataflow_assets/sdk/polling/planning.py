@@ -58,8 +58,13 @@ class Planner:
         return self._increments(position, until)
 
     def smaller(self, rows: Rows) -> tuple[Rows, ...]:
-        """Parts within the limit that have these rows together; of very many rows larger ones."""
+        """Parts within the limit that have these rows together; of very many rows larger ones.
+
+        What is within it stays as it is: the ids of rejected rows are made of their places in it.
+        """
         count, size = self.polled.size(rows)
+        if count <= self.limit.records and size <= self.limit.bytes:
+            return (rows,)
         share = MOST // 2
         records = max(self.limit.records, -(-count // share))
         limit = Limit(records, max(self.limit.bytes, -(-size // share)))

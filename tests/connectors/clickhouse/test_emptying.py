@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ import devservers
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.contracts import Run
-from dataflow_assets.errors import TakenOver, TransientError
+from dataflow_assets.errors import PermanentError, TakenOver, TransientError
 from tests.connectors.clickhouse.driver import TARGET, Place, store
 from tests.contract.test_recreated import held
 
@@ -153,3 +154,26 @@ def test_a_table_that_was_made_again_is_not_emptied_for_the_one_before(place: Pl
     session = place.sink().open(TARGET, Run())
     assert place.rows() == [(99, "theirs")]
     assert session.checkpoint.target != session.identity
+
+
+def test_rows_that_the_server_would_not_drop_stay_where_they_are(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It drops no table of more than 50 GB, unless it is told to."""
+    store(place.sink(), OLD)
+    connect = clients.connect
+
+    def bounded(*given: Any) -> Any:
+        client = connect(*given)
+        client.set_client_setting("max_table_size_to_drop", 1)
+        return client
+
+    with monkeypatch.context() as patch:
+        patch.setattr(clients, "connect", bounded)
+        session = place.sink().open(TARGET, Run())
+        with pytest.raises(PermanentError, match=r"max_table_size_to_drop.*Nothing was changed"):
+            session.restart({"0": 0}, "t1", empty=True)
+        place.sink().open(TARGET, Run()).close()
+    assert (len(place.rows()), exits(place)) == (2, [])
+    place.sink().open(TARGET, Run()).restart({"0": 0}, "t1", empty=True)
+    assert (place.rows(), exits(place)) == ([], [])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse.client import literal, quote
-from dataflow_assets.connectors.clickhouse.errors import failing
+from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.table.table import Table
 from dataflow_assets.contracts import Target
 from dataflow_assets.errors import PermanentError
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 500  # partitions of one statement: a server takes 256 KiB of text
 _TOTAL = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
+_BYTES = "SELECT total_bytes FROM system.tables WHERE uuid = {u:UUID}"
+_MOST = """
+SELECT toUInt64(value) FROM (
+    SELECT value, 0 AS rank FROM system.settings
+    WHERE name = 'max_table_size_to_drop' AND changed
+    UNION ALL
+    SELECT value, 1 AS rank FROM system.server_settings WHERE name = 'max_table_size_to_drop'
+) ORDER BY rank LIMIT 1
+"""
 _PARTITIONS = """
 SELECT DISTINCT partition_id FROM system.parts
 WHERE database = {d:String} AND table = {t:String} AND active AND rows > 0 ORDER BY partition_id
@@ -46,6 +55,31 @@ def check(table: Table, target: Target) -> None:
             f"after others have filled it. Make sure that no run of the flow is left, run TRUNCATE "
             f"TABLE {place} by hand, and start again with table: truncate: an empty table is taken"
         )
+
+
+def check_size(client: Client, table: Table, target: Target) -> None:
+    """Raises PermanentError where the server would not drop an exit that holds these rows.
+
+    They would be out of the table by then, and the flow could not be opened any more.
+    """
+    found = clients.rows(client, _BYTES, {"u": table.uuid})
+    size, most = (found[0][0] or 0) if found else 0, _most(client)
+    if size > most > 0:
+        raise PermanentError(
+            f"flow {target.flow}: table: truncate would drop {size:,} bytes of {table.database}."
+            f"{table.name}, and the server drops no table of more than {most:,} "
+            f"(max_table_size_to_drop). Nothing was changed. Raise that setting for the user of "
+            f"the connection or in the server's configuration, and start again"
+        )
+
+
+def _most(client: Client) -> int:
+    """How many bytes the server drops at once, 0 for any; unknown where nobody may ask."""
+    try:
+        found = clients.rows(client, _MOST, {})
+    except Failure:
+        return 0
+    return int(found[0][0]) if found else 0
 
 
 def new_name() -> str:

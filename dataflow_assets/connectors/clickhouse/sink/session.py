@@ -278,6 +278,7 @@ class ClickhouseSession(SinkSession):
         refuse_shared(self._target, self._sink.address(), self._ledger.others(table.uuid))
         if empty_table.holds_rows(self._client, table):
             empty_table.check(table, self._target)
+            empty_table.check_size(self._client, table, self._target)
 
     def _record(self, span: Span) -> None:
         state, known = self._state, self._state.partitions
