@@ -60,6 +60,17 @@ class Faulty:
 
 @pytest.fixture(params=ENDS, ids="-".join)
 def faulty(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Faulty]:
+    """For what happens while Spark reads and writes."""
+    yield from _faulty(request, spark)
+
+
+@pytest.fixture(params=ENDS, ids="-".join)
+def asked(request: pytest.FixtureRequest, engine: SparkSession) -> Iterator[Faulty]:
+    """For what the driver meets before or after that."""
+    yield from _faulty(request, engine)
+
+
+def _faulty(request: pytest.FixtureRequest, session: SparkSession) -> Iterator[Faulty]:
     role, name = request.param
     source = SOURCES[name](request) if role == "source" else MemoryOffsets(request)
     sink = SINKS[name](request) if role == "sink" else MemorySlice(request)
@@ -67,7 +78,7 @@ def faulty(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Faul
     assert isinstance(end, Remote)
     proxies = end.through()
     source.seed(numbered(1, ROWS))
-    yield Faulty(Case(source, sink, spark, f"{role}-{name}", LIMIT), end, proxies)
+    yield Faulty(Case(source, sink, session, f"{role}-{name}", LIMIT), end, proxies)
     for proxy in proxies:
         proxy.restore()
 
@@ -79,26 +90,26 @@ def test_every_connector_with_a_server_has_the_verbs() -> None:
     assert tried == {end for end in known if not end[1].startswith("memory-")}
 
 
-def test_a_server_down_at_connect_is_waited_for(faulty: Faulty) -> None:
-    faulty.refuse()
-    waiting = threading.Timer(1.5, faulty.restore)
+def test_a_server_down_at_connect_is_waited_for(asked: Faulty) -> None:
+    asked.refuse()
+    waiting = threading.Timer(1.5, asked.restore)
     waiting.start()
-    faulty.case.drain()
+    asked.case.drain()
     waiting.join()
-    faulty.expect_everything_once()
+    asked.expect_everything_once()
 
 
-def test_a_server_that_stays_down_ends_the_run_with_one_sentence(faulty: Faulty) -> None:
-    faulty.refuse()
-    faulty.case.patience = 0.5
-    with pytest.raises(TransientError, match=faulty.end.down) as caught:
-        faulty.case.drain()
+def test_a_server_that_stays_down_ends_the_run_with_one_sentence(asked: Faulty) -> None:
+    asked.refuse()
+    asked.case.patience = 0.5
+    with pytest.raises(TransientError, match=asked.end.down) as caught:
+        asked.case.drain()
     assert "gave up after" in str(caught.value)
     assert "Nothing is lost: the next run continues from the checkpoint" in str(caught.value)
-    faulty.restore()
-    faulty.case.patience = 20
-    faulty.case.drain()
-    faulty.expect_everything_once()
+    asked.restore()
+    asked.case.patience = 20
+    asked.case.drain()
+    asked.expect_everything_once()
 
 
 def test_connections_that_break_in_the_middle(faulty: Faulty) -> None:
@@ -150,32 +161,32 @@ class _Nth:
         return final and self.left == 0
 
 
-def test_wrong_credentials_end_the_run_with_one_sentence(faulty: Faulty) -> None:
-    faulty.end.wrong_credentials()
-    with pytest.raises((PermanentError, ValidationError), match=faulty.end.denied) as caught:
-        faulty.case.drain()
+def test_wrong_credentials_end_the_run_with_one_sentence(asked: Faulty) -> None:
+    asked.end.wrong_credentials()
+    with pytest.raises((PermanentError, ValidationError), match=asked.end.denied) as caught:
+        asked.case.drain()
     assert SECRET not in str(caught.value)
 
 
-def test_what_is_altered_under_a_run(faulty: Faulty) -> None:
-    reports = faulty.case.reports(rejects=Rejects("fail"))
+def test_what_is_altered_under_a_run(asked: Faulty) -> None:
+    reports = asked.case.reports(rejects=Rejects("fail"))
     next(reports)
-    faulty.end.alter()
-    if faulty.end.altered is None:
+    asked.end.alter()
+    if asked.end.altered is None:
         list(reports)
     else:
-        with pytest.raises(DataflowError, match=faulty.end.altered):
+        with pytest.raises(DataflowError, match=asked.end.altered):
             list(reports)
-    faulty.end.mend()
-    faulty.case.drain()
-    faulty.expect_everything_once()
+    asked.end.mend()
+    asked.case.drain()
+    asked.expect_everything_once()
 
 
-def test_what_is_dropped_under_a_run(faulty: Faulty) -> None:
-    reports = faulty.case.reports()
+def test_what_is_dropped_under_a_run(asked: Faulty) -> None:
+    reports = asked.case.reports()
     next(reports)
-    faulty.end.drop()
-    with pytest.raises(PermanentError, match=faulty.end.dropped):
+    asked.end.drop()
+    with pytest.raises(PermanentError, match=asked.end.dropped):
         list(reports)
-    with pytest.raises(PermanentError, match=faulty.end.again or faulty.end.dropped):
-        faulty.case.drain()
+    with pytest.raises(PermanentError, match=asked.end.again or asked.end.dropped):
+        asked.case.drain()
