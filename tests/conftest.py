@@ -46,6 +46,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="every law on Spark, with every other end")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `full` are for `make test-all` alone: others hold the same in less time."""
+    if config.getoption("--full"):
+        return
+    left = [item for item in items if item.get_closest_marker("full")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+
+
 @pytest.fixture(scope="session")
 def servers_folder() -> Iterator[Path]:
     """Data of this session's own servers; deleted afterwards, unless DATAFLOW_KEEP is set."""

@@ -6,6 +6,7 @@ import json
 import random
 import signal
 import uuid
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,30 @@ IN_TASKS = {
 }
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("target", sorted({target for target, _ in STEPS}))
+def test_killed_at_every_step_in_turn(
+    target: str, request: pytest.FixtureRequest, command: Command
+) -> None:
+    """Each run is killed at the next step: it is the recovery of the one before.
+
+    Driver and worker, or the driver alone, in turn; then the worker alone, which the run survives.
+    """
+    flow: RealFlow = request.getfixturevalue(target)
+    steps = [step for named, step in STEPS if named == target]
+    for action, step in zip(cycle(["kill:1", "kill-driver:1"]), steps, strict=False):
+        flow.produce(1_500)
+        killed = command.run("run", str(flow.manifest), **_failpoint(step, action))
+        assert killed.returncode == -signal.SIGKILL, (step, killed.stderr)
+    for step in ["", *(step for step in steps if step in IN_TASKS)]:
+        flow.produce(100)
+        apart = _failpoint(step, "kill-task:1") if step else {}
+        again = command.run("run", str(flow.manifest), **apart)
+        assert again.returncode == 0, (step, again.stderr)
+        flow.expect_everything_once()
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(("target", "step"), STEPS)
 def test_killed_at_a_step(
     target: str, step: str, request: pytest.FixtureRequest, command: Command
