@@ -101,8 +101,14 @@ def _failpoint(step: str, action: str) -> dict[str, str]:
     return {"DATAFLOW_FAILPOINT": f"{step}:{action}", "DATAFLOW_FAILPOINT_TOKEN": token}
 
 
+SOME = {"postgresql upsert", "clickhouse append", "iceberg upsert", "kafka append"}
+"""Every sink, and both ways to write; the others with --full."""
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", [pytest.param(m, marks=() if m in SOME else pytest.mark.full) for m in MODES]
+)
 def test_killed_at_random_moments(
     mode: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
