@@ -210,7 +210,7 @@ def _session_id(conf: Mapping[str, str], generation: int) -> uuid.UUID:
 
 
 def _join(remote: str, conf: Mapping[str, str]) -> SparkSession:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession, functions
 
     builder: Any = SparkSession.builder  # a class property, which mypy takes for a function
     session: Any = builder.remote(remote).create()
@@ -220,6 +220,9 @@ def _join(remote: str, conf: Mapping[str, str]) -> SparkSession:
     for key, value in conf.items():
         session.conf.set(key, value)
     _ping(session)
+    # The first column of a process asks the session that was made first for a setting, and keeps
+    # the answer: later that session may be closed, or its server gone.
+    functions.col("id")
     _send_package(session)
     attached: SparkSession = session
     return attached

@@ -19,7 +19,7 @@ from tests import ROOT
 
 CLIENT = """
 import sys
-from dataflow_assets.spark import Spark, SparkSettings
+from dataflow_assets.spark.session import Spark, SparkSettings
 session = Spark(SparkSettings(sys.argv[1])).session()
 session.range(1).toArrow()
 print("ready", flush=True)
