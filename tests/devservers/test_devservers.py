@@ -256,6 +256,7 @@ def first_offset(bootstrap: str, topic: str) -> int:
     return offset
 
 
+@pytest.mark.full
 def test_standalone_cluster_uses_both_workers(tmp_path: Path) -> None:
     def where(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         time.sleep(2)  # so that one worker cannot take both tasks
