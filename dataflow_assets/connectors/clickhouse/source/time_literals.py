@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from dataflow_assets.sdk.polling import moment
+from dataflow_assets.sdk.polling.ticks import DAY, SECOND
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECOND = 10**9
-_DAY = 86_400 * _SECOND
 
 
 def at(text: str, digits: int, *, day: bool = False) -> str:
@@ -29,18 +28,18 @@ def moment_text(nanoseconds: int, digits: int) -> str:
 
 
 def _tick(digits: int, *, day: bool) -> int:
-    return _DAY if day else 10 ** (9 - digits)
+    return DAY if day else 10 ** (9 - digits)
 
 
 def _nanoseconds(text: str) -> int:
     whole, _, zone = moment(text, 9).rpartition("+")
     seconds, _, fraction = whole.partition(".")
     since = datetime.fromisoformat(f"{seconds}+{zone}") - _EPOCH
-    return (since.days * 86_400 + since.seconds) * _SECOND + int(fraction.ljust(9, "0") or 0)
+    return (since.days * 86_400 + since.seconds) * SECOND + int(fraction.ljust(9, "0") or 0)
 
 
 def _text(nanoseconds: int, digits: int, *, day: bool) -> str:
-    seconds, rest = divmod(nanoseconds, _SECOND)
+    seconds, rest = divmod(nanoseconds, SECOND)
     found = _EPOCH + timedelta(seconds=seconds)
     if day:
         return found.date().isoformat()
