@@ -54,10 +54,11 @@ def arm(failpoint: Failpoint | None) -> None:
 
 def reach(name: str) -> None:
     """Marks a named step; acts when that step is armed and was reached often enough."""
-    if _armed is None or _armed.name != name:
+    armed = _armed  # a second driver in this process may disarm it meanwhile
+    if armed is None or armed.name != name:
         return
-    if _times_reached(_armed) == _armed.nth:
-        _act(_armed)
+    if _times_reached(armed) == armed.nth:
+        _act(armed)
 
 
 def _times_reached(failpoint: Failpoint) -> int:
