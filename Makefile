@@ -13,10 +13,10 @@ help: ## What there is to make
 setup: $(READY) ## The environment in .venv, and the jars of the lock in .cache
 
 # Nothing to do, and no network, while these files are as they were.
-$(READY): pyproject.toml constraints.txt devservers/jars.lock
+$(READY): pyproject.toml constraints.txt dataflow_assets/spark/jars.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo]" --group dev
 	$(BIN)/python -m devservers fetch
 	touch $@
 

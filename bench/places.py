@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 import devservers
+from dataflow_assets.spark.process import Server
 
 Processes = list[psutil.Process]
 
@@ -74,6 +75,6 @@ def running(servers: Path, folder: Path) -> Places:
     return Places(folder, kafka, postgresql, seaweedfs, clickhouse, spark)
 
 
-def _family(server: devservers.process.Server) -> Processes:
+def _family(server: Server) -> Processes:
     process = psutil.Process(server.pid)
     return [process, *process.children(recursive=True)]

@@ -7,24 +7,23 @@ finds yesterday's tables and topics on yesterday's ports.
 
 from __future__ import annotations
 
-import fcntl
-import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from dataflow_assets.spark import detached
+from dataflow_assets.spark.detached import FILE, Progress
+from dataflow_assets.spark.process import Server, ServerError
+from dataflow_assets.spark.server import SparkConnect
 from devservers.clickhouse import ClickHouse
 from devservers.kafka import Kafka, ProxiedKafka
 from devservers.postgresql import PostgreSQL
-from devservers.process import Server, ServerError
 from devservers.proxy import Proxy
 from devservers.seaweedfs import SeaweedFS
-from devservers.spark import SparkCluster, SparkConnect
-from devservers.system import boot_id
+from devservers.spark_cluster import SparkCluster
 
 __all__ = [
+    "FILE",
     "ClickHouse",
     "Kafka",
     "PostgreSQL",
@@ -39,9 +38,6 @@ __all__ = [
     "read",
     "up",
 ]
-
-FILE = "servers.json"
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,6 @@ def up(  # noqa: PLR0913 (a switch per server)
     progress: Progress = print,
 ) -> Servers:
     """Start what is wanted and not yet running. When one fails, the others stay up."""
-    folder = folder.absolute()
     flags = {
         "kafka": kafka,
         "postgresql": postgresql,
@@ -79,34 +74,20 @@ def up(  # noqa: PLR0913 (a switch per server)
         "spark": spark,
     }
     wanted = {name for name, flag in flags.items() if flag}
-    with _locked(folder):
-        servers = _attach(folder)
-        wanted -= servers.keys()
-        missing = [server for server in _all(folder).values() if server.name in wanted]
-        try:
-            for server in _start(missing, progress):
-                servers[server.name] = server
-        finally:
-            _write(folder, servers)
-    return _bundle(servers)
+    return _bundle(detached.up(folder, _all(folder), wanted, progress))
 
 
 def read(folder: Path) -> Servers:
     """The running servers of a folder; one that died or never was there is None."""
-    return _bundle(_attach(folder))
+    return _bundle(detached.running(folder, _all(folder)))
 
 
 def down(folder: Path, progress: Progress = print) -> None:
-    """Stop the servers of a folder, nobody else: process numbers are checked with start times."""
-    with _locked(folder):
-        servers = list(_attach(folder).values())
-        with ThreadPoolExecutor() as pool:
-            for server, _ in zip(servers, pool.map(lambda each: each.stop(), servers), strict=True):
-                progress(f"{server.name} stopped")
-        (folder / FILE).unlink(missing_ok=True)
+    """Stop the servers of a folder, nobody else."""
+    detached.down(folder, _all(folder), progress)
 
 
-def _all(folder: Path) -> dict[str, Server]:
+def _all(folder: Path) -> detached.Known:
     servers: list[Server] = [
         Kafka(folder / "kafka", detached=True),
         PostgreSQL(folder / "postgresql", detached=True),
@@ -117,61 +98,5 @@ def _all(folder: Path) -> dict[str, Server]:
     return {server.name: server for server in servers}
 
 
-def _start(servers: list[Server], progress: Progress) -> Iterator[Server]:
-    """Side by side, each handed over as it answers; failures are raised when all have settled."""
-    failures: list[BaseException] = []
-    with ThreadPoolExecutor() as pool:
-        for future in as_completed(pool.submit(server.start) for server in servers):
-            if error := future.exception():
-                failures.append(error)
-                continue
-            server = future.result()
-            progress(f"{server.name} runs (pid {server.pid}): {_describe(server)}")
-            yield server
-    if failures:
-        raise ServerError("\n".join(map(str, failures))) from failures[0]
-
-
-def _describe(server: Server) -> str:
-    return next(iter(server.endpoints().values()))
-
-
-def _attach(folder: Path) -> dict[str, Server]:
-    """What servers.json names and still lives. Another boot's process numbers mean nothing."""
-    file = folder / FILE
-    known = json.loads(file.read_text()) if file.exists() else {}
-    if known.get("boot_id") != boot_id():
-        return {}
-    servers = _all(folder)
-    return {
-        name: servers[name]
-        for name, entry in known["servers"].items()
-        if servers[name].attach(entry["process"], entry["ports"])
-    }
-
-
-def _write(folder: Path, servers: dict[str, Server]) -> None:
-    entries = {
-        name: {
-            "process": server.identity(),
-            "ports": {**server.ports},
-            "endpoints": {**server.endpoints()},
-        }
-        for name, server in servers.items()
-    }
-    scratch = folder / f".{FILE}"
-    scratch.write_text(json.dumps({"boot_id": boot_id(), "servers": entries}, indent=2) + "\n")
-    scratch.replace(folder / FILE)
-
-
-def _bundle(servers: dict[str, Server]) -> Servers:
+def _bundle(servers: detached.Known) -> Servers:
     return Servers(**servers)  # type: ignore[arg-type]  # each is in the field of its name
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One `up` or `down` at a time per folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

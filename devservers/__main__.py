@@ -6,7 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from devservers import ServerError, down, jars, read, up
+from dataflow_assets.errors import TransientError
+from dataflow_assets.spark import jars
+from devservers import down, read, up
 
 
 def main() -> None:
@@ -25,7 +27,7 @@ def main() -> None:
     )
     try:
         _do(parser.parse_args())
-    except (ServerError, jars.JarError) as error:
+    except TransientError as error:
         sys.exit(str(error))
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from devservers.process import LOOPBACK, Server
+from dataflow_assets.spark.process import LOOPBACK, Server
 
 
 @dataclass(eq=False)
@@ -23,6 +23,7 @@ class ClickHouse(Server):
 
     name = "clickhouse"
     port_names = ("http",)
+    needs = ("chdb", "lz4", "zstandard")
 
     user: ClassVar[str] = "dataflow"
     password: ClassVar[str] = "dataflow-secret"  # noqa: S105 (loopback only)

@@ -29,15 +29,15 @@ from confluent_kafka.cimpl import NewTopic
 from psycopg import sql
 from typing_extensions import override
 
-from devservers import system
+from dataflow_assets.spark import system
+from dataflow_assets.spark.jars import ROOT
+from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
+from dataflow_assets.spark.server import SparkConnect
 from devservers.clickhouse import ClickHouse
-from devservers.jars import ROOT
 from devservers.kafka import Kafka
 from devservers.postgresql import PostgreSQL
-from devservers.process import LOOPBACK, Server, ServerError
 from devservers.seaweedfs import SERVICES, SeaweedFS
 from devservers.shop import Sender
-from devservers.spark import SparkConnect
 
 EXAMPLES = ROOT / "examples" / "demo"
 OFFSET = "DATAFLOW_DEMO_OFFSET"

@@ -18,8 +18,8 @@ from typing import ClassVar, Self
 from confluent_kafka.admin import AdminClient
 from typing_extensions import override
 
-from devservers import jars, java, system
-from devservers.process import LOOPBACK, Server, run
+from dataflow_assets.spark import jars, java, system
+from dataflow_assets.spark.process import LOOPBACK, Server, run
 from devservers.proxy import Proxy
 
 SINGLE_NODE = {

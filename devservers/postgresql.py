@@ -19,8 +19,8 @@ from pathlib import Path
 import psycopg
 from typing_extensions import override
 
-from devservers import jars
-from devservers.process import LOOPBACK, Server, ServerError, run
+from dataflow_assets.spark import jars
+from dataflow_assets.spark.process import LOOPBACK, Server, ServerError, run
 
 NOBODY = 65534
 SETTINGS = {

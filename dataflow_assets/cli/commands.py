@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,12 +108,11 @@ def servers(asked: Namespace) -> int:
     """Starts or stops the servers of one folder."""
     import devservers
 
-    with _told():
-        if asked.action == "down":
-            devservers.down(asked.folder, progress=out)
-            return 0
-        devservers.up(asked.folder, spark=not asked.no_spark, progress=out)
-    out(f"addresses stand in {asked.folder / devservers.FILE}")
+    if asked.action == "down":
+        devservers.down(asked.folder, progress=out)
+        return 0
+    devservers.up(asked.folder, spark=not asked.no_spark, progress=out)
+    out(f"addresses are in {asked.folder / devservers.FILE}")
     return 0
 
 
@@ -122,20 +120,7 @@ def demo(asked: Namespace) -> int:
     """The demo, until Ctrl-C."""
     from devservers.demo import run as run_demo
 
-    with _told():
-        return run_demo(asked.folder)
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Errors of the servers are sentences for people, as our own are."""
-    from devservers import ServerError
-    from devservers.jars import JarError
-
-    try:
-        yield
-    except (ServerError, JarError) as error:
-        raise PermanentError(str(error)) from error
+    return run_demo(asked.folder)
 
 
 def _order(asked: Namespace) -> Order:

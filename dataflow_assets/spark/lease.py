@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sys
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 NAME = "lease"
-USED = 3  # how the process below says that it has ended nothing
 
 
 class Lease:
@@ -44,23 +41,3 @@ class Lease:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def end_unused(folder: Path, seconds: float) -> bool:
-    """Ends the server of a folder that nobody has used for so long; False where it goes on."""
-    import devservers
-    from devservers import system
-
-    lease = folder / NAME
-    with lease.open("a") as file:
-        if not system.locked(file):
-            os.utime(file.fileno())  # in use right now
-            return False
-        if time.time() - lease.stat().st_mtime < seconds:
-            return False
-        devservers.down(folder, progress=lambda _: None)
-    return True
-
-
-if __name__ == "__main__":
-    sys.exit(0 if end_unused(Path(sys.argv[1]), float(sys.argv[2])) else USED)

@@ -12,59 +12,38 @@ Connection settings and secrets never go into Spark's configuration: only closur
 from __future__ import annotations
 
 import atexit
-import fcntl
-import hashlib
 import logging
 import os
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import uuid
 import warnings
-import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.spark import errors, workers
-from dataflow_assets.spark.lease import NAME, USED, Lease, end_unused
+from dataflow_assets.spark import errors, jars, java, warm_server, workers
+from dataflow_assets.spark.lease import Lease
+from dataflow_assets.spark.package import package, shipped_by_value
+from dataflow_assets.spark.server import DEFAULTS, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from devservers import SparkConnect
-
 log = logging.getLogger(__name__)
 
-PACKAGE = Path(__file__).parent.parent
-IDLE_MINUTES = 30
-LOOK_SECONDS = 30
 CONNECT_SECONDS = 5.0
 # Spark Connect's client tries for ten minutes; the loop has a patience of its own.
 RPC_RETRIES = 4
 GENERATIONS = 50
-# Asks from time to time whether the warm server is still used, once its lease is old. Who ends it
-# looks at process identity, so a number that was given to another process meanwhile hurts nobody.
-WATCH = (
-    '(while kill -0 "$0" 2>/dev/null; do sleep {look}; '
-    '[ -n "$(find "$1" -mmin -{minutes})" ] && continue; '
-    '"$2" -m {module} "$3" {seconds}; [ $? -eq {used} ] || break; '
-    "done) >/dev/null 2>&1 &"
-)
 # What PySpark leaves behind in the environment of whoever used Spark Connect, for itself and for
 # every child: a session of our own would become a client of a server.
 _CONNECT_VARIABLES = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
-_by_value: dict[str, ModuleType] = {}
 
 
 @dataclass(frozen=True)
@@ -147,7 +126,7 @@ class Spark:
         left = None
         if self.settings.mode == "connect":
             with suppress(Exception):  # whatever its client raises, nothing is left to be ended
-                left = workers.parent(session, _home() / identity(), self._since)
+                left = workers.parent(session, warm_server.folder(), self._since)
         session.stop()
         workers.end(left)
 
@@ -155,8 +134,8 @@ class Spark:
         """The warm server's address; it does not end before `close`."""
         if self._lease is not None:
             self._lease.close()
-        self._lease = Lease(_home() / identity())
-        return warm_server()
+        self._lease = Lease(warm_server.folder())
+        return warm_server.address()
 
     def _alive(self, session: SparkSession) -> bool:
         """Asks the server; a refused connection is known at once, without the client's retries."""
@@ -176,11 +155,6 @@ class Spark:
             session.stop()
 
 
-def ship_by_value(module: ModuleType) -> None:
-    """Lets functions of a user's module travel to workers, which cannot import it by name."""
-    _by_value[module.__name__] = module
-
-
 def _attach(remote: str, conf: Mapping[str, str], *, own: bool) -> SparkSession:
     """The server's session for our code as it is and these settings, or one of our own.
 
@@ -193,7 +167,7 @@ def _attach(remote: str, conf: Mapping[str, str], *, own: bool) -> SparkSession:
 
     if not _listens(remote):
         raise ConnectionError(f"nothing listens at {remote}")
-    for module in _by_value.values():
+    for module in shipped_by_value():
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     for generation in () if own else range(GENERATIONS):
         try:
@@ -270,9 +244,6 @@ def _classic(settings: SparkSettings) -> SparkSession:
 
 
 def _classic_conf(where: str) -> dict[str, str]:
-    from devservers import jars
-    from devservers.spark import DEFAULTS
-
     paths = [str(path) for path in jars.fetch("spark")]
     conf = {key: value for key, value in DEFAULTS.items() if not key.startswith("spark.connect.")}
     conf["spark.driver.extraClassPath"] = ":".join(paths)
@@ -284,109 +255,12 @@ def _classic_conf(where: str) -> dict[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    from devservers import java
-    from devservers.spark import spark_home
-
     return {
         "JAVA_HOME": str(java.home()),
         "SPARK_HOME": str(spark_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-
-
-def warm_server() -> str:
-    """The address of this environment's shared Connect server, started when it does not run."""
-    import devservers
-
-    folder = _home() / identity()
-    with Lease(folder), (folder / "starting").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        running = devservers.read(folder).spark or _started(folder)
-    return running.remote
-
-
-def _started(folder: Path) -> SparkConnect:
-    import devservers
-
-    _end_predecessors(folder)
-    switches = dict.fromkeys(("kafka", "postgresql", "seaweedfs", "clickhouse"), False)
-    started = devservers.up(folder, spark=True, progress=log.info, **switches).spark
-    if started is None or started.pid is None:
-        raise ConnectionError("the Spark Connect server ended at once")
-    _watch(started.pid, folder)
-    return started
-
-
-def stop_warm_server() -> None:
-    """Ends this environment's shared server, if it runs."""
-    import devservers
-
-    devservers.down(_home() / identity(), progress=log.info)
-
-
-def _end_predecessors(folder: Path) -> None:
-    """The servers that an older state of this environment left behind, unless one is in use."""
-    import devservers
-
-    for other in sorted(folder.parent.iterdir()):
-        if other != folder and devservers.read(other).spark:
-            end_unused(other, 0)
-
-
-def _watch(pid: int, folder: Path) -> None:
-    script = WATCH.format(
-        minutes=IDLE_MINUTES,
-        look=LOOK_SECONDS,
-        module=Lease.__module__,
-        seconds=60 * IDLE_MINUTES,
-        used=USED,
-    )
-    lease = folder / NAME
-    command = ["sh", "-c", script, str(pid), str(lease), sys.executable, str(folder)]
-    subprocess.run(command, cwd=PACKAGE.parent, start_new_session=True, check=True)
-
-
-def _home() -> Path:
-    from devservers import jars
-
-    return jars.cache() / "spark"
-
-
-@cache
-def identity() -> str:
-    """Of interpreter, Spark, its settings and every locked version: what differs has a server."""
-    from devservers import jars
-    from devservers.spark import DEFAULTS
-
-    about = f"{sys.executable} {sys.version} {version('pyspark')} {sorted(DEFAULTS.items())}"
-    digest = hashlib.sha256(about.encode())
-    for lock in (jars.LOCK, jars.ROOT / "constraints.txt"):
-        digest.update(lock.read_bytes() if lock.exists() else b"-")
-    return digest.hexdigest()[:12]
-
-
-def package() -> Path:
-    """Our package as an archive, named by its content; made once per content."""
-    files = sorted(path for path in PACKAGE.rglob("*") if path.suffix in {".py", ".typed"})
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes())
-    name = f"dataflow-package-{os.getuid()}-{digest.hexdigest()[:16]}"
-    folder = Path(tempfile.gettempdir()) / name
-    archive = folder / "dataflow_assets.zip"
-    if not archive.exists():
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _zip(files, archive)
-    return archive
-
-
-def _zip(files: list[Path], archive: Path) -> None:
-    scratch = archive.with_name(f".{os.getpid()}.zip")
-    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_STORED) as target:
-        for path in files:
-            target.write(path, path.relative_to(PACKAGE.parent))
-    scratch.replace(archive)
 
 
 def _listens(remote: str) -> bool:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pyarrow as pa
 
+from dataflow_assets.spark import warm_server
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -38,9 +40,7 @@ def end(process: psutil.Process | None) -> None:
 
 
 def _parents(folder: Path) -> list[psutil.Process]:
-    import devservers
-
-    server = devservers.read(folder).spark
+    server = warm_server.running(folder)
     with suppress(psutil.NoSuchProcess):
         children = psutil.Process(server.pid).children() if server and server.pid else []
         return [process for process in children if _named(process)]

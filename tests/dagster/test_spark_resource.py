@@ -19,7 +19,8 @@ import pytest
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.spark import session as sparks
+from dataflow_assets.spark import package as packages
+from dataflow_assets.spark import warm_server
 from dataflow_assets.spark.session import Spark, SparkSettings
 from resources.spark import SparkResource
 from tests import ROOT
@@ -103,7 +104,7 @@ def test_edited_code_never_meets_workers_with_the_old_one(
         package = tmp_path / version / "dataflow_assets"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(f"VERSION = {version!r}\n")
-        monkeypatch.setattr(sparks, "PACKAGE", package)
+        monkeypatch.setattr(packages, "PACKAGE", package)
         spark = Spark(SparkSettings(spark_server.remote))
         found.append(_versions(spark.session()))
         held = spark  # the old session stays open, its workers warm
@@ -114,34 +115,35 @@ def test_edited_code_never_meets_workers_with_the_old_one(
 def test_the_archive_is_named_by_its_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = tmp_path / "dataflow_assets"
-    package.mkdir()
-    monkeypatch.setattr(sparks, "PACKAGE", package)
-    (package / "__init__.py").write_text("A = 1\n")
-    first = sparks.package()
-    assert sparks.package() == first
-    (package / "__init__.py").write_text("A = 2\n")
-    assert sparks.package() != first
+    folder = tmp_path / "dataflow_assets"
+    folder.mkdir()
+    monkeypatch.setattr(packages, "PACKAGE", folder)
+    (folder / "__init__.py").write_text("A = 1\n")
+    first = packages.package()
+    assert packages.package() == first
+    (folder / "__init__.py").write_text("A = 2\n")
+    assert packages.package() != first
 
 
 def test_the_warm_server_is_one_for_all_and_ends_when_nobody_uses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sparks, "_home", lambda: tmp_path)
-    monkeypatch.setattr(sparks, "LOOK_SECONDS", 1)
+    folder = tmp_path / "server"
+    monkeypatch.setattr(warm_server, "folder", lambda: folder)
+    monkeypatch.setattr(warm_server, "LOOK_SECONDS", 1)
     try:
         with ThreadPoolExecutor(2) as pool:
-            first, second = pool.map(lambda _: sparks.warm_server(), range(2))
+            first, second = pool.map(lambda _: warm_server.address(), range(2))
         assert first == second
-        lease = tmp_path / sparks.identity() / "lease"
+        lease = folder / "lease"
         long_ago = time.time() - 3600
         os.utime(lease, (long_ago, long_ago))
         deadline = time.monotonic() + 60
-        while devservers.read(lease.parent).spark and time.monotonic() < deadline:
+        while warm_server.running(folder) and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert devservers.read(lease.parent).spark is None
+        assert warm_server.running(folder) is None
     finally:
-        sparks.stop_warm_server()
+        warm_server.stop()
 
 
 @pytest.fixture

@@ -18,8 +18,10 @@ import pytest
 import devservers
 from dataflow_assets.spark import lease as leases
 from dataflow_assets.spark import session as sparks
-from dataflow_assets.spark.lease import Lease, end_unused
+from dataflow_assets.spark import warm_server
+from dataflow_assets.spark.lease import Lease
 from dataflow_assets.spark.session import Spark, SparkSettings
+from dataflow_assets.spark.warm_server import end_unused
 from resources.spark import SparkResource
 
 ZONES = {3: "Asia/Tokyo", 100: "America/Lima"}
@@ -86,9 +88,9 @@ def test_a_server_that_has_closed_many_sessions_gives_another_one(
 def test_a_server_in_use_is_not_ended_and_a_session_leaves_no_process_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sparks, "_home", lambda: tmp_path)
-    monkeypatch.setattr(sparks, "LOOK_SECONDS", 1)
-    folder = tmp_path / sparks.identity()
+    folder = tmp_path / "server"
+    monkeypatch.setattr(warm_server, "folder", lambda: folder)
+    monkeypatch.setattr(warm_server, "LOOK_SECONDS", 1)
     spark = Spark(SparkSettings("connect"), own=True)
     try:
         session = spark.session()
@@ -99,19 +101,19 @@ def test_a_server_in_use_is_not_ended_and_a_session_leaves_no_process_behind(
         spark.close()
         _until(lambda: not _parents(folder))
         _age(folder)
-        _until(lambda: devservers.read(folder).spark is None)
+        _until(lambda: warm_server.running(folder) is None)
     finally:
         spark.close()
-        sparks.stop_warm_server()
+        warm_server.stop()
 
 
 def test_the_watch_finds_that_the_server_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sparks, "LOOK_SECONDS", 1)
+    monkeypatch.setattr(warm_server, "LOOK_SECONDS", 1)
     with subprocess.Popen(["sleep", "60"]) as server, Lease(tmp_path):
         _age(tmp_path)
-        sparks._watch(server.pid, tmp_path)
+        warm_server.watch(server.pid, tmp_path)
         try:
             _until(lambda: _age_of(tmp_path) < 60, seconds=20)
         finally:
@@ -156,7 +158,7 @@ def _in_python(session: Any) -> int:
 
 
 def _parents(folder: Path) -> list[psutil.Process]:
-    server = devservers.read(folder).spark
+    server = warm_server.running(folder)
     assert server is not None
     assert server.pid is not None
     running = [p for p in psutil.Process(server.pid).children() if p.status() != "zombie"]

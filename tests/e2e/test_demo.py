@@ -17,7 +17,7 @@ import psutil
 import psycopg
 import pytest
 
-from devservers import system
+from dataflow_assets.spark import system
 from devservers.demo import CLICKHOUSE, KAFKA, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK, WEB
 from tests import ROOT
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from devservers.process import Server
+from dataflow_assets.spark.process import Server
 from tests.stress.chaos_driver import Driver
 
 KILLS: dict[str, tuple[str, ...]] = {

@@ -11,7 +11,7 @@ from statistics import median
 
 import psutil
 
-from devservers.process import Server
+from dataflow_assets.spark.process import Server
 from tests.own_servers import Own
 from tests.stress.chaos_kills import workers
 

@@ -15,8 +15,8 @@ from dataflow_assets.connectors.clickhouse import (
 )
 from dataflow_assets.connectors.clickhouse.errors import Failure, Kind
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.spark import system
 from dataflow_assets.spec import hints
-from devservers import system
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from devservers.process import ServerError
+from dataflow_assets.spark.process import ServerError
 
 INSTALLED = Path("/usr/lib/jvm")
 

@@ -13,6 +13,7 @@ Guarantees:
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import json
 import os
 import re
@@ -28,7 +29,8 @@ from typing import IO, ClassVar, Self
 
 import psutil
 
-from devservers import system
+from dataflow_assets.errors import TransientError
+from dataflow_assets.spark import system
 
 LOOPBACK = "127.0.0.1"
 ATTEMPTS = 3
@@ -41,7 +43,7 @@ GUARD = "read _; kill -TERM -$0; sleep 5; kill -KILL -$0"
 _detached: dict[int, subprocess.Popen[bytes]] = {}
 
 
-class ServerError(Exception):
+class ServerError(TransientError):
     """A server did not start, stop or answer; the message carries the end of its log."""
 
 
@@ -55,6 +57,8 @@ class Server(ABC):
 
     name: ClassVar[str]
     port_names: ClassVar[tuple[str, ...]]
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Python packages of the extra `demo` that it does not start without."""
     start_timeout: ClassVar[float] = 90
     stop_timeout: ClassVar[float] = 20
     stop_signal: ClassVar[int] = signal.SIGTERM
@@ -93,6 +97,11 @@ class Server(ABC):
         """Start and wait until it answers; without effect on a server that runs."""
         if self.running:
             return self
+        if missing := [name for name in self.needs if importlib.util.find_spec(name) is None]:
+            raise ServerError(
+                f"{self.name} as a local server needs the Python packages {', '.join(missing)}; "
+                "install them: pip install 'dataflow-assets[demo]'"
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, ATTEMPTS + 1):
             try:

@@ -20,12 +20,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataflow_assets.errors import TransientError
+
 LOCK = Path(__file__).with_name("jars.lock")
-ROOT = LOCK.parent.parent
+ROOT = LOCK.parents[2]
 PARALLEL = 8
 
 
-class JarError(Exception):
+class JarError(TransientError):
     """An archive is missing or not the one that was locked; the message says which."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from devservers import jars
+from dataflow_assets.spark import jars
 
 GOOD = b"an archive"
 
