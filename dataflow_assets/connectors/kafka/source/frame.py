@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dataflow_assets.connectors.kafka.durations import milliseconds
-from dataflow_assets.connectors.kafka.source.source import KafkaSource
+from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, milliseconds
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 
@@ -51,7 +50,7 @@ _COLUMNS = {"key": "key", "timestamp": "timestamp", "headers": _HEADERS}
 class Reader:
     """Reads spans of one topic. `id` is the topic's own, `flow` names who reads."""
 
-    source: KafkaSource
+    source: KafkaSourceOptions
     flow: str
     id: str
 

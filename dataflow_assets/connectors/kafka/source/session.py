@@ -17,12 +17,12 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Bounds, Broker, Place, Topic
+from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, moment
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.source import data_loss as losses
 from dataflow_assets.connectors.kafka.source import leader_epochs
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
 from dataflow_assets.connectors.kafka.source.frame import Reader
-from dataflow_assets.connectors.kafka.source.source import KafkaSource, moment
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
 from dataflow_assets.errors import DataflowError, PermanentError
 
@@ -41,7 +41,7 @@ Offsets = dict[int, int]
 class KafkaSession(SourceSession):
     """One topic, seen by one flow. Raises TransientError once the topic was made anew."""
 
-    def __init__(self, source: KafkaSource, flow: str) -> None:
+    def __init__(self, source: KafkaSourceOptions, flow: str) -> None:
         self._source, self._flow = source, flow
         self._broker = Broker(source.bootstrap(), source.topic)
         try:
