@@ -14,14 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.source.session import KafkaSession
-from dataflow_assets.contracts import Limit
+from dataflow_assets.contracts import Limit, SourceSession
 from dataflow_assets.spark import errors
 from tests.conftest import Topics
 
 
 @pytest.fixture
-def read(kafka: devservers.Kafka, topic: Topics) -> Iterator[KafkaSession]:
+def read(kafka: devservers.Kafka, topic: Topics) -> Iterator[SourceSession]:
     name = topic()
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for _ in range(5):
@@ -48,7 +47,7 @@ def why(frame: DataFrame, happens: Callable[[], object] = int) -> str:
 
 
 def test_what_retention_took_meanwhile(
-    read: KafkaSession, spark: SparkSession, admin: AdminClient
+    read: SourceSession, spark: SparkSession, admin: AdminClient
 ) -> None:
     frame = read.frame(spark, read.plan({"0": 0}, Limit()), frozenset())
     name = read._source.topic
@@ -60,7 +59,7 @@ def test_what_retention_took_meanwhile(
     assert "failOnDataLoss" not in told
 
 
-def test_a_topic_that_is_gone(read: KafkaSession, spark: SparkSession, admin: AdminClient) -> None:
+def test_a_topic_that_is_gone(read: SourceSession, spark: SparkSession, admin: AdminClient) -> None:
     frame = read.frame(spark, read.plan({"0": 0}, Limit()), frozenset())
     name = read._source.topic
     admin.delete_topics([name])[name].result(20)

@@ -43,6 +43,6 @@ class KafkaSource(KafkaSourceOptions):
 
     @override
     def confirm(self, identity: str) -> None:
-        from dataflow_assets.connectors.kafka.source import confirm_topic
+        from dataflow_assets.connectors.kafka.source.frame import confirm
 
-        confirm_topic.confirm(self.bootstrap(), self.topic, identity)
+        confirm(self.bootstrap(), self.topic, identity)
