@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -23,10 +24,11 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.sdk.raw_mode import RawSink
+from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 from dataflow_assets.spec import Addition, Hint, Needs
 
 
-class IcebergSink(IcebergConnection, RawSink):
+class IcebergSink(IcebergConnection, RawSink, FrameSink):
     """Appends rows to one table of an Iceberg REST catalog, or merges them into it by a key.
 
     Without `upsertMode` deletes are rejected records. With it the last row of a key wins, and
@@ -176,6 +178,16 @@ class IcebergSink(IcebergConnection, RawSink):
         from dataflow_assets.connectors.iceberg.rejected.replay import Waiting
 
         return Waiting(self)
+
+    def frames(self, namespace: str | None, table: str) -> TableFrames:
+        """Tables of an Iceberg catalog. A write is one commit."""
+        from dataflow_assets.connectors.iceberg.frames import read, write
+
+        update = {"namespace": namespace or self.namespace, "table": table}
+        sink = self.model_copy(update=update)
+        return TableFrames(
+            partial(read.read, sink), partial(write.write, sink), partial(read.describe, sink)
+        )
 
     @classmethod
     def stored(cls, column: pa.Field) -> str:
