@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -18,9 +19,10 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
-class IcebergSink(IcebergSinkOptions):
+class IcebergSink(IcebergSinkOptions, FrameSink):
     """Appends rows to one table of an Iceberg REST catalog, or merges them into it by a key.
 
     Without `upsertMode` deletes are rejected records. With it the last row of a key wins, and
@@ -72,6 +74,16 @@ class IcebergSink(IcebergSinkOptions):
         from dataflow_assets.connectors.iceberg.rejected.replay import Waiting
 
         return Waiting(self)
+
+    def frames(self, namespace: str | None, table: str) -> TableFrames:
+        """Tables of an Iceberg catalog. A write is one commit."""
+        from dataflow_assets.connectors.iceberg.frames import read, write
+
+        update = {"namespace": namespace or self.namespace, "table": table}
+        sink = self.model_copy(update=update)
+        return TableFrames(
+            partial(read.read, sink), partial(write.write, sink), partial(read.describe, sink)
+        )
 
     @classmethod
     def stored(cls, column: pa.Field) -> str:
