@@ -156,7 +156,7 @@ class PostgresqlSink(PostgresqlConnection, RawSink, FrameSink):
                 link.close()
         except Failure as failure:
             raise failure.error(f"reading the checkpoint of {self.address()}") from None
-        return stored.checkpoint if stored and stored.known else None
+        return stored.state.checkpoint if stored and stored.state.known else None
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
