@@ -9,9 +9,6 @@ done (Kafka's "next offset"). For part slices it is an opaque string that only t
 sinks test it for equality and nothing else.
 """
 
-from dataflow_assets.contracts.address import (
-    Address,
-)
 from dataflow_assets.contracts.checkpoint import (
     Checkpoint,
     Lag,
@@ -21,21 +18,18 @@ from dataflow_assets.contracts.checkpoint import (
     next_reading,
     utc_now,
 )
-from dataflow_assets.contracts.ends import (
+from dataflow_assets.contracts.connector import (
+    Address,
     Connector,
-    MessageSource,
-    Shape,
-    Sink,
-    Source,
 )
-from dataflow_assets.contracts.rejects import (
+from dataflow_assets.contracts.entries import (
     REPLAY,
     Entries,
     Entry,
+    EntryName,
     ErrorRecord,
+    ErrorSink,
     ErrorStore,
-    Rejection,
-    Rejects,
     attempt_of,
     named_in,
     next_attempt,
@@ -64,12 +58,12 @@ from dataflow_assets.contracts.schema import (
     TypeRow,
     kind_of,
 )
-from dataflow_assets.contracts.sessions import (
-    SinkSession,
-    SourceSession,
+from dataflow_assets.contracts.sink import (
+    Shape,
+    Sink,
 )
-from dataflow_assets.contracts.sharing import (
-    refuse_shared,
+from dataflow_assets.contracts.sink_session import (
+    SinkSession,
 )
 from dataflow_assets.contracts.slices import (
     PART,
@@ -85,11 +79,23 @@ from dataflow_assets.contracts.slices import (
     folded,
     lasting,
 )
+from dataflow_assets.contracts.source import (
+    MessageSource,
+    Source,
+)
+from dataflow_assets.contracts.source_session import (
+    SourceSession,
+)
+from dataflow_assets.contracts.target import (
+    Rejects,
+    Target,
+    refuse_shared,
+)
 from dataflow_assets.contracts.tasks import (
     Chunk,
     Receipt,
+    Rejection,
     Sent,
-    Target,
     Ticket,
     Writer,
 )
@@ -122,7 +128,9 @@ __all__ = [
     "Cut",
     "Entries",
     "Entry",
+    "EntryName",
     "ErrorRecord",
+    "ErrorSink",
     "ErrorStore",
     "Lag",
     "Limit",

@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, TimestamptzType
 
-from dataflow_assets.connectors.iceberg.table.layout import Order, Term, parse_order, parse_term
+from dataflow_assets.connectors.iceberg.layout import Order, Term, parse_order, parse_term
 from dataflow_assets.contracts import OFFSET, OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from devservers import SeaweedFS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -27,13 +28,14 @@ from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName
 from dataflow_assets.sdk.raw_mode import RawSink
 from dataflow_assets.sdk.raw_rows import DATA
+from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 from dataflow_assets.spec import Addition, Hint, Needs
 
 _ONE_INSERT = "every slice of a micro-batch is one INSERT, so no row waits for a batch to fill"
 VERSION, DELETED = "_version", "_deleted"
 
 
-class ClickhouseSink(ClickhouseConnection, RawSink):
+class ClickhouseSink(ClickhouseConnection, RawSink, FrameSink):
     """Rows into one ClickHouse table of the MergeTree family: appended, or replaced by a key."""
 
     type: ClassVar = "clickhouse"
@@ -158,6 +160,17 @@ class ClickhouseSink(ClickhouseConnection, RawSink):
         from dataflow_assets.connectors.clickhouse.rejected.replay import Waiting
 
         return Waiting(self)
+
+    @override
+    def frames(self, namespace: str | None, table: str) -> TableFrames:
+        """Tables of ClickHouse. A write is atomic by partition; `overwrite` exchanges the table."""
+        from dataflow_assets.connectors.clickhouse.frames import read, write
+        from dataflow_assets.connectors.clickhouse.frames.place import Place
+
+        place = Place(self.dsn(), namespace or self.usual_schema(), table)
+        return TableFrames(
+            partial(read.read, place), partial(write.write, place), partial(read.describe, place)
+        )
 
     def no_table(self) -> PermanentError:
         """Why there is nowhere to write, and the two ways out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName
 from dataflow_assets.sdk.raw_mode import RawSink
 from dataflow_assets.sdk.raw_rows import DATA
+from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 from dataflow_assets.spec import Addition, Hint, Needs
 
 _TYPE = re.compile(
@@ -44,7 +46,7 @@ _TYPE = re.compile(
 _ONE_COMMIT = "every micro-batch is one commit, so no row waits for a batch to fill"
 
 
-class PostgresqlSink(PostgresqlConnection, RawSink):
+class PostgresqlSink(PostgresqlConnection, RawSink, FrameSink):
     """Rows into one PostgreSQL table: appended, or matched by a key."""
 
     type: ClassVar = "postgresql"
@@ -154,7 +156,7 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
                 link.close()
         except Failure as failure:
             raise failure.error(f"reading the checkpoint of {self.address()}") from None
-        return stored.checkpoint if stored and stored.known else None
+        return stored.state.checkpoint if stored and stored.state.known else None
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
@@ -167,6 +169,17 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
     @override
     def rejected(self) -> Entries:
         return Waiting(self)
+
+    @override
+    def frames(self, namespace: str | None, table: str) -> TableFrames:
+        """Tables of PostgreSQL. A write is one transaction; `overwrite` keeps the table itself."""
+        from dataflow_assets.connectors.postgresql.frames import read, write
+        from dataflow_assets.connectors.postgresql.frames.place import Place
+
+        place = Place(self.dsn(), namespace or self.usual_schema(), table)
+        return TableFrames(
+            partial(read.read, place), partial(write.write, place), partial(read.describe, place)
+        )
 
     @property
     @override

@@ -1,4 +1,4 @@
-"""Rejected records: what becomes of them, and where they wait for a replay."""
+"""Rejected records where they are kept: what an error sink stores, and what a replay takes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from dataflow_assets.contracts.address import Address
-from dataflow_assets.contracts.slices import PartSlice, Slice
-
-if TYPE_CHECKING:
-    from dataflow_assets.contracts.ends import Sink
-    from dataflow_assets.contracts.tasks import Target
+from dataflow_assets.contracts.connector import Connector
+from dataflow_assets.errors import PermanentError
 
 REPLAY = "#replay"  # ends the name of a branch that takes back what was rejected
-Name = tuple[str, int]
+EntryName = tuple[str, int]
 """An entry's id, and the reading of the source in which its record was rejected last."""
 _PLACE = re.compile(r"/([^/]+)/(\d+)/\d+/\w+$")  # the end of what `Rejection.id` makes
 _ATTEMPT = re.compile(r"#attempt-(\d+)(?:\.\d+)?$")
@@ -60,7 +56,7 @@ class Entry:
     reading: int = 0
 
     @property
-    def name(self) -> Name:
+    def name(self) -> EntryName:
         """What names it in the part of a replay."""
         return self.id, self.reading
 
@@ -140,79 +136,18 @@ class ErrorStore(Entries):
         """
 
 
-@dataclass(frozen=True)
-class Rejects:
-    """What becomes of a record that cannot be stored.
+class ErrorSink(Connector):
+    """A declared sink as the place of a flow's rejected records (`spec.errors`)."""
 
-    `table`: it lands beside the target, in the same commit. `errors`: in the error sink, before
-    the commit. `skip`: it is counted and logged. `fail`: the run stops at it. `holds`: it lands in
-    the error sink, and the run stops at it all the same.
-    """
+    def error_store(self) -> ErrorStore:
+        """This sink as an error sink.
 
-    way: Literal["table", "errors", "skip", "fail"] = "table"
-    sink: Sink | None = None
-    holds: bool = False
-    connection: str | None = None
-    """What the error sink's connection is called in this location."""
+        Called by the driver once for each attempt, and inside tasks.
 
-    @property
-    def address(self) -> Address | None:
-        """Where the error sink is; None without one."""
-        if self.sink is None:
-            return None
-        address = self.sink.address()
-        return replace(address, connection=self.connection) if self.connection else address
-
-    @property
-    def fate(self) -> str:
-        """What becomes of rejected records, as the end of a sentence about them."""
-        if self.way == "errors":
-            return f"are in the error sink {self.address}" + (
-                ", and the flow stops at them" if self.holds else ""
-            )
-        return {
-            "table": "stand in the table of rejected records",
-            "skip": "are skipped: the log names them",
-            "fail": "stop the flow",
-        }[self.way]
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """One record that could not be stored, with its origin and the reason."""
-
-    offset: int
-    stage: str  # decode, step, encode or sink
-    reason: str
-    body: bytes | None
-    n: int = 0
-    key: bytes | None = None
-    step: int | None = None
-    """Index of the step that refused it, in `transformations`."""
-    step_type: str | None = None
-    """The type of that step."""
-    error_type: str = ""
-    """The DataFlow Operator's error class, where it is known; else it is told from the reason."""
-    metadata: Mapping[str, Any] | None = None
-    """The message's, as far as it was read."""
-    rows: int = 1
-    """How many records its message has become: `n` is the index of this one."""
-
-    def id(self, target: Target, piece: Slice) -> str:
-        """Flow, branch, source, partition, offset, n and stage: the same whenever it is read.
-
-        Of what a replay rejects: the id of the entry that was replayed, and the attempt.
+        Raises:
+            PermanentError where the system cannot keep error records.
         """
-        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
-            return next_attempt(named_in(piece.part)[self.offset][0], self.n)
-        where = f"{target.flow}/{target.branch}/{target.source_id or target.source}"
-        return f"{where}/{piece.scope}/{self.offset}/{self.n}/{self.stage}"
-
-    def reading(self, target: Target, piece: Slice) -> int:
-        """In which reading of the source it was rejected; a replay keeps that of its entry."""
-        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
-            return named_in(piece.part)[self.offset][1]
-        return target.reading
+        raise PermanentError(f"a {self.type} sink cannot take error records")
 
 
 def part_of(entries: Sequence[Entry]) -> str:
@@ -221,7 +156,7 @@ def part_of(entries: Sequence[Entry]) -> str:
 
 
 @lru_cache(maxsize=4)
-def named_in(part: str) -> tuple[Name, ...]:
+def named_in(part: str) -> tuple[EntryName, ...]:
     """The entries that a part names, by their ordinals."""
     return tuple((one, 0) if isinstance(one, str) else (one[0], one[1]) for one in json.loads(part))
 
