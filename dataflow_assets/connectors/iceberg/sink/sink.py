@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -16,6 +17,7 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
     ErrorStore,
+    Positions,
     Run,
     SinkSession,
     Slice,
@@ -23,12 +25,13 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from dataflow_assets.sdk.raw_mode import RawSink
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 from dataflow_assets.spec import Addition, Hint, Needs
 
 
-class IcebergSink(IcebergConnection, RawSink, FrameSink):
+class IcebergSink(IcebergConnection, RawSink, FrameSink, Maintained):
     """Appends rows to one table of an Iceberg REST catalog, or merges them into it by a key.
 
     Without `upsertMode` deletes are rejected records. With it the last row of a key wins, and
@@ -188,6 +191,12 @@ class IcebergSink(IcebergConnection, RawSink, FrameSink):
         return TableFrames(
             partial(read.read, sink), partial(write.write, sink), partial(read.describe, sink)
         )
+
+    def maintain(self, keep: Keep, readers: Sequence[Positions]) -> list[Tidied]:
+        """Snapshots expire; files that no snapshot lists are deleted."""
+        from dataflow_assets.connectors.iceberg.maintenance.maintain import maintain
+
+        return maintain(self, keep, readers)
 
     @classmethod
     def stored(cls, column: pa.Field) -> str:
