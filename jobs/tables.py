@@ -7,9 +7,9 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.assets.graph import Graph, Key
-from dataflow_assets.contracts import Address, Positions
+from dataflow_assets.contracts import Address, Connector, Positions
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.flow import Branch, Flow, asset_key
+from dataflow_assets.flow import Flow, asset_key
 from dataflow_assets.redaction import mask
 from dataflow_assets.sdk.maintenance import Keep, Maintained
 from dataflow_assets.secrets import resolve
@@ -72,20 +72,20 @@ def _tables(graph: Graph) -> Iterator[_Table]:
     for node in graph.nodes:
         readers.setdefault(asset_key(node.flow.source_address), {})[node.flow.id] = node.flow
     tables: dict[Key, _Table] = {}
-    for key, (branch, flow, page) in _written(graph):
-        if isinstance(branch.sink, Maintained):
+    for key, sink, address, flow, page in _written(graph):
+        if isinstance(sink, Maintained):
             reading = tuple(readers.get(key, {}).values())
-            tables.setdefault(key, _Table(branch.sink, branch.address, flow, page, reading))
+            tables.setdefault(key, _Table(sink, address, flow, page, reading))
     yield from tables.values()
 
 
-def _written(graph: Graph) -> Iterator[tuple[Key, tuple[Branch, Flow, Key | None]]]:
+def _written(graph: Graph) -> Iterator[tuple[Key, Connector, Address, Flow, Key | None]]:
     for node in graph.nodes:
-        yield node.table, (node.branch, node.flow, node.table)
+        yield node.table, node.branch.sink, node.branch.address, node.flow, node.table
     for node in graph.nodes:
-        if (errors := node.flow.policies.rejects.sink) is not None:
-            branch = Branch(errors)
-            yield asset_key(branch.address), (branch, node.flow, None)
+        rejects = node.flow.policies.rejects
+        if rejects.sink is not None and rejects.address is not None:
+            yield asset_key(rejects.address), rejects.sink, rejects.address, node.flow, None
 
 
 def _job(system: str, tables: Sequence[_Table]) -> dg.JobDefinition:

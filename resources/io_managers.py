@@ -19,9 +19,9 @@ import dagster as dg
 from dataflow_assets.assets import Draining, io_manager_key
 from dataflow_assets.assets.graph import Graph
 from dataflow_assets.assets.metadata import COLUMN_SCHEMA, ROW_COUNT, column_schema, place
-from dataflow_assets.contracts import Address
+from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.flow import Branch, Flow, mangle
+from dataflow_assets.flow import Flow, mangle
 from dataflow_assets.redaction import mask
 from dataflow_assets.registry import sinks
 from dataflow_assets.sdk.database import split
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 Context = dg.InputContext | dg.OutputContext
+_Connection = tuple[Flow, Connector, str]  # who declares it, and what its tables' keys call it
 
 
 class FlowIOManager(dg.IOManager):
@@ -65,7 +66,7 @@ class TableIOManager(FlowIOManager):
     """Spark DataFrames to the tables of one system and back, on the connections of its flows."""
 
     def __init__(
-        self, system: str, connections: Mapping[str, tuple[Flow, Branch]], held: ExitStack
+        self, system: str, connections: Mapping[str, _Connection], held: ExitStack
     ) -> None:
         self._system, self._connections = system, connections
         self._held = held
@@ -113,13 +114,13 @@ class TableIOManager(FlowIOManager):
                 f"asset key {_name(context)}: a table of {self._system} is known as "
                 f'["{self._system}", connection, schema or namespace, table]'
             )
-        flow, branch = self._connection(parts[1])
-        sink: Any = resolve(branch.sink, flow.secrets)
+        flow, declared, connection = self._connection(parts[1])
+        sink: Any = resolve(declared, flow.secrets)
         namespace, table = _names(context, parts)
-        address = Address(self._system, branch.address.connection, namespace, table)
+        address = Address(self._system, connection, namespace, table)
         return sink.frames(namespace, table), address
 
-    def _connection(self, name: str) -> tuple[Flow, Branch]:
+    def _connection(self, name: str) -> _Connection:
         if name in self._connections:
             return self._connections[name]
         known = ", ".join(sorted(self._connections)) or "(none)"
@@ -139,7 +140,7 @@ class TableIOManager(FlowIOManager):
 
     def _masked(self, text: str) -> str:
         """Nothing that a client says shows a secret."""
-        return mask(text, [flow for flow, _ in self._connections.values()])
+        return mask(text, [flow for flow, _, _ in self._connections.values()])
 
 
 class DefaultIOManager(dg.ConfigurableIOManagerFactory[dg.IOManager]):
@@ -191,22 +192,23 @@ def _tables(kind: type[FrameSink], graph: Graph) -> dg.IOManagerDefinition:
     return make
 
 
-def _connections(graph: Graph, system: str) -> dict[str, tuple[Flow, Branch]]:
+def _connections(graph: Graph, system: str) -> dict[str, _Connection]:
     """Connections by the name that asset keys show; the first flow's declaration counts."""
-    found: dict[str, tuple[Flow, Branch]] = {}
-    ends = [(node.flow, node.branch) for node in graph.nodes]
-    ends += [(flow, errors) for flow, _ in ends if (errors := _errors(flow))]
-    for flow, branch in ends:
-        address = branch.address
+    connections: dict[str, _Connection] = {}
+    for flow, sink, address in _written(graph):
         if address.system == system:
-            found.setdefault(mangle(address.connection), (flow, branch))
-    return found
+            connections.setdefault(mangle(address.connection), (flow, sink, address.connection))
+    return connections
 
 
-def _errors(flow: Flow) -> Branch | None:
-    """The error sink, which can be read as any table."""
-    rejects = flow.policies.rejects
-    return Branch(rejects.sink, rejects.connection) if rejects.sink else None
+def _written(graph: Graph) -> Iterator[tuple[Flow, Connector, Address]]:
+    """All branches, then the error sinks, which can be read as any table."""
+    for node in graph.nodes:
+        yield node.flow, node.branch.sink, node.branch.address
+    for node in graph.nodes:
+        rejects = node.flow.policies.rejects
+        if rejects.sink is not None and rejects.address is not None:
+            yield node.flow, rejects.sink, rejects.address
 
 
 def _mode(context: dg.OutputContext) -> tuple[Mode, list[str]]:

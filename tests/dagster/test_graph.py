@@ -95,6 +95,7 @@ def test_an_error_sink_can_be_read_where_no_flow_writes() -> None:
     policies = Policies(rejects=Rejects("errors", errors, connection="shop-errors"))
     built = graph.build([replace(flow("a", "x", "y"), policies=policies)])
     assert set(built.errors) == {("postgresql", "shop_errors", "public", "bad")}
-    (_, branch) = _connections(built, "postgresql")["shop_errors"]
-    assert branch.sink is errors
+    _, sink, connection = _connections(built, "postgresql")["shop_errors"]
+    assert sink is errors
+    assert connection == "shop-errors"
     assert set(io_managers(built)) == {"memory", "postgresql", "clickhouse", "iceberg"}
