@@ -36,6 +36,8 @@ class Connector(Spec):
     """A declared connection end: the manifest's `config` block is the object."""
 
     type: ClassVar[str]
+    icon: ClassVar[str] = ""
+    """What Dagster calls the system's icon, where that is not the type."""
     guarantee: ClassVar[str]
     """For docs/connectors: what a crash at any moment leaves, how, and where that ends."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -12,6 +13,7 @@ from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
     ErrorStore,
+    Positions,
     Run,
     SinkSession,
     Slice,
@@ -19,10 +21,11 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
-class IcebergSink(IcebergSinkOptions, FrameSink):
+class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
     """Appends rows to one table of an Iceberg REST catalog, or merges them into it by a key.
 
     Without `upsertMode` deletes are rejected records. With it the last row of a key wins, and
@@ -84,6 +87,12 @@ class IcebergSink(IcebergSinkOptions, FrameSink):
         return TableFrames(
             partial(read.read, sink), partial(write.write, sink), partial(read.describe, sink)
         )
+
+    def maintain(self, keep: Keep, readers: Sequence[Positions]) -> list[Tidied]:
+        """Snapshots expire; files that no snapshot lists are deleted."""
+        from dataflow_assets.connectors.iceberg.maintenance.maintain import maintain
+
+        return maintain(self, keep, readers)
 
     @classmethod
     def stored(cls, column: pa.Field) -> str:
