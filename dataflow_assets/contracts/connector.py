@@ -21,7 +21,11 @@ class Address:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The address as asset key components, the empty ones left out."""
+        """The components of the asset key.
+
+        Returns:
+            System, connection, namespace and name; the empty ones are left out.
+        """
         return tuple(p for p in (self.system, self.connection, self.namespace, self.name) if p)
 
     def __str__(self) -> str:

@@ -57,28 +57,48 @@ class Entry:
 
     @property
     def name(self) -> EntryName:
-        """What names it in the part of a replay."""
+        """The name of the entry in the part of a replay.
+
+        Returns:
+            The id, and the reading in which the record was rejected last.
+        """
         return self.id, self.reading
 
     @property
     def first(self) -> str:
-        """The id of its first attempt."""
+        """Names one rejection through all of its replays.
+
+        Returns:
+            The id of the first attempt.
+        """
         return _ATTEMPT.sub("", self.id)
 
     @property
     def message(self) -> str:
-        """What the ids of all rejections of one message begin with, whatever the stage."""
+        """Groups the rejections of one message, whatever their stage.
+
+        Returns:
+            What the ids of all of them begin with.
+        """
         return _ROW.sub("", self.first)
 
     @property
     def place(self) -> tuple[str, int] | None:
-        """Partition and offset of its record, as its id tells; None where that has another form."""
+        """Where the record was read.
+
+        Returns:
+            Partition and offset, by the id; None where the id has another form.
+        """
         found = _PLACE.search(self.first)
         return (found[1], int(found[2])) if found else None
 
     @property
     def token(self) -> str:
-        """A short stand-in for its name."""
+        """A short stand-in for the name.
+
+        Returns:
+            16 hex digits.
+        """
         text = f"{self.id}@{self.reading}" if self.reading else self.id
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -151,23 +171,56 @@ class ErrorSink(Connector):
 
 
 def part_of(entries: Sequence[Entry]) -> str:
-    """What names these entries in a part; those of an earlier version have no reading."""
+    """Names the entries of one part of a replay.
+
+    Called by a replay when it plans, on the driver.
+
+    Args:
+        entries: of the part, by their ordinals.
+
+    Returns:
+        Text for `PartSlice.part`; entries of an earlier version have no reading in it.
+    """
     return json.dumps([one.name if one.reading else one.id for one in entries])
 
 
 @lru_cache(maxsize=4)
 def named_in(part: str) -> tuple[EntryName, ...]:
-    """The entries that a part names, by their ordinals."""
+    """Reads what `part_of` has written.
+
+    Called inside tasks, for each rejected record of a replay.
+
+    Args:
+        part: `PartSlice.part` of a replay.
+
+    Returns:
+        The names of the entries, by their ordinals.
+    """
     return tuple((one, 0) if isinstance(one, str) else (one[0], one[1]) for one in json.loads(part))
 
 
 def attempt_of(entry: str) -> int:
-    """Which attempt an entry's id tells of, counted from 1."""
+    """Counts the attempts of an entry.
+
+    Args:
+        entry: its id.
+
+    Returns:
+        The attempt that the id is of, counted from 1.
+    """
     found = _ATTEMPT.search(entry)
     return int(found[1]) if found else 1
 
 
 def next_attempt(entry: str, n: int) -> str:
-    """The id of what is rejected once more: of a whole entry, several rows may be."""
+    """Names what a replay rejects once more.
+
+    Args:
+        entry: the id of the entry that was replayed.
+        n: index of the row within the entry: several of them may be rejected.
+
+    Returns:
+        The id of the new entry.
+    """
     row = f".{n}" if n else ""
     return f"{_ATTEMPT.sub('', entry)}#attempt-{attempt_of(entry) + 1}{row}"

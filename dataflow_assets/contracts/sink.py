@@ -102,9 +102,12 @@ class Sink(ErrorSink):
 
     @property
     def upserts(self) -> bool:
-        """True where rows are matched by a key, so that a record that is read twice is stored once.
+        """Whether rows are matched by a key, so that a record that is read twice is stored once.
 
         Read when manifests are loaded, and when a run rewinds.
+
+        Returns:
+            False for a sink that appends.
         """
         return False
 
@@ -133,9 +136,12 @@ class Sink(ErrorSink):
         return None
 
     def flush_seconds(self) -> float:
-        """The least seconds between two commits of spans that are not full; 0 for no such bound.
+        """How long the driver waits between two commits while little arrives.
 
-        Read by the driver in each turn of the loop.
+        Called by the driver in each turn of the loop.
+
+        Returns:
+            The least seconds between two commits of spans that are not full; 0 for no such bound.
         """
         return 0.0
 

@@ -30,6 +30,9 @@ class SinkSession(ABC):
         """The stored checkpoint as of the last `begin`, `restart` or `finish` of this session.
 
         Read by the driver in each turn of the loop: it costs nothing.
+
+        Returns:
+            A checkpoint without positions for a branch that never began.
         """
 
     @property

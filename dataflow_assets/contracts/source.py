@@ -33,22 +33,31 @@ class Source(Connector):
         """What a null message means; tables have none.
 
         Read inside tasks, once for each slice.
+
+        Returns:
+            `reject`: an error; `skip`: nothing; `delete`: the deletion of its key.
         """
         return "reject"
 
     @property
     def poll_seconds(self) -> float:
-        """The least seconds between two questions for what is new; 0 for no such bound.
+        """How long the driver waits before it asks again for what is new.
 
         Read by the driver whenever it has found nothing new.
+
+        Returns:
+            The least seconds between two questions; 0 for no such bound.
         """
         return 0.0
 
     @property
     def rereads(self) -> str:
-        """The option by which rows may come again, so that sinks must upsert; else nothing.
+        """The option by which rows may come again, so that sinks must upsert.
 
         Read when manifests are loaded.
+
+        Returns:
+            The option as a manifest says it; empty where rows come once.
         """
         return ""
 
@@ -139,5 +148,9 @@ class MessageSource(Source):
 
     @property
     def null_messages(self) -> NullMessages:
-        """As declared."""
+        """What the option `tombstones` says.
+
+        Returns:
+            As declared.
+        """
         return self.tombstones

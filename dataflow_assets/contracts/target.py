@@ -28,7 +28,11 @@ class Rejects:
 
     @property
     def address(self) -> Address | None:
-        """Where the error sink is; None without one."""
+        """Where the error sink is.
+
+        Returns:
+            Its address under the connection's name in this location; None without an error sink.
+        """
         if self.sink is None:
             return None
         address = self.sink.address()
@@ -36,7 +40,11 @@ class Rejects:
 
     @property
     def fate(self) -> str:
-        """What becomes of rejected records, as the end of a sentence about them."""
+        """What becomes of rejected records.
+
+        Returns:
+            The end of a sentence about them.
+        """
         if self.way == "errors":
             return f"are in the error sink {self.address}" + (
                 ", and the flow stops at them" if self.holds else ""
@@ -62,14 +70,27 @@ class Target:
 
     @property
     def id(self) -> str:
-        """Flow and branch as one key."""
+        """By which the checkpoint of the branch is found.
+
+        Returns:
+            Flow and branch as one key.
+        """
         return f"{self.flow}:{self.branch}"
 
 
 def refuse_shared(target: Target, place: Address, others: Mapping[str, str]) -> None:
-    """Raises PermanentError where a table that is to be emptied is the target of other flows.
+    """Refuses to empty a table that other flows write into: their rows would go as well.
 
-    `others`: by the name of the flow, what a person runs to remove its checkpoint.
+    Called by `SinkSession.restart` for `table: truncate`, on the driver.
+
+    Args:
+        target: the branch whose table is to be emptied.
+        place: of the table.
+        others: by the name of each other flow with a checkpoint about this table, what a person
+            runs to remove that checkpoint.
+
+    Raises:
+        PermanentError where there are other flows.
     """
     if not others:
         return

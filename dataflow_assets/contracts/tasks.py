@@ -49,9 +49,17 @@ class Rejection:
     """How many records its message has become: `n` is the index of this one."""
 
     def id(self, target: Target, piece: Slice) -> str:
-        """Flow, branch, source, partition, offset, n and stage: the same whenever it is read.
+        """Names the rejection; the same whenever its record is read.
 
-        Of what a replay rejects: the id of the entry that was replayed, and the attempt.
+        Called inside tasks, for each rejected record.
+
+        Args:
+            target: the branch that has rejected the record.
+            piece: the slice with the record.
+
+        Returns:
+            Flow, branch, source, partition, offset, n and stage. Of what a replay rejects: the id
+            of the entry that was replayed, and the attempt.
         """
         if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
             return next_attempt(named_in(piece.part)[self.offset][0], self.n)
@@ -59,7 +67,17 @@ class Rejection:
         return f"{where}/{piece.scope}/{self.offset}/{self.n}/{self.stage}"
 
     def reading(self, target: Target, piece: Slice) -> int:
-        """In which reading of the source it was rejected; a replay keeps that of its entry."""
+        """In which reading of the source the record was rejected.
+
+        Called inside tasks, for each rejected record.
+
+        Args:
+            target: the branch that has rejected the record.
+            piece: the slice with the record.
+
+        Returns:
+            The branch's reading; a replay keeps that of its entry.
+        """
         if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
             return named_in(piece.part)[self.offset][1]
         return target.reading

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import SecretStr, StringConstraints, model_validator
+from pydantic import BeforeValidator, SecretStr, StringConstraints, model_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address, Connector
@@ -16,6 +16,15 @@ from dataflow_assets.secrets import Fills, SecretRef
 COLUMN_NAME = r"^[^\x00]+$"
 ColumnName = Annotated[str, StringConstraints(pattern=COLUMN_NAME)]
 """The name of a column as the database has it: names are quoted in every statement."""
+
+
+def one_or_many(value: Any) -> Any:
+    """A single text as a list of one; nothing as an empty list."""
+    return (value,) if isinstance(value, str) else value or ()
+
+
+ColumnNames = Annotated[tuple[ColumnName, ...], BeforeValidator(one_or_many)]
+"""One column or a list of them."""
 
 
 def foreign(text: str) -> str:

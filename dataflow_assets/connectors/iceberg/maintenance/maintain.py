@@ -15,8 +15,8 @@ from pyiceberg.table import Table
 from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect, errors
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected import table as rejects
-from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 from dataflow_assets.connectors.iceberg.source.position import Position
 from dataflow_assets.contracts import Positions, utc_now
 from dataflow_assets.sdk.maintenance import Keep, Tidied
@@ -25,7 +25,10 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def maintain(
-    sink: IcebergSink, keep: Keep, readers: Sequence[Positions] = (), now: datetime | None = None
+    sink: IcebergSinkOptions,
+    keep: Keep,
+    readers: Sequence[Positions] = (),
+    now: datetime | None = None,
 ) -> list[Tidied]:
     """As `Maintained.maintain`; nobody reads the table of rejected records by snapshots."""
     catalog = connect(sink)
