@@ -6,6 +6,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 SERVERS ?= .data/servers
+# Processes that run tests, each with servers of its own (3 GB): most of a test is waiting.
+TESTERS ?= 3
 
 help: ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -29,7 +31,7 @@ types: setup ## Strict types
 	$(BIN)/mypy .
 
 test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal
 
 fuzz: setup ## A million hostile messages through every step, on all cores; the result goes to docs/evidence/fuzz.md
 	$(BIN)/python -m tests.stress.fuzz
