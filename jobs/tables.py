@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.assets.graph import Graph, Key
-from dataflow_assets.contracts import Address, Positions
+from dataflow_assets.contracts import Address, Positions, Sink
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow, asset_key
 from dataflow_assets.redaction import mask
@@ -83,7 +83,7 @@ def _written(graph: Graph) -> Iterator[tuple[Key, tuple[Branch, Flow, Key | None
     for node in graph.nodes:
         yield node.table, (node.branch, node.flow, node.table)
     for node in graph.nodes:
-        if (errors := node.flow.policies.rejects.sink) is not None:
+        if isinstance(errors := node.flow.policies.rejects.sink, Sink):
             branch = Branch(errors)
             yield asset_key(branch.address), (branch, node.flow, None)
 

@@ -19,7 +19,7 @@ import dagster as dg
 from dataflow_assets.assets import Draining, io_manager_key
 from dataflow_assets.assets.graph import Graph
 from dataflow_assets.assets.metadata import COLUMN_SCHEMA, ROW_COUNT, column_schema, place
-from dataflow_assets.contracts import Address
+from dataflow_assets.contracts import Address, Sink
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, mangle
 from dataflow_assets.redaction import mask
@@ -206,7 +206,7 @@ def _connections(graph: Graph, system: str) -> dict[str, tuple[Flow, Branch]]:
 def _errors(flow: Flow) -> Branch | None:
     """The error sink, which can be read as any table."""
     rejects = flow.policies.rejects
-    return Branch(rejects.sink, rejects.connection) if rejects.sink else None
+    return Branch(rejects.sink, rejects.connection) if isinstance(rejects.sink, Sink) else None
 
 
 def _mode(context: dg.OutputContext) -> tuple[Mode, list[str]]:
