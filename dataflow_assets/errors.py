@@ -58,6 +58,10 @@ class TakenOver(PermanentError):
     """Another driver took the flow's epoch; this one must stop at once."""
 
 
+class CheckpointRemoved(PermanentError):
+    """The branch has no checkpoint any more under which it may commit; other branches go on."""
+
+
 class Held(PermanentError):
     """The flow stops at a record: everything before it may be stored, and nothing behind it."""
 

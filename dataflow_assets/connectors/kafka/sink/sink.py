@@ -148,7 +148,7 @@ class KafkaSink(KafkaConnection, Sink):
         from dataflow_assets.connectors.kafka.sink.checkpoint_topic import Ledger
 
         stored = Ledger.of(self.bootstrap(), target).look()
-        return stored.checkpoint if stored is not None and stored.known else None
+        return stored.state.checkpoint if stored and stored.state.known else None
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:

@@ -154,7 +154,7 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
                 link.close()
         except Failure as failure:
             raise failure.error(f"reading the checkpoint of {self.address()}") from None
-        return stored.checkpoint if stored and stored.known else None
+        return stored.state.checkpoint if stored and stored.state.known else None
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:

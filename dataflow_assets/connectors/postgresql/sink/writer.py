@@ -24,14 +24,14 @@ from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
 from dataflow_assets.contracts import (
     ErrorRecord,
-    OffsetSlice,
     Position,
     Rejection,
     Sent,
     Slice,
     Ticket,
 )
-from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.errors import DataflowError, TransientError
+from dataflow_assets.sdk.checkpoint import check_planned
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 
@@ -124,10 +124,10 @@ class PostgresqlWriter(SliceTransaction):
     def _locked(self, link: links.Link) -> Partition:
         found = link.execute(_LOCK.format(**self._names), *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
-            raise store.taken_over(link, self._schema, self._ticket.target, self._ticket.epoch)
+            raise store.lost(link, self._schema, self._ticket.target, self._ticket.epoch)
         self._check_table(found[0][1])
         stored = Partition.of(found[0][2:])
-        self._check_start(stored.position)
+        check_planned(self._ticket.target.flow, self._piece, stored.position)
         return stored
 
     def _check_table(self, oid: str | None) -> None:
@@ -137,20 +137,6 @@ class PostgresqlWriter(SliceTransaction):
             raise TransientError(
                 f"table {self._sink.address()} was replaced by another one of its name while the "
                 "flow ran"
-            )
-
-    def _check_start(self, position: Position | None) -> None:
-        """The planned start against the checkpoint; the first row may well lie beyond both."""
-        piece = self._piece
-        if isinstance(piece, OffsetSlice):
-            fits = isinstance(position, int) and position >= piece.after
-        else:
-            fits = position in (piece.after, piece.upto)
-        if not fits:
-            raise PermanentError(
-                f"the checkpoint of flow {self._ticket.target.flow}, partition {piece.partition}, "
-                f"stands at {position}, but the micro-batch was planned from {piece.after}: "
-                "somebody moved it; start the flow again from its checkpoint"
             )
 
     def _beside(self, found: Sequence[Rejection]) -> None:
