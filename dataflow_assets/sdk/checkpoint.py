@@ -15,7 +15,7 @@ A checkpoint that somebody has moved *forward* is obeyed: what it covers is not 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dataflow_assets.contracts import (
@@ -92,7 +92,7 @@ def unknown_starts(span: Span, known: Container[str]) -> dict[str, Position | No
     return {s.partition: s.after for s in span.slices if s.partition not in known}
 
 
-def gaps(span: Span, positions: Positions) -> tuple[OffsetSlice, ...]:
+def gaps(span: Span, positions: Mapping[str, Position | None]) -> tuple[OffsetSlice, ...]:
     """The slices of offsets whose last offsets hold no record: nobody has committed up to there.
 
     Called by sessions in `finish` on the driver, once the whole pass has succeeded.

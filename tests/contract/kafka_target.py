@@ -7,13 +7,21 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink
-from dataflow_assets.contracts import Sink
+from dataflow_assets.connectors.kafka.sink.checkpoint import (
+    HEAD,
+    dump,
+    new_generation,
+    side_topic,
+)
+from dataflow_assets.connectors.kafka.sink.checkpoint_topic import Ledger
+from dataflow_assets.contracts import Sink, Target
 from devservers import Proxy
 from tests import arrivals
 from tests.connectors.kafka.topics import committed
@@ -100,6 +108,19 @@ class KafkaTarget(SinkDriver, Remote):
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for row in rows:
             producer.produce(self.topic, encode(row), key=str(row[0]).encode())
+        assert producer.flush(30) == 0
+
+    def lose(self, target: Target) -> None:
+        name = side_topic(target)
+        self.admin.delete_topics([name])[name].result(20)
+
+    def move(self, target: Target, offset: int) -> None:
+        stored = Ledger.of(self.bootstrap, target).look()
+        assert stored is not None
+        base = {**stored.state.positions, "0": offset}
+        head = msgspec.structs.replace(stored.head, generation=new_generation(), base=base)
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        producer.produce(side_topic(target), dump(head), key=HEAD, partition=0)
         assert producer.flush(30) == 0
 
     def _messages(self, topic: str) -> list[Message]:

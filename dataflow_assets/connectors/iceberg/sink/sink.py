@@ -32,8 +32,9 @@ class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
     columns that a record does not carry keep their values; the files that hold changed rows are
     written again (copy on write).
 
-    Other than the original's one string column `data`, nested objects and lists become struct and
-    list columns; `rawMode` keeps bodies as text.
+    Nested objects and lists become struct and list columns, other than in the DataFlow Operator,
+    whose tables have one string column `data`; `rawMode` keeps bodies as text. `autoCreateTable`
+    creates a missing namespace too; types in `columns` are Iceberg's, such as `decimal(10,2)`.
     """
 
     type: ClassVar[str] = "iceberg"
