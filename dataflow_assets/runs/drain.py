@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
     Cut,
+    PartSlice,
     Positions,
     Receipt,
     Span,
@@ -288,7 +289,15 @@ def _begun(span: Span, ready: Sequence[Standing], cut: Cut) -> tuple[Span, Seque
     for standing in ready:
         with blamed(standing.branch.id):
             begun = standing.session.begin(span)
-            if begun.slices != span.slices:
-                return standing.session.divide(begun, cut), [standing]
+        if begun.slices != span.slices:
+            return _in_smaller_parts(standing, begun, cut), [standing]
         span = begun
     return span, ready
+
+
+def _in_smaller_parts(standing: Standing, span: Span, cut: Cut) -> Span:
+    """Cut before the branch is asked: an error in there is the source's and not the branch's."""
+    left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
+    smaller = {part: cut(part) for part in left}
+    with blamed(standing.branch.id):
+        return standing.session.divide(span, lambda part: smaller.get(part, (part.part,)))
