@@ -12,6 +12,7 @@ SOURCES: dict[str, type[SourceDriver]] = {
         drivers.MemoryOffsets,
         drivers.MemoryParts,
         real_drivers.Kafka,
+        files_drivers.FilesFolder,
         real_drivers.IcebergTable,
         clickhouse_drivers.ClickhouseTable,
         real_drivers.PostgresqlTable,

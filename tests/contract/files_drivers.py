@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from dataflow_assets.connectors.files import FilesSink
-from dataflow_assets.contracts import Sink
+from dataflow_assets.connectors.files import FilesSink, FilesSource
+from dataflow_assets.contracts import Sink, Source
 from devservers import Proxy
 from tests.connectors.files import driver
-from tests.contract.drivers import Row, SinkDriver, encode, pairs
+from tests.contract.drivers import Row, SinkDriver, SourceDriver, encode, pairs
 from tests.contract.remote import SECRET, Remote, proxied
 
 
@@ -124,3 +125,33 @@ class FilesOnDisk(_Target):
 
     def declare(self) -> Sink:
         return FilesSink.model_validate(self.config)
+
+
+class FilesFolder(SourceDriver, _Bucket):
+    """Every seed is two files, the later one with the earlier name."""
+
+    type = "files"
+    down = r"cannot open s3://files-\w+/folder: OSError: .+"
+    dropped = r"Bucket '\S+' does not exist; create the bucket|the file \S+ is gone|is gone, and it"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._make(request)
+        self._seeds = 0
+
+    def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        self._seeds += 1
+        bodies = [*map(encode, rows), *raw]
+        half = len(bodies) // 2
+        for name, part in (("b", bodies[:half]), ("a", bodies[half:])):
+            if part:
+                lines = b"".join(body + b"\n" for body in part)
+                self.folder.put(f"{name}-{self._seeds}-{uuid.uuid4().hex[:4]}.jsonl", lines)
+
+    def declare(self) -> Source:
+        options = {"parallelReads": 2}
+        return FilesSource.model_validate(self.config | options | self.changes)
+
+    def busy(self, request: bytes) -> bool:
+        return request.startswith(b"GET ") and b".jsonl" in request.split(b"\r\n")[0]
+
+    final = busy

@@ -73,4 +73,14 @@ def content(found: Folder, name: str) -> bytes:
     return text
 
 
-__all__ = ["Folder", "bucket", "content", "folder", "hidden", "lines", "on_disk", "on_s3"]
+__all__ = [
+    "Folder",
+    "bucket",
+    "content",
+    "folder",
+    "hidden",
+    "lines",
+    "on_disk",
+    "on_s3",
+    "visible",
+]
