@@ -7,6 +7,7 @@ reference and the code cannot disagree:
 - `Hint("what happens instead")`: accepted; `dataflow check` notes what happens instead
 - `Refused("why", allowed=...)`: any other value than the allowed ones is a finding
 - `Needs("other_field")`: without effect unless that one is set, which is a note
+- `Requires("other_field")`: a finding unless that one is set
 - `Addition()`: ours, not the DataFlow Operator's; marked in the generated reference
 """
 
@@ -17,10 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 Mark = TypeVar("Mark")
 
@@ -39,6 +40,16 @@ class Needs:
     other: str
     """The other field, by its name in Python."""
     value: Any = True
+
+
+@dataclass(frozen=True)
+class Requires:
+    """The field may be set only where another one is set, too: a finding at its key says so."""
+
+    other: str
+    """The other field, by its name in Python."""
+    when: Any = None
+    """The only value that requires the other field; None: every value but the default."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +117,35 @@ class Spec(BaseModel):
     def remarks(self) -> Iterator[tuple[str, str]]:
         """(field, what happens instead) where a field's value decides about it."""
         return iter(())
+
+    @model_validator(mode="after")
+    def _requirements_met(self) -> Self:
+        """Every `Requires` without its other field at once, each at its own key."""
+        if errors := list(_unmet(self)):
+            raise ValidationError.from_exception_data(type(self).__name__, errors, hide_input=True)
+        return self
+
+
+def _unmet(spec: Spec) -> Iterator[InitErrorDetails]:
+    for name, field in type(spec).model_fields.items():
+        value, key = getattr(spec, name), field.alias or name
+        for mark in marks(field, Requires):
+            if _requiring(mark, field, value) and not getattr(spec, mark.other):
+                said = key if mark.when is None else f"{key} {mark.when}"
+                error = {"error": f"{said} requires {_as_set(spec, mark.other)}"}
+                kind = PydanticCustomError("value_error", "{error}", error)
+                yield InitErrorDetails(type=kind, loc=(key,), input=None)
+
+
+def _requiring(mark: Requires, field: FieldInfo, value: Any) -> bool:
+    if mark.when is not None:
+        return bool(value == mark.when)
+    return bool(value != field.get_default(call_default_factory=True, validated_data={}))
+
+
+def _as_set(spec: Spec, name: str) -> str:
+    key = type(spec).model_fields[name].alias or name
+    return f"{key}: true" if isinstance(getattr(spec, name), bool) else key
 
 
 def hints(spec: Spec, path: str = "") -> Iterator[tuple[str, str]]:

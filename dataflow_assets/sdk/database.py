@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import SecretStr, StringConstraints, model_validator
+from pydantic import BeforeValidator, SecretStr, StringConstraints, model_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address, Connector
@@ -16,6 +16,26 @@ from dataflow_assets.secrets import Fills, SecretRef
 COLUMN_NAME = r"^[^\x00]+$"
 ColumnName = Annotated[str, StringConstraints(pattern=COLUMN_NAME)]
 """The name of a column as the database has it: names are quoted in every statement."""
+
+
+def one_or_many(value: Any) -> Any:
+    """A single text as a tuple of one, a list as a tuple; nothing as an empty tuple.
+
+    Called when a manifest is validated, by options that take one text or several.
+
+    Args:
+        value: as the manifest has it.
+
+    Returns:
+        The tuple; what is none of these as it is, for the finding of the field's own type.
+    """
+    if isinstance(value, list):
+        return tuple(value)
+    return (value,) if isinstance(value, str) else value or ()
+
+
+ColumnNames = Annotated[tuple[ColumnName, ...], BeforeValidator(one_or_many)]
+"""One column or a list of them."""
 
 
 def foreign(text: str) -> str:

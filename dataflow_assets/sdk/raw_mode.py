@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
-from pydantic import field_validator, model_validator
+from pydantic import field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Shape, Sink, kind_of
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA, Flat, Raw, Sampled, Whole, defaulted
+from dataflow_assets.spec import Requires
 
 _KEPT = frozenset({METADATA, "created_at", "updated_at", "deleted_at"})
 """Columns beside `data` that no body fills, whether they have a default or not."""
@@ -33,7 +34,7 @@ class RawSink(Sink):
     raw_mode: bool = False
     """Whole bodies in the column `data`, the message's metadata in `_metadata`. Of a body
     `{"value": ..., "_metadata": {...}}` the two parts."""
-    flatten_metadata_columns: bool = False
+    flatten_metadata_columns: Annotated[bool, Requires("raw_mode")] = False
     """With `rawMode`: a column for each metadata key instead of `_metadata`."""
     flatten_metadata_columns_prefix: str = ""
     """Stands before the names of those columns."""
@@ -44,12 +45,6 @@ class RawSink(Sink):
         if value and not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", value):
             raise ValueError("wants letters, digits and _, not beginning with a digit")
         return value
-
-    @model_validator(mode="after")
-    def _flattens_raw(self) -> RawSink:
-        if self.flatten_metadata_columns and not self.raw_mode:
-            raise ValueError("flattenMetadataColumns requires rawMode: true")
-        return self
 
     @override
     def shape(self, schema: pa.Schema | None) -> Shape | None:

@@ -15,7 +15,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     State,
 )
 from dataflow_assets.contracts import OffsetSlice, PartSlice, Position, Slice, Totals, utc_now
-from dataflow_assets.errors import Held, PermanentError, TransientError
+from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 
 
@@ -113,7 +113,7 @@ class Chunks:
             raise self._differs(piece)
         try:
             totals = rows.insert(piece, border)
-        except Held as held:  # the table has refused the whole INSERT: nothing of it stands
+        except Stopped as held:  # the table has refused the whole INSERT: nothing of it stands
             self._shorten(state, piece, held)
             raise
         failpoints.reach("clickhouse.inserted")
@@ -124,7 +124,7 @@ class Chunks:
         partitions = {**state.partitions, self._piece.partition: moved}
         self._state = replace(state, partitions=partitions, pending={}, whole={})
 
-    def _shorten(self, state: State, piece: Piece, held: Held) -> None:
+    def _shorten(self, state: State, piece: Piece, held: Stopped) -> None:
         """What lies before the record at which the flow stops is a chunk by itself."""
         if isinstance(piece.after, int) and held.offset > piece.after:
             self._branch.whole(state, self._piece.partition, held.offset)

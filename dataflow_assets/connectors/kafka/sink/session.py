@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -14,6 +13,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, PATIENCE, Topic
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN
+from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.topic import prepare_topic
 from dataflow_assets.connectors.kafka.sink import checkpoint as store
@@ -45,9 +45,6 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.checkpoint import gaps, intent_of, unknown_starts
 
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.kafka.sink.sink import KafkaSink
-
 log = logging.getLogger(__name__)
 
 MOMENT = 0.3  # seconds in which a commit that was decided becomes visible
@@ -57,7 +54,7 @@ DRIVER_SECONDS = 10  # how long an open transaction of a dead driver holds up a 
 class KafkaSinkSession(SinkSession):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
 
-    def __init__(self, sink: KafkaSink, target: Target, run: Run) -> None:
+    def __init__(self, sink: KafkaSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
         self._ledger = Ledger.of(sink.bootstrap(), target)
         self._producer: Transaction | None = None

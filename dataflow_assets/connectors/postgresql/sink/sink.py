@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import TextLink
@@ -33,19 +34,22 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.database import ColumnName
-from dataflow_assets.sdk.raw_mode import RawSink
 from dataflow_assets.sdk.raw_rows import DATA
-from dataflow_assets.spec import Addition, Hint, Needs
+from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
+from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
+from dataflow_assets.spec import Needs, Requires
 
 _TYPE = re.compile(
     r"[a-z_][a-z0-9_]*( [a-z_][a-z0-9_]*)*( ?\(\d+(, ?\d+)?\))?( with(out)? time zone)?(\[\])*",
     re.IGNORECASE,
 )
-_ONE_COMMIT = "every micro-batch is one commit, so no row waits for a batch to fill"
 
 
-class PostgresqlSink(PostgresqlConnection, RawSink):
-    """Rows into one PostgreSQL table: appended, or matched by a key."""
+class PostgresqlSink(SoftDeleteOptions, PostgresqlConnection, FrameSink):
+    """Rows into one PostgreSQL table: appended, or with `upsertMode` matched by a key.
+
+    Upserts are `INSERT ... ON CONFLICT ... DO UPDATE`.
+    """
 
     type: ClassVar = "postgresql"
     guarantee: ClassVar = (
@@ -59,40 +63,15 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
     )
     longest_name: ClassVar = 63
 
-    batch_size: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
-    """Rows of one statement."""
-    batch_flush_interval_seconds: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
-    """How long rows wait for more of them."""
-    auto_create_table: bool = False
-    """Make a missing table from the first records."""
-    upsert_mode: bool = False
-    """INSERT ... ON CONFLICT ... DO UPDATE; the last row of a key wins."""
-    conflict_key: Annotated[tuple[ColumnName, ...], Needs("upsert_mode")] = ()
-    """One column or a list of them; without it the table's primary key."""
-    upsert_strategy: Literal["always", "ifNewer"] = "always"
+    upsert_strategy: Annotated[
+        Literal["always", "ifNewer"],
+        Requires("upsert_mode", when="ifNewer"),
+        Requires("upsert_version_column", when="ifNewer"),
+    ] = "always"
     """`always`: the row that is read last replaces the stored one. `ifNewer`: only where its
     `upsertVersionColumn` is higher."""
     upsert_version_column: Annotated[ColumnName | None, Needs("upsert_strategy", "ifNewer")] = None
     """Required with `ifNewer`: only a higher version replaces a stored row."""
-    soft_delete_column: Annotated[ColumnName | None, Needs("upsert_mode")] = None
-    """Deletes set this column to now() and keep the row."""
-    delete_mode: Annotated[Literal["soft", "hard"] | None, Addition()] = None
-    """`hard` removes the row of a deleted key."""
-    columns: Annotated[Mapping[str, str], Addition(), Needs("auto_create_table")] = Field(
-        default_factory=dict
-    )
-    """Column types for a table that autoCreateTable makes."""
-
-    @field_validator("conflict_key", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value or ()
-
-    @override
-    def remarks(self) -> Iterator[tuple[str, str]]:
-        yield from super().remarks()
-        if self.delete_mode == "hard" and self.soft_delete_column:
-            yield "soft_delete_column", "has no effect with deleteMode: hard"
 
     @field_validator("columns")
     @classmethod
@@ -101,30 +80,6 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
             if not _TYPE.fullmatch(kind.strip()):
                 raise ValueError(f"{name}: not the name of a PostgreSQL type")
         return value
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.upsert_strategy == "ifNewer" and not self.upsert_version_column:
-            raise ValueError("upsertStrategy ifNewer requires upsertVersionColumn")
-        if self.delete_mode == "soft" and not self.soft_delete_column:
-            raise ValueError("deleteMode soft requires softDeleteColumn")
-        if len(set(self.conflict_key)) < len(self.conflict_key):
-            raise ValueError("conflictKey names a column twice")
-        if self.raw_mode and self.upsert_mode:
-            raise ValueError(
-                "rawMode and upsertMode exclude each other: a whole body has no key column to "
-                "match rows by; leave one of them out"
-            )
-        return self._upserting()
-
-    def _upserting(self) -> Self:
-        needed = {
-            "upsertStrategy ifNewer": self.upsert_strategy == "ifNewer",
-            "deleteMode": self.delete_mode is not None,
-        }
-        if wrong := [name for name, given in needed.items() if given and not self.upsert_mode]:
-            raise ValueError(f"{', '.join(wrong)} requires upsertMode: true")
-        return self
 
     @override
     @classmethod
@@ -168,10 +123,16 @@ class PostgresqlSink(PostgresqlConnection, RawSink):
     def rejected(self) -> Entries:
         return Waiting(self)
 
-    @property
     @override
-    def upserts(self) -> bool:
-        return self.upsert_mode
+    def frames(self, namespace: str | None, table: str) -> TableFrames:
+        """Tables of PostgreSQL. A write is one transaction; `overwrite` keeps the table itself."""
+        from dataflow_assets.connectors.postgresql.frames import read, write
+        from dataflow_assets.connectors.postgresql.frames.place import Place
+
+        place = Place(self.dsn(), namespace or self.usual_schema(), table)
+        return TableFrames(
+            partial(read.read, place), partial(write.write, place), partial(read.describe, place)
+        )
 
     def key(self, table: Table) -> tuple[str, ...]:
         """What rows are matched by, proved to be unique; empty for append."""

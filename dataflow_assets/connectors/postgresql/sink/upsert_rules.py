@@ -31,8 +31,7 @@ class Rules:
     def of(cls, sink: PostgresqlSink, schema: pa.Schema) -> Rules:
         """The rules of a sink."""
         version = sink.upsert_version_column if sink.upsert_strategy == "ifNewer" else None
-        hard = sink.delete_mode == "hard"
-        return cls(schema, key_of(schema), version, None if hard else sink.soft_delete_column, hard)
+        return cls(schema, key_of(schema), version, sink.soft, sink.delete_mode == "hard")
 
     @property
     def deletes(self) -> bool:

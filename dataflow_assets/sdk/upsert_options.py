@@ -1,0 +1,86 @@
+"""Options of a sink of table rows: the table it may create, and the key that rows are matched by.
+
+`UpsertOptions` is a base of a sink's declared options, before the class of its connection:
+`class PostgresqlSinkOptions(SoftDeleteOptions, PostgresqlConnection)`. A sink declares a field
+again only where the field's meaning or verdict differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.sdk.database import ColumnName, ColumnNames
+from dataflow_assets.sdk.raw_mode import RawSink
+from dataflow_assets.spec import Addition, Hint, Needs, Requires
+
+_ONE_COMMIT = "each slice of a micro-batch is one commit, so no row waits for a batch to fill"
+DeleteMode = Annotated[Literal["soft", "hard"] | None, Addition(), Requires("upsert_mode")]
+"""What a delete does with the row of its key."""
+
+
+class UpsertOptions(RawSink):
+    """A sink whose rows are appended to a table or, with `upsertMode`, matched by a key."""
+
+    batch_size: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
+    """Rows of one statement."""
+    batch_flush_interval_seconds: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
+    """How long rows wait for more of them."""
+    auto_create_table: bool = False
+    """Create a missing table, with the columns and types of the first records."""
+    columns: Annotated[Mapping[str, str], Addition(), Needs("auto_create_table")] = Field(
+        default_factory=dict
+    )
+    """Column types for a table that `autoCreateTable` creates."""
+    upsert_mode: bool = False
+    """Rows are matched by a key: the last row of a key wins."""
+    conflict_key: Annotated[ColumnNames, Needs("upsert_mode")] = ()
+    """One column or a list of them; without it the table's primary key."""
+    delete_mode: DeleteMode = None
+    """`hard` removes the row of a deleted key, `soft` marks it."""
+
+    @field_validator("conflict_key")
+    @classmethod
+    def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("conflictKey names a column twice")
+        return value
+
+    @model_validator(mode="after")
+    def _whole_or_matched(self) -> Self:
+        if self.raw_mode and self.upsert_mode:
+            raise ValueError(
+                "rawMode and upsertMode exclude each other: a whole body has no key column to "
+                "match rows by; leave one of them out"
+            )
+        return self
+
+    @property
+    @override
+    def upserts(self) -> bool:
+        """As declared."""
+        return self.upsert_mode
+
+
+class SoftDeleteOptions(UpsertOptions):
+    """A sink that marks the rows of deleted keys in a column that the manifest names."""
+
+    soft_delete_column: Annotated[ColumnName | None, Needs("upsert_mode")] = None
+    """Deletes set this column to the current time and keep the row."""
+    delete_mode: Annotated[DeleteMode, Requires("soft_delete_column", when="soft")] = None
+    """`hard` removes the row of a deleted key, `soft` marks it; `soft` where `softDeleteColumn` is
+    given."""
+
+    @property
+    def soft(self) -> str | None:
+        """The column that marks deleted rows; None where deletes remove them or mean nothing."""
+        return None if self.delete_mode == "hard" else self.soft_delete_column
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if self.delete_mode == "hard" and self.soft_delete_column:
+            yield "soft_delete_column", "has no effect with deleteMode: hard"

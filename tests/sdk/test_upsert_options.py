@@ -1,0 +1,67 @@
+"""Options that exclude or require each other, declared once for every sink of table rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dataflow_assets import registry
+from dataflow_assets.sdk.database import DatabaseTable
+from dataflow_assets.sdk.upsert_options import SoftDeleteOptions, UpsertOptions
+
+TABLE = {"connectionString": "http://u:p@h:8123/d", "table": "orders"}
+CATALOG = {"catalogURI": "http://h:8181", "namespace": "shop", "table": "orders"}
+SINKS = [sink for sink in registry.sinks().values() if issubclass(sink, UpsertOptions)]
+SOFT = [sink for sink in SINKS if issubclass(sink, SoftDeleteOptions)]
+
+
+def findings(sink: type[UpsertOptions], options: dict[str, Any]) -> list[str]:
+    try:
+        sink.model_validate({**(TABLE if issubclass(sink, DatabaseTable) else CATALOG), **options})
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        return [f"{'.'.join(map(str, e['loc']))}: {e['ctx']['error']}" for e in found]
+    return []
+
+
+@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize(
+    ("options", "finding"),
+    [
+        ({"deleteMode": "hard"}, "deleteMode: deleteMode requires upsertMode: true"),
+        ({"flattenMetadataColumns": True}, ": flattenMetadataColumns requires rawMode: true"),
+        (
+            {"upsertMode": True, "conflictKey": ["a", "a"]},
+            "conflictKey: conflictKey names a column twice",
+        ),
+        (
+            {"upsertMode": True, "conflictKey": "a", "rawMode": True},
+            (
+                ": rawMode and upsertMode exclude each other: a whole body has no key column to "
+                "match rows by; leave one of them out"
+            ),
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_a_finding(
+    sink: type[UpsertOptions], options: dict[str, Any], finding: str
+) -> None:
+    (found,) = findings(sink, options)
+    assert found.endswith(finding)
+
+
+@pytest.mark.parametrize("sink", SOFT)
+def test_all_that_is_missing_is_reported_at_once(sink: type[UpsertOptions]) -> None:
+    found = findings(sink, {"deleteMode": "soft", "flattenMetadataColumns": True})
+    assert set(found) == {
+        "flattenMetadataColumns: flattenMetadataColumns requires rawMode: true",
+        "deleteMode: deleteMode requires upsertMode: true",
+        "deleteMode: deleteMode soft requires softDeleteColumn",
+    }
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_key_may_be_one_text(sink: type[UpsertOptions]) -> None:
+    assert findings(sink, {"upsertMode": True, "conflictKey": "id"}) == []
