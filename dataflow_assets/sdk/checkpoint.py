@@ -31,6 +31,7 @@ from dataflow_assets.contracts import (
     Totals,
     divided,
     next_reading,
+    utc_now,
 )
 from dataflow_assets.contracts.slices import Cut
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver
@@ -258,6 +259,10 @@ class BranchState:
         """With smaller parts for those that are not committed."""
         return replace(self, intent=divided(resumed(self.intent, self.positions), cut))
 
+    def adopted(self, identity: str | None) -> BranchState:
+        """The same about another table."""
+        return replace(self, checkpoint=replace(self.checkpoint, target=identity))
+
     def restarted(
         self, positions: Positions, source: str, target: Target, identity: str | None
     ) -> BranchState:
@@ -283,9 +288,13 @@ class BranchState:
 
     def finished(self, positions: Positions, counted: Totals) -> BranchState:
         """Without an intent, at these positions."""
-        known = self.checkpoint
-        totals = known.totals + counted
-        return BranchState(replace(known, positions=dict(positions), totals=totals))
+        checkpoint = replace(
+            self.checkpoint,
+            positions=dict(positions),
+            totals=self.checkpoint.totals + counted,
+            committed_at=utc_now(),
+        )
+        return BranchState(checkpoint)
 
 
 def owned(flow: str, found: BranchState | None, epoch: int, run: Run, place: object) -> BranchState:
