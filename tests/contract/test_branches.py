@@ -227,6 +227,7 @@ def test_an_error_of_the_source_while_it_cuts_parts_is_no_branch_s(
     def smaller(*_: object) -> None:
         raise PermanentError("the source is broken")
 
+    case.limit = 15
     monkeypatch.setattr(type(case.source.declare().open("f")), "smaller", smaller)
     with pytest.raises(PermanentError) as caught:
         case.drain()

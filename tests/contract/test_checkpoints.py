@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import pyarrow as pa
@@ -31,10 +32,13 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.fused import Pass, Result
 from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.task_failures import raise_gravest
+from tests.contract import SINKS
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets, MemoryParts, SinkDriver, SourceDriver
 
 ALL = Limit()
+MOVABLE = sorted(set(SINKS) - {"kafka"})
+"""In Kafka the driver alone writes its record: it replaces whatever was put there meanwhile."""
 
 
 class Driving:
@@ -95,6 +99,11 @@ class Driving:
             [o * len(slices) + index for o in batch.column("_at").to_pylist()], pa.int64()
         )
         return batch.set_column(0, "_at", at).select(["_at", "body", *sorted(work.wanted)])
+
+    def micro_batch(self, session: SinkSession, span: Span) -> None:
+        """All of it, as the loop of a run does it."""
+        begun = session.begin(span)
+        self.finish(session, begun, self.read(session.ticket(), begun))
 
     def finish(self, session: SinkSession, span: Span, receipts: Sequence[Receipt]) -> None:
         session.stage(span, receipts, lambda: self.engine)
@@ -158,36 +167,41 @@ def test_a_checkpoint_that_was_removed_ends_its_branch_alone(offsets: Driving) -
     with offsets.begun() as (session, span):
         offsets.sink.lose(offsets.target)
         with pytest.raises(CheckpointRemoved, match="was removed while it ran") as caught:
-            offsets.finish(session, span, offsets.read(session.ticket(), span))
+            offsets.micro_batch(session, span)
         assert offsets.flow.id in str(caught.value)
     assert offsets.sink.rows() == []
 
 
+@pytest.mark.parametrize("sink", MOVABLE, indirect=True)
 def test_a_checkpoint_that_was_set_back_is_an_error(offsets: Driving) -> None:
     with offsets.open() as session:
         session.restart({"0": 3, "1": 3}, offsets.source.identity)
-        span = session.begin(offsets.plan(session))
+        span = offsets.plan(session)
         offsets.sink.move(offsets.target, 1)
         with pytest.raises(PermanentError) as caught:
-            offsets.finish(session, span, offsets.read(session.ticket(), span, only=[0]))
+            offsets.micro_batch(session, span)
         assert type(caught.value) is PermanentError
         assert (
             f"the checkpoint of flow {offsets.flow.id} was moved by somebody: partition 0 is at 1, "
             "but the micro-batch was planned from 3"
         ) in str(caught.value)
-    assert offsets.sink.rows() == []
+    assert not any(id_ % 2 for id_, _ in offsets.sink.rows())
     with offsets.open() as session:
-        assert session.checkpoint.positions == {"0": 1, "1": 3}
+        assert session.checkpoint.positions["0"] == 1
 
 
+@pytest.mark.parametrize("sink", MOVABLE, indirect=True)
 def test_a_checkpoint_that_was_set_ahead_is_obeyed(offsets: Driving) -> None:
     with offsets.begun() as (session, span):
-        offsets.sink.move(offsets.target, 9)
+        offsets.sink.move(offsets.target, 3)
         with suppress(TransientError):  # sinks that publish whole spans begin again from there
-            offsets.finish(session, span, offsets.read(session.ticket(), span, only=[0]))
-    assert offsets.sink.rows() == []
+            offsets.micro_batch(session, span)
     with offsets.open() as session:
-        assert session.checkpoint.positions["0"] == 9
+        offsets.micro_batch(session, offsets.plan(session))
+        assert session.checkpoint.positions == {"0": 5, "1": 5}
+        assert session.checkpoint.totals.rows == 7
+    skipped = [(id_, name) for id_, name in numbered(1, 11) if id_ not in (1, 3, 5)]
+    assert offsets.sink.rows() == skipped
 
 
 def test_a_reset_under_a_run_is_a_takeover(offsets: Driving) -> None:
@@ -205,7 +219,9 @@ def test_a_reading_after_a_reset_is_later_whatever_the_clock_says(
     with offsets.begun() as (session, _):
         first = session.ticket().target.reading
         session.forget()
-    monkeypatch.setattr("time.time", lambda: 1.0)
+    monkeypatch.setattr(
+        "dataflow_assets.contracts.checkpoint.time", SimpleNamespace(time=lambda: 1.0)
+    )
     with offsets.begun() as (session, _):
         assert session.ticket().target.reading > first
 
@@ -215,8 +231,7 @@ def test_a_checkpoint_names_the_manifest_that_has_moved_it(offsets: Driving) -> 
         offsets.finish(session, span, offsets.read(session.ticket(), span))
     offsets.source_driver.seed(numbered(11, 21))
     with offsets.open(replace(offsets.target, manifest="h2")) as session:
-        span = session.begin(offsets.plan(session))
-        offsets.finish(session, span, offsets.read(session.ticket(), span))
+        offsets.micro_batch(session, offsets.plan(session))
     stored = offsets.branch.sink.peek(offsets.target)
     assert stored is not None
     assert (stored.manifest, stored.positions) == ("h2", {"0": 10, "1": 10})
