@@ -43,7 +43,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Addition:
-    """The field is an addition of this product to the original's manifest."""
+    """The field is an addition of this product to the DataFlow Operator's manifest."""
 
 
 @dataclass(frozen=True)
