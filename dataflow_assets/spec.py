@@ -54,7 +54,7 @@ class Requires:
 
 @dataclass(frozen=True)
 class Addition:
-    """The field is an addition of this product to the original's manifest."""
+    """The field is an addition of this product to the DataFlow Operator's manifest."""
 
 
 @dataclass(frozen=True)

@@ -261,20 +261,20 @@ def _demo(add: Add, common: argparse.ArgumentParser) -> None:
 def _positive(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError("wants seconds, more than 0")
+        raise argparse.ArgumentTypeError("must be seconds, more than 0")
     return seconds
 
 
 def _count(text: str) -> int:
     if text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError("wants a whole number, more than 0")
+    raise argparse.ArgumentTypeError("must be a whole number, more than 0")
 
 
 def _time(text: str) -> str:
     if _TIMESTAMP.fullmatch(text):
         return text
-    raise argparse.ArgumentTypeError("wants a timestamp such as 2026-01-31T00:00:00Z")
+    raise argparse.ArgumentTypeError("must be a timestamp such as 2026-01-31T00:00:00Z")
 
 
 def _moment(text: str) -> datetime:
@@ -292,6 +292,6 @@ def _start(text: str) -> str:
     if _OFFSETS.fullmatch(text) or _TIMESTAMP.fullmatch(text):
         return text
     raise argparse.ArgumentTypeError(
-        "wants checkpoint, earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or offsets "
-        "such as 0=120,1=300"
+        "must be checkpoint, earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or "
+        "offsets such as 0=120,1=300"
     )

@@ -50,7 +50,7 @@ CADENCE_SECONDS = 1.0  # least time between commits of spans that are not full
 
 
 class _Reopen(Exception):
-    """A branch that was suspended may come back: everything is opened anew."""
+    """A branch that was suspended may come back: everything is opened again."""
 
 
 def drain(flow: Flow, spark: Callable[[], SparkSession], request: Request) -> Iterator[Report]:

@@ -1,4 +1,4 @@
-"""Rejected records once more through their flow, each at most once, when the cause is mended.
+"""Rejected records once more through their flow, each at most once, when the cause is fixed.
 
 Entries are read as part slices: `begin` records which ones a part holds, and the part is committed
 whole with its rows, under a checkpoint of its own beside the flow's (`<branch>#replay`). A crash
@@ -89,13 +89,13 @@ class Replayed:
 
 def moment(text: str) -> datetime:
     """A time for `since`; raises ValueError with what is wanted."""
-    wants = f"{text!r} is no time with its zone; write it as 2026-01-31T00:00:00Z"
+    expected = f"{text!r} is not a time with its zone; write it as 2026-01-31T00:00:00Z"
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(wants) from None
+        raise ValueError(expected) from None
     if found.tzinfo is None:
-        raise ValueError(wants)
+        raise ValueError(expected)
     return found
 
 

@@ -55,7 +55,7 @@ def settle(
     elif session.checkpoint.target not in (None, session.identity):
         _meet_another(flow, branch, source, session, start)
     elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
-        log.warning("flow %s: checkpointReset: starting anew", flow.id)
+        log.warning("flow %s: checkpointReset: starting over", flow.id)
         session.restart(source.start(), source.identity)
 
 
@@ -79,7 +79,7 @@ def _meet_another(
     noun = "table" if branch.sink.takes == "columns" else "topic"
     if session.identity is None or not session.holds_rows():
         log.warning(
-            "flow %s: %s is another %s now, and empty: starting anew", flow.id, branch.address, noun
+            "flow %s: %s is another %s now, and empty: starting over", flow.id, branch.address, noun
         )
         session.restart(source.start(), source.identity)
     elif start.table == "adopt":
@@ -146,7 +146,7 @@ def before(flow: Flow, source: SourceSession, until: str) -> Positions:
     """
     if not _is_time(until):
         raise PermanentError(
-            f"flow {flow.id}: until {until!r} is no time: it wants ISO 8601, e.g. "
+            f"flow {flow.id}: until {until!r} is not a time: it must be ISO 8601, e.g. "
             f"2026-01-31T00:00:00Z (seconds bounds how long a run stays on)"
         )
     if flow.source.delivers != "messages":

@@ -43,7 +43,7 @@ class RawSink(Sink):
     @classmethod
     def _a_prefix(cls, value: str) -> str:
         if value and not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", value):
-            raise ValueError("wants letters, digits and _, not beginning with a digit")
+            raise ValueError("must be letters, digits and _, not beginning with a digit")
         return value
 
     @override

@@ -191,7 +191,7 @@ class DebeziumUnwrap(Step):
             return None
         row = _key_row(record.metadata.get("key"))
         if row is None:
-            # Dropping it, as the original does, would lose a delete without a trace.
+            # Dropping it, as the DataFlow Operator does, would lose a delete without a trace.
             raise RejectedRecord("step", "the key of this tombstone is no JSON object")
         return self._unwrapped(record, row, delete, None)
 
@@ -203,7 +203,7 @@ class DebeziumUnwrap(Step):
 def _event(body: Any) -> tuple[dict[str, Any] | None, str]:
     """The change event in a body and the path to it; None where it holds none."""
     if not isinstance(body, dict):
-        raise RejectedRecord("step", "a change event wants an object as body")
+        raise RejectedRecord("step", "the body of a change event must be an object")
     if "payload" in body:
         payload = body["payload"]
         return (payload if isinstance(payload, dict) and payload.get("op") else None), "payload."

@@ -17,7 +17,7 @@ def _pair(given: Any) -> Any:
     """`old:new` in its two parts."""
     old, _, new = given.partition(":") if isinstance(given, str) else ("", "", "")
     if not (old.strip() and new.strip()):  # `old: new` without quotes is a mapping
-        raise ValueError("wants old:new as one text; with a blank after the colon, in quotes")
+        raise ValueError("must be old:new as one text; with a blank after the colon, in quotes")
     return old.strip(), new.strip()
 
 

@@ -179,7 +179,7 @@ def test_a_line_that_is_no_record(tmp_path: Path, capsys: Said, line: str) -> No
     assert preview(manifest(tmp_path), "--input", file, "--json") == 1
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 1
-    assert f'{file}:3: wants {{"body": ..., "metadata": {{...}}}}, or {{"text"' in said.err
+    assert f'{file}:3: must be {{"body": ..., "metadata": {{...}}}}, or {{"text"' in said.err
 
 
 def test_standard_input_and_a_limit(

@@ -241,7 +241,7 @@ def test_the_replay_job_fails_with_a_sentence(shop: Shop) -> None:
     assert not result.success
     run = shop.instance.get_run_by_id(result.run_id)
     assert run is not None
-    assert run.tags[runs.ERROR].startswith("since: 'yesterday' is no time with its zone")
+    assert run.tags[runs.ERROR].startswith("since: 'yesterday' is not a time with its zone")
     shop.write(ERRORS + "\n  maintenance: {{suspended: true}}")
     result = shop.run("replay", flow="default/orders")
     run = shop.instance.get_run_by_id(result.run_id)

@@ -92,7 +92,7 @@ def test_what_is_no_time_is_refused_before_anything_is_truncated(
 ) -> None:
     assert shop.run(orders, until=HALF_A_MINUTE).success
     result = shop.run(orders, until="3600", start="earliest", table="truncate")
-    assert "until '3600' is no time: it wants ISO 8601" in _error(result)
+    assert "until '3600' is not a time: it must be ISO 8601" in _error(result)
     assert shop.rows() == [10, 15, 20]
 
 

@@ -85,19 +85,19 @@ MISTAKES = {
     ),
     "true in quotes": (
         sink("postgresql", f"{DSN}, autoCreateTable: 'true'"),
-        ["wants true or false, got text: remove the quotes"],
+        ["must be true or false, got text: remove the quotes"],
     ),
     "a list as text": (
         source("brokers: 'a:9092,b:9092', topic: t"),
-        ["wants a list, got text: write it as a list, [a, b]"],
+        ["must be a list, got text: write it as a list, [a, b]"],
     ),
     "steps as a mapping": (
         manifest(more="  transformations: {type: mask}\n"),
-        ["wants a list, got a mapping: begin each entry with `- `"],
+        ["must be a list, got a mapping: begin each entry with `- `"],
     ),
     "a unit": (
         manifest(more="  maxBytesPerBatch: 64MiB\n"),
-        ["wants a whole number, got text: write it without a unit"],
+        ["must be a whole number, got text: write it without a unit"],
     ),
     "a duration without a unit": (
         source("brokers: ['h:1'], topic: t, consumerMaxWait: 5"),
@@ -165,7 +165,7 @@ MISTAKES = {
     ),
     "a name with an umlaut": (
         manifest().replace("name: a", "name: aufträge"),
-        ["wants letters a-z, digits,"],
+        ["must be letters a-z, digits,"],
     ),
     "a zone": (
         steps("{type: timezone, config: {timezone: Berlin, fields: [t]}}"),

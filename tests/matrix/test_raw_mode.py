@@ -613,8 +613,8 @@ URL = "postgresql://flow:pw@db.example.org/shop"
     [
         ({"flattenMetadataColumns": True}, "flattenMetadataColumns requires rawMode: true"),
         (FLAT | {"flattenMetadataColumnsPrefix": "1x"}, "not beginning with a digit"),
-        (FLAT | {"flattenMetadataColumnsPrefix": "a-b"}, "wants letters, digits and _"),
-        (FLAT | {"flattenMetadataColumnsPrefix": "a\n"}, "wants letters, digits and _"),
+        (FLAT | {"flattenMetadataColumnsPrefix": "a-b"}, "must be letters, digits and _"),
+        (FLAT | {"flattenMetadataColumnsPrefix": "a\n"}, "must be letters, digits and _"),
     ],
 )
 def test_what_does_not_fit_together(sink: str, config: dict[str, Any], message: str) -> None:

@@ -117,7 +117,7 @@ def test_since_wants_a_zone(case: Case, text: str, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit) as ended:
         case.replay("--since", text)
     assert ended.value.code == 2
-    assert f"{text!r} is no time with its zone" in capsys.readouterr().err
+    assert f"{text!r} is not a time with its zone" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

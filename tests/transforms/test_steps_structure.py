@@ -205,8 +205,8 @@ def test_what_is_no_change_event_passes_unchanged(body: str) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("[1]", "wants an object"),
-        ("null", "wants an object"),
+        ("[1]", "must be an object"),
+        ("null", "must be an object"),
         ('{"op":"add","before":null}', "op is none of"),
         ('{"payload":{"op":["c"]}}', "payload.op is none of"),
         ('{"payload":{"op":"u","after":[1]}}', "payload.after is no object"),

@@ -29,7 +29,7 @@ _EXACT = Hint("not needed: every commit stores rows and checkpoint together")
 def _shaped(pattern: str, wanted: str) -> AfterValidator:
     def check(value: str) -> str:
         if re.fullmatch(pattern, value) is None:
-            raise ValueError(f"wants {wanted}")
+            raise ValueError(f"must be {wanted}")
         return value
 
     return AfterValidator(check)
@@ -58,7 +58,7 @@ class Metadata(Spec):
     """Who the flow is. What an API server adds to it is accepted and ignored."""
 
     name: _Name
-    """With the namespace, the flow's identity: renaming it starts it anew."""
+    """With the namespace, the flow's identity: renaming the flow starts it over."""
     namespace: _Namespace = "default"
     """Also the namespace of SecretRefs that name none."""
     labels: dict[str, str] = Field(default_factory=dict)
@@ -166,7 +166,7 @@ class DataFlowSpec(Spec):
     ] = False
     """Refuse sinks that would store a record twice when it is read twice."""
     checkpoint_persistence: Annotated[
-        bool, Hint("the checkpoint always stands beside the rows; `dataflow reset` starts anew")
+        bool, Hint("the checkpoint is always stored beside the rows; `dataflow reset` starts over")
     ] = True
     """Whether a restart goes on where the flow stood."""
     checkpoint_sync_on_ack: Annotated[bool, _EXACT] = False

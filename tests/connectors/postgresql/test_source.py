@@ -434,7 +434,7 @@ def test_a_table_made_anew_is_another_one(polled: Polled) -> None:
     with closing(polled.source.open("x")) as session:
         before = session.identity
         polled.run(f"DROP TABLE source; CREATE TABLE source ({TRACKED})")
-        with pytest.raises(TransientError, match="was made anew while the flow ran"):
+        with pytest.raises(TransientError, match="was re-created while the flow ran"):
             session.ends()
     with closing(polled.source.open("x")) as session:
         assert session.identity != before
