@@ -20,6 +20,7 @@ _DENIED = (
     "HTTP status 403",
 )
 _NO_BUCKET = ("NO_SUCH_BUCKET", "NoSuchBucket", "Bucket '", "HTTP 404")
+_DAMAGED = ("Truncated compressed stream", "inflate failed", "decompress failed")
 
 
 @contextmanager
@@ -40,6 +41,8 @@ def _ours(error: Exception, what: str) -> DataflowError:
         return PermanentError(f"{text}; check the credentials and what they may do")
     if any(word in text for word in _NO_BUCKET):
         return PermanentError(f"{text}; create the bucket, or check path and s3Endpoint")
+    if any(word in text for word in _DAMAGED):
+        return PermanentError(f"{text}; the file is damaged, or was not written to its end")
     if isinstance(error, (FileNotFoundError, NotADirectoryError, ValueError)):
         return PermanentError(text)
     return TransientError(text)

@@ -30,8 +30,8 @@ def read(
     """The lines of a part; ends only when every file was what it had been when it was planned."""
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
     folder = Folder(source)
-    with translated(source, "read"):
-        for one in ranges_of(piece.part):
+    for one in ranges_of(piece.part):
+        with translated(source, f"read {one.name} of"):
             lines = (line for line in _lines_of(folder, one) if line[1].strip())
             while rows := list(islice(lines, _ROWS)):
                 reach("files.read")
