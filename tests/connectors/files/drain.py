@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 
 from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience
+from dataflow_assets.runs.request import Patience, Request
 from tests.in_process import Session
 
 
@@ -19,7 +19,7 @@ def _no_spark() -> NoReturn:
 def main(manifest: str) -> None:
     (flow,) = load_strict(Path(manifest)).flows
     session = cast("Any", Session(_no_spark))
-    for _ in drain(flow, lambda: session, Order(patience=Patience(0, 0.05, 0.2))):
+    for _ in drain(flow, lambda: session, Request(patience=Patience(0, 0.05, 0.2))):
         pass
 
 

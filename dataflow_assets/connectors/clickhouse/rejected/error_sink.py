@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.client import Client, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected import table as rejected
 from dataflow_assets.connectors.clickhouse.rejected.replay import moment, note_replayed
 from dataflow_assets.connectors.clickhouse.table import table as tables
@@ -23,11 +24,6 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import HELD, entry
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
 
 _ID = {"id": "String", "flow": "String"}
 _AT = {"created_at": "DateTime64(6, 'UTC') DEFAULT now64(6)"}
@@ -48,7 +44,7 @@ class _Body(msgspec.Struct):
 class ClickhouseErrors(ErrorStore):
     """Stores error records in the sink's table: `error` and `original_message`, or raw `data`."""
 
-    def __init__(self, sink: ClickhouseSink) -> None:
+    def __init__(self, sink: ClickhouseSinkOptions) -> None:
         self._sink = sink
         self._columns = _WHOLE if sink.raw_mode else _APART
         self._place = quote(*sink.place())

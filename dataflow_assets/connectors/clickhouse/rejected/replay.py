@@ -6,22 +6,18 @@ import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import literal, quote
+from dataflow_assets.connectors.clickhouse.client import Client, literal, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected import table as rejected
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.sdk.rejected_records import origin
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
 
 _AT_ONCE = 500  # ids in one statement
 _THERE = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
@@ -37,10 +33,10 @@ INSERT INTO {r} SELECT * REPLACE (now64(6) AS replayed_at, _version + 1 AS _vers
 """
 
 
-class Waiting(Entries):
+class ClickhouseReplay(Entries):
     """Those beside the sink's table."""
 
-    def __init__(self, sink: ClickhouseSink) -> None:
+    def __init__(self, sink: ClickhouseSinkOptions) -> None:
         self._sink = sink
         self._database, self._table = sink.place()
         self._where = rejected.place(self._database, self._table)

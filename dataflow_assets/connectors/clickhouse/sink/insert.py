@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse.client import insert, quote
+from dataflow_assets.connectors.clickhouse.client import Client, insert, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, Kind, failing
 from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert import Upsert
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import inserting, known
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 SECONDS = 600  # after that the server gives an INSERT up; a later one of the same token is the same
 _MOST_TRIALS = 1_000  # with as many refusals rows are no longer worth looking for

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse.client import Client
 from dataflow_assets.connectors.clickhouse.table.table import Table, find
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 # Older servers do not tell where a view stores its rows.
 _TOLD = """

@@ -7,7 +7,6 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from typing_extensions import override
@@ -15,6 +14,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.sink import create_table as making
 from dataflow_assets.connectors.clickhouse.sink import empty_table, materialized_views, recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
@@ -57,16 +57,13 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.checkpoint import check_planned, covered, gaps, intent_of, unknown_starts
 
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
-
 log = logging.getLogger(__name__)
 
 
 class ClickhouseSession(SinkSession):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
-    def __init__(self, sink: ClickhouseSink, target: Target, run: Run) -> None:
+    def __init__(self, sink: ClickhouseSinkOptions, target: Target, run: Run) -> None:
         self._sink = sink
         self._target = target
         self._run = run
@@ -364,7 +361,7 @@ class ClickhouseSession(SinkSession):
             raise failure.error(f"{what} {self._sink.address()}") from None
 
 
-def peek(sink: ClickhouseSink, target: Target) -> Checkpoint | None:
+def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:
     """The stored checkpoint; no epoch is taken."""
     database, name = sink.place()
     try:

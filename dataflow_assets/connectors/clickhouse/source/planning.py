@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dataflow_assets.connectors.clickhouse.client import quote, rows
+from dataflow_assets.connectors.clickhouse.client import Client, quote, rows
 from dataflow_assets.connectors.clickhouse.source import time_literals, upper_bound
 from dataflow_assets.connectors.clickhouse.source.relation import Column, Relation
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import NOTHING, Pair, Position, Rows
 from dataflow_assets.sdk.polling import ticks as ticking
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 _NOW = "SELECT toString(now64(6, 'UTC'))"
 

@@ -5,15 +5,10 @@ The latest values tell the tick of the column: a DateTime64(6) may hold what was
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dataflow_assets.connectors.clickhouse.client import quote, rows
+from dataflow_assets.connectors.clickhouse.client import Client, quote, rows
 from dataflow_assets.connectors.clickhouse.source.relation import Column, Relation
 from dataflow_assets.connectors.clickhouse.source.time_literals import moment_text
 from dataflow_assets.sdk.polling import ticks
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 _ALIAS = quote("#n")  # a name that could be a column's would stand for it in the conditions
 _SAMPLE = """

@@ -6,19 +6,15 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.client import Client, quote
 from dataflow_assets.connectors.clickhouse.type_names import Type, listed, unquoted
 from dataflow_assets.contracts import HAS_DEFAULT, KEY, KIND
 from dataflow_assets.errors import PermanentError
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 JSON_TEXT = "JSON text"
 """Comment of a String column that takes JSON of any kind."""

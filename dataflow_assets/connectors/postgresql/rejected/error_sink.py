@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 from typing_extensions import override
@@ -21,6 +20,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import client as links
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.table import batches
 from dataflow_assets.connectors.postgresql.table import create_table as making
 from dataflow_assets.connectors.postgresql.table import error_table
@@ -31,9 +31,6 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.record import encode, parse
 from dataflow_assets.sdk.rejected_records import entry
 
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
-
 _APPLICATION = "dataflow-errors"
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
@@ -41,7 +38,7 @@ _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 class PostgresqlErrors(ErrorStore):
     """Stores error records in the sink's table."""
 
-    def __init__(self, sink: PostgresqlSink) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions) -> None:
         self._sink = sink
 
     @override

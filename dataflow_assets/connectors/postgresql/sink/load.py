@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink import encode_copy, fold_keys, key_order
 from dataflow_assets.connectors.postgresql.sink.absent_columns import by_columns
 from dataflow_assets.connectors.postgresql.sink.ask_keys import ask
@@ -26,16 +26,13 @@ from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection, Sent
 from dataflow_assets.sdk.key_folding import matrix
 
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
-
 Messages = Mapping[int, Sent]
 
 
 class Loader(ABC):
     """Loads the rows of one slice; `refused` counts what came back as rejections."""
 
-    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
         self._sink = sink
         self._link = link
         self._schema = schema
@@ -84,7 +81,7 @@ FOLDED_BYTES = 64 * 1024 * 1024  # of rows that are folded at once: what an upse
 class Append(Loader):
     """COPY, some batches at a time."""
 
-    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
         super().__init__(sink, link, schema)
         self._place = sink.place()
         self._optional = np.array([HAS_DEFAULT in (f.metadata or {}) for f in schema], np.bool_)
@@ -135,7 +132,7 @@ class Upsert(Loader):
     what those before it have left in the table.
     """
 
-    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
         super().__init__(sink, link, schema)
         self._key = table.key_of(schema)
         self._rules = Rules.of(sink, schema)
@@ -216,7 +213,7 @@ class Upsert(Loader):
         return self._set_aside(rows, wrong, reason)
 
 
-def loader(sink: PostgresqlSink, link: Link, schema: pa.Schema) -> Loader:
+def loader(sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> Loader:
     """The way in for a sink's rows; constraints are checked row by row, not at the commit."""
     if schema.metadata[table.DEFERRED] == b"1":
         link.execute("SET CONSTRAINTS ALL IMMEDIATE")

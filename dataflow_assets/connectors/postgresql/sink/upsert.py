@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Link, Row, qualified, quote
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink import encode_copy
 from dataflow_assets.connectors.postgresql.sink.copy_new_keys import Straight
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import DELETED, POSITION, Rules, Step
 from dataflow_assets.connectors.postgresql.table.table import EQUALS, oid_of
 from dataflow_assets.contracts import HAS_DEFAULT
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 
 _MANY = 1_000  # rows from which emptying a table is cheaper than deleting them
 
@@ -45,7 +42,7 @@ _FORGET_KNOWN = "DELETE FROM {staged} AS s USING {target} AS t WHERE {same}"
 class Staging:
     """Loads a step's rows into the temporary table and applies them to the target."""
 
-    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
         self._link = link
         self._place = sink.place()
         self._schema = schema
