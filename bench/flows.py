@@ -18,7 +18,7 @@ from dataflow_assets.contracts import Sink, Source, Totals
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience, Start
+from dataflow_assets.runs.request import Patience, Request, Start
 from dataflow_assets.spark.session import Spark
 
 NAMESPACE = "bench"
@@ -99,7 +99,7 @@ def iceberg(places: Places, table: str) -> IcebergSink:
 
 def run(what: Flow, spark: Spark) -> Totals:
     """Drains the flow; what it reported."""
-    order = Order(start=BEGIN, patience=Patience(5))
+    order = Request(start=BEGIN, patience=Patience(5))
     return sum((report.delta for report in drain(what, spark.session, order)), Totals())
 
 

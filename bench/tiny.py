@@ -22,7 +22,7 @@ from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSession
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch import fused
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Report
+from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.spark.session import Spark
 
 ROWS = 100  # of each partition
@@ -93,7 +93,7 @@ def _micro_batches(
     """What each has cost: `total` from the plan to the report, and its steps."""
     filler, clock = messages.Filler(places.bootstrap, topic), Clock()
     with _wrapped(clock):
-        reports = drain(flow, spark.session, Order(seconds=3600, start=flows.BEGIN))
+        reports = drain(flow, spark.session, Request(seconds=3600, start=flows.BEGIN))
         while True:
             filler.send(ROWS * messages.PARTITIONS)
             _reported(next(reports))

@@ -20,7 +20,7 @@ class DataflowError(Exception):
 
     branch: str | None = None
     """The branch it is about, where the others could go on without it."""
-    aside: tuple[str, ...] = ()
+    suspended: tuple[str, ...] = ()
     """The branches that did not come back in a run in which the others went on."""
 
 
@@ -58,7 +58,11 @@ class TakenOver(PermanentError):
     """Another driver took the flow's epoch; this one must stop at once."""
 
 
-class Held(PermanentError):
+class CheckpointRemoved(PermanentError):
+    """The branch has no checkpoint any more under which it may commit; other branches go on."""
+
+
+class Stopped(PermanentError):
     """The flow stops at a record: everything before it may be stored, and nothing behind it."""
 
     def __init__(self, message: str, partition: str = "", offset: int = 0) -> None:

@@ -1,22 +1,20 @@
-"""Iceberg tables that flows write are kept small: every commit leaves a snapshot behind."""
+"""Tables that flows write are kept small: one job for each system whose tables need that."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
-from itertools import chain
 from typing import Any
 
 import dagster as dg
 
 from dataflow_assets.assets.graph import Graph, Key
-from dataflow_assets.contracts import Checkpoint
+from dataflow_assets.contracts import Address, Positions, Sink
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow, asset_key
 from dataflow_assets.redaction import mask
+from dataflow_assets.sdk.maintenance import Keep, Maintained
 from dataflow_assets.secrets import resolve
 
-SYSTEM = "iceberg"
-NAME = "iceberg_maintenance"
+OP = "tidy_tables"
 
 
 class TablesConfig(dg.Config):
@@ -34,40 +32,38 @@ class TablesConfig(dg.Config):
 
 
 def table_jobs(graph: Graph) -> tuple[list[dg.JobDefinition], list[dg.ScheduleDefinition]]:
-    """The job and its schedule, which ships stopped; nothing where no flow writes to Iceberg."""
-    tables = list(_tables(graph))
-    if not tables:
-        return [], []
-    job = _job(tables)
-    return [job], [dg.ScheduleDefinition(f"{NAME}_schedule", job=job, cron_schedule="43 2 * * *")]
+    """The jobs and their schedules, which ship stopped; nothing where no table needs maintenance.
+
+    Dagster stores under a schedule's name whether it is switched on: the names do not change.
+    """
+    by_system: dict[str, list[_Table]] = {}
+    for table in _tables(graph):
+        by_system.setdefault(table.address.system, []).append(table)
+    jobs = [_job(system, by_system[system]) for system in sorted(by_system)]
+    return jobs, [
+        dg.ScheduleDefinition(f"{job.name}_schedule", job=job, cron_schedule="43 2 * * *")
+        for job in jobs
+    ]
 
 
 @dataclass(frozen=True)
 class _Table:
     """One table, with a flow that writes to it."""
 
-    branch: Branch
+    sink: Maintained
+    address: Address
     flow: Flow
     key: Key | None
     """Its page; an error sink has none."""
     readers: tuple[Flow, ...]
     """The flows that read it."""
 
-    def unread(self) -> datetime | None:
-        """Since when a reader has not come to its snapshots; None where none waits for any."""
-        from dataflow_assets.connectors.iceberg.maintenance.unread import unread_since
-
-        stored = chain.from_iterable(map(_checkpoints, self.readers))
-        found = (unread_since(checkpoint.positions) for checkpoint in stored)
-        return min((since for since in found if since), default=None)
-
-
-def _checkpoints(flow: Flow) -> Iterator[Checkpoint]:
-    resolved = flow.resolved()
-    for branch in resolved.branches:
-        checkpoint = branch.sink.peek(resolved.target(branch))
-        if checkpoint is not None:
-            yield checkpoint
+    def checkpoints(self) -> Iterator[Positions]:
+        """Those of all branches of its readers."""
+        for flow in (reader.resolved() for reader in self.readers):
+            for branch in flow.branches:
+                if checkpoint := branch.sink.peek(flow.target(branch)):
+                    yield checkpoint.positions
 
 
 def _tables(graph: Graph) -> Iterator[_Table]:
@@ -75,56 +71,59 @@ def _tables(graph: Graph) -> Iterator[_Table]:
     readers: dict[Key, dict[str, Flow]] = {}
     for node in graph.nodes:
         readers.setdefault(asset_key(node.flow.source_address), {})[node.flow.id] = node.flow
-    found: dict[Key, _Table] = {}
+    tables: dict[Key, _Table] = {}
     for key, (branch, flow, page) in _written(graph):
-        reading = tuple(readers.get(key, {}).values())
-        found.setdefault(key, _Table(branch, flow, page, reading))
-    yield from (table for table in found.values() if table.branch.address.system == SYSTEM)
+        if isinstance(branch.sink, Maintained):
+            reading = tuple(readers.get(key, {}).values())
+            tables.setdefault(key, _Table(branch.sink, branch.address, flow, page, reading))
+    yield from tables.values()
 
 
 def _written(graph: Graph) -> Iterator[tuple[Key, tuple[Branch, Flow, Key | None]]]:
     for node in graph.nodes:
         yield node.table, (node.branch, node.flow, node.table)
     for node in graph.nodes:
-        if (errors := node.flow.policies.rejects.sink) is not None:
+        if isinstance(errors := node.flow.policies.rejects.sink, Sink):
             branch = Branch(errors)
             yield asset_key(branch.address), (branch, node.flow, None)
 
 
-def _job(tables: list[_Table]) -> dg.JobDefinition:
-    @dg.op(description="Expires old snapshots, and deletes old files that no snapshot lists.")
+def _job(system: str, tables: Sequence[_Table]) -> dg.JobDefinition:
+    # Dagster wants another name for each op of a location; the launchpad knows it by its alias.
+    @dg.op(
+        name=f"tidy_{system}_tables",
+        description="Expires old snapshots, and deletes old files that no snapshot lists.",
+    )
     def tidy_tables(context: dg.OpExecutionContext, config: TablesConfig) -> None:
         failed = [text for one in tables if (text := _tidy(one, config, context))]
         if failed:
             raise dg.Failure("\n".join(failed), allow_retries=False)
 
     @dg.job(
-        name=NAME,
+        name=f"{system}_maintenance",
         description=(
-            "Expires old snapshots of the Iceberg tables that flows write, and deletes what failed "
-            "tasks left. Checkpoints are not touched, and flows need not stop."
+            f"Expires old snapshots of the {system} tables that flows write, and deletes what "
+            "failed tasks left. Checkpoints are not touched, and flows need not stop."
         ),
         executor_def=dg.in_process_executor,
         resource_defs={"io_manager": dg.mem_io_manager},
     )
     def tables_job() -> None:
-        tidy_tables()
+        tidy_tables.alias(OP)()
 
     return tables_job
 
 
 def _tidy(table: _Table, config: TablesConfig, context: dg.OpExecutionContext) -> str:
     """Why one table could not be tidied; the others are not affected."""
-    from dataflow_assets.connectors.iceberg.maintenance.maintain import Keep, maintain
-
     try:
         keep = Keep(config.snapshots, config.days, config.orphan_days, config.unread_days)
-        sink: Any = resolve(table.branch.sink, table.flow.secrets)
-        for tidied in maintain(sink, keep, unread=table.unread()):
+        sink = resolve(table.sink, table.flow.secrets)
+        for tidied in sink.maintain(keep, list(table.checkpoints())):
             context.log.info("%s", asdict(tidied))
             _tell(table, asdict(tidied), context)
     except DataflowError as error:
-        text = mask(f"{table.branch.address}: {error}", [table.flow, *table.readers])
+        text = mask(f"{table.address}: {error}", [table.flow, *table.readers])
         context.log.error(text)  # noqa: TRY400 - the chain may show what a client thinks fit
         return text
     return ""
@@ -132,7 +131,7 @@ def _tidy(table: _Table, config: TablesConfig, context: dg.OpExecutionContext) -
 
 def _tell(table: _Table, figures: dict[str, Any], context: dg.OpExecutionContext) -> None:
     """An observation on the table's page; rejected records have no page of their own."""
-    name, address = figures.pop("table"), table.branch.address
+    name, address = figures.pop("table"), table.address
     if table.key is not None and name == f"{address.namespace}.{address.name}":
         removed = {f"removed_{key}": value for key, value in figures.items() if key != "note"}
         note = {"note": figures["note"]} if figures["note"] else {}

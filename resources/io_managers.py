@@ -1,20 +1,20 @@
 """IO managers: who writes what an asset returns, and hands tables to the assets downstream.
 
-One per table system. A flow's lazy drain is consumed; a Spark DataFrame of a user's asset is
-written, by the `mode` of the asset's metadata: `overwrite` (the default), `append` or `upsert` (by
-the columns of `key`). A table upstream arrives as a lazy DataFrame.
+One for each system whose sink has frames (`sdk/table_frames.py`), under the sink's type. A flow's
+lazy drain is consumed; a Spark DataFrame of a user's asset is written, by the `mode` of the asset's
+metadata: `overwrite` (the default), `append` or `upsert` (by the columns of `key`). A table
+upstream arrives as a lazy DataFrame.
 
 Tables are found by asset key, `[system, connection, schema or namespace, table]`: a connection is
 one that a flow of this location writes to, so that nothing is declared twice.
 """
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from contextlib import ExitStack, contextmanager
+from inspect import getdoc
+from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
-import pyarrow as pa
 
 from dataflow_assets.assets import Draining, io_manager_key
 from dataflow_assets.assets.graph import Graph
@@ -23,14 +23,15 @@ from dataflow_assets.contracts import Address, Sink
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.flow import Branch, Flow, mangle
 from dataflow_assets.redaction import mask
+from dataflow_assets.registry import sinks
 from dataflow_assets.sdk.database import split
+from dataflow_assets.sdk.table_frames import FrameSink, Mode, TableFrames
 from dataflow_assets.secrets import resolve
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-Mode = Literal["append", "overwrite", "upsert"]
-MODES: tuple[Mode, ...] = ("append", "overwrite", "upsert")
+MODES: tuple[Mode, ...] = get_args(Mode)
 Context = dg.InputContext | dg.OutputContext
 
 
@@ -61,30 +62,14 @@ class FlowIOManager(dg.IOManager):
 
 
 class TableIOManager(FlowIOManager):
-    """Spark DataFrames to tables and back, on the connections of the location's flows."""
+    """Spark DataFrames to the tables of one system and back, on the connections of its flows."""
 
-    system: ClassVar[str]
-
-    def __init__(self, connections: Mapping[str, tuple[Flow, Branch]]) -> None:
-        self._connections = connections
-
-    @abstractmethod
-    def sink_of(self, sink: Any, namespace: str | None, table: str) -> Any:
-        """The same connection, another table."""
-
-    @abstractmethod
-    def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
-        """Writes the rows; how many."""
-
-    @abstractmethod
-    def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
-        """The table's columns, as flows show them; its rows in all where that is known exactly."""
-
-    @abstractmethod
-    def read_frame(
-        self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
-    ) -> "DataFrame":
-        """The table as a lazy frame."""
+    def __init__(
+        self, system: str, connections: Mapping[str, tuple[Flow, Branch]], held: ExitStack
+    ) -> None:
+        self._system, self._connections = system, connections
+        self._held = held
+        """What the frames that were read need, as long as the run."""
 
     def write(self, context: dg.OutputContext, obj: object) -> None:
         """Writes a Spark DataFrame; anything else is refused."""
@@ -97,18 +82,18 @@ class TableIOManager(FlowIOManager):
         frame: Any = obj
         with self._told(context):
             mode, key = _mode(context)
-            sink, address = self._sink(context)
-            rows = self.write_frame(frame, sink, mode, key)
-            found = {**place(address), "rows": rows, "mode": mode, **self._table(context, sink)}
-            context.add_output_metadata(found)
+            frames, address = self._frames(context)
+            rows = frames.write(frame, mode, key)
+            described = self._described(context, frames)
+            context.add_output_metadata({**place(address), "rows": rows, "mode": mode, **described})
 
-    def _table(self, context: dg.OutputContext, sink: Any) -> dict[str, Any]:
-        """What the table has come to; the rows are in it, so a failure here is only a warning."""
+    def _described(self, context: dg.OutputContext, frames: TableFrames) -> dict[str, Any]:
+        """The table after the write; the rows are in it, so a failure here is only a warning."""
         try:
-            columns, total = self.describe(sink)
+            columns, total = frames.describe()
         except DataflowError as error:
-            flows = [flow for flow, _ in self._connections.values()]
-            context.log.warning(mask(f"{_name(context)}: no columns to show: {error}", flows))
+            text = self._masked(f"{_name(context)}: no columns to show: {error}")
+            context.log.warning(text)
             return {}
         count = {} if total is None else {ROW_COUNT: total}
         return {COLUMN_SCHEMA: column_schema(columns), **count}
@@ -116,145 +101,45 @@ class TableIOManager(FlowIOManager):
     def load_input(self, context: dg.InputContext) -> "DataFrame":
         """A lazy DataFrame of the table upstream; `columns` of the input's metadata choose some."""
         with self._told(context):
-            sink, _ = self._sink(context)
+            frames, _ = self._frames(context)
             columns = (context.definition_metadata or {}).get("columns")
-            return self.read_frame(context.resources.spark.session(), sink, columns)
+            return frames.read(context.resources.spark.session(), columns, self._held)
 
-    def _sink(self, context: Context) -> tuple[Sink, Address]:
-        """The table's declaration with its secrets in place, and where it is."""
+    def _frames(self, context: Context) -> tuple[TableFrames, Address]:
+        """The table, with its connection's secrets in place, and where it is."""
         parts = context.asset_key.path
-        if not 3 <= len(parts) <= 5 or parts[0] != self.system:
+        if not 3 <= len(parts) <= 5 or parts[0] != self._system:
             raise PermanentError(
-                f"asset key {_name(context)}: a table of {self.system} is known as "
-                f'["{self.system}", connection, schema or namespace, table]'
+                f"asset key {_name(context)}: a table of {self._system} is known as "
+                f'["{self._system}", connection, schema or namespace, table]'
             )
         flow, branch = self._connection(parts[1])
+        sink: Any = resolve(branch.sink, flow.secrets)
         namespace, table = _names(context, parts)
-        sink = self.sink_of(resolve(branch.sink, flow.secrets), namespace, table)
-        return sink, Address(self.system, branch.address.connection, namespace, table)
+        address = Address(self._system, branch.address.connection, namespace, table)
+        return sink.frames(namespace, table), address
 
     def _connection(self, name: str) -> tuple[Flow, Branch]:
         if name in self._connections:
             return self._connections[name]
         known = ", ".join(sorted(self._connections)) or "(none)"
         raise PermanentError(
-            f"no flow of this location writes to a {self.system} connection called {name}, so its "
+            f"no flow of this location writes to a {self._system} connection called {name}, so its "
             f"address is not known; known ones: {known}"
         )
 
     @contextmanager
     def _told(self, context: Context) -> Iterator[None]:
-        """Our errors in one sentence; nothing that a client says shows a secret."""
+        """Our errors in one sentence."""
         try:
             yield
         except DataflowError as error:
-            flows = [flow for flow, _ in self._connections.values()]
-            text = mask(f"{_name(context)}: {error}", flows)
-            again = isinstance(error, TransientError)
-            raise dg.Failure(text, allow_retries=again) from None
+            text = self._masked(f"{_name(context)}: {error}")
+            raise dg.Failure(text, allow_retries=isinstance(error, TransientError)) from None
 
-
-class PostgresqlIOManager(TableIOManager):
-    """Tables of PostgreSQL. A write is one transaction; `overwrite` keeps the table itself."""
-
-    system = "postgresql"
-
-    def __init__(self, connections: Mapping[str, tuple[Flow, Branch]]) -> None:
-        super().__init__(connections)
-        self._snapshots: list[Any] = []
-
-    def sink_of(self, sink: Any, namespace: str | None, table: str) -> Any:
-        """The table in its schema."""
-        from dataflow_assets.connectors.postgresql.frames.place import Place
-
-        return Place(sink.dsn(), namespace or "public", table)
-
-    def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
-        """COPY in tasks, one transaction at the end."""
-        from dataflow_assets.connectors.postgresql.frames.write import write
-
-        return write(frame, sink, mode, key)
-
-    def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
-        """PostgreSQL only estimates its rows."""
-        from dataflow_assets.connectors.postgresql.frames.read import columns
-
-        return columns(sink), None
-
-    def read_frame(
-        self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
-    ) -> "DataFrame":
-        """Read in tasks, in one snapshot that is held as long as this IO manager lives."""
-        from dataflow_assets.connectors.postgresql.frames.read import Snapshot
-
-        snapshot = Snapshot(sink)
-        self._snapshots.append(snapshot)
-        return snapshot.frame(spark, columns)
-
-
-class IcebergIOManager(TableIOManager):
-    """Tables of an Iceberg catalog. A write is one commit."""
-
-    system = "iceberg"
-
-    def sink_of(self, sink: Any, namespace: str | None, table: str) -> Any:
-        """The table in its namespace."""
-        update = {"namespace": namespace or sink.namespace, "table": table}
-        return sink.model_copy(update=update)
-
-    def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
-        """Files in tasks, one commit at the end."""
-        from dataflow_assets.connectors.iceberg.frames.write import write
-
-        return write(frame, sink, mode, key)
-
-    def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
-        """From the catalog."""
-        from dataflow_assets.connectors.iceberg.frames.read import describe
-
-        return describe(sink)
-
-    def read_frame(
-        self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
-    ) -> "DataFrame":
-        """The current snapshot, read in tasks."""
-        from dataflow_assets.connectors.iceberg.frames.read import read
-
-        return read(spark, sink, columns)
-
-
-class ClickhouseIOManager(TableIOManager):
-    """Tables of ClickHouse. A write is atomic by partition; `overwrite` exchanges the table."""
-
-    system = "clickhouse"
-
-    def sink_of(self, sink: Any, namespace: str | None, table: str) -> Any:
-        """The table in its database."""
-        from dataflow_assets.connectors.clickhouse import dsn
-        from dataflow_assets.connectors.clickhouse.frames.place import Place
-
-        connection = sink.dsn()
-        return Place(connection, namespace or dsn.parse(connection).database, table)
-
-    def write_frame(self, frame: "DataFrame", sink: Any, mode: Mode, key: Sequence[str]) -> int:
-        """INSERTs in tasks beside the table, published at the end."""
-        from dataflow_assets.connectors.clickhouse.frames.write import write
-
-        return write(frame, sink, mode, key)
-
-    def describe(self, sink: Any) -> tuple[pa.Schema, int | None]:
-        """ClickHouse knows its rows, but not how many of them were replaced."""
-        from dataflow_assets.connectors.clickhouse.frames.read import describe
-
-        return describe(sink)
-
-    def read_frame(
-        self, spark: "SparkSession", sink: Any, columns: Sequence[str] | None
-    ) -> "DataFrame":
-        """One query, read in one task: what it sees is one state."""
-        from dataflow_assets.connectors.clickhouse.frames.read import read
-
-        return read(spark, sink, columns)
+    def _masked(self, text: str) -> str:
+        """Nothing that a client says shows a secret."""
+        return mask(text, [flow for flow, _ in self._connections.values()])
 
 
 class DefaultIOManager(dg.ConfigurableIOManagerFactory[dg.IOManager]):
@@ -271,10 +156,11 @@ class _Refusing(dg.IOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         if type(obj).__module__.startswith("pyspark."):
+            known = " or ".join(f'"{kind.type}"' for kind in _frame_sinks())
             raise dg.Failure(
                 f"{_name(context)} returns a Spark {type(obj).__name__}, which is a plan and no "
                 f"data: it cannot be stored as a file. Say where its rows go: "
-                f'@dg.asset(io_manager_key="iceberg") or "postgresql"',
+                f"@dg.asset(io_manager_key=...) with {known}",
                 allow_retries=False,
             )
         self._files.handle_output(context, obj)
@@ -284,20 +170,23 @@ class _Refusing(dg.IOManager):
 
 
 def io_managers(graph: Graph) -> dict[str, Any]:
-    """An IO manager for each system that something is written to, by its key."""
+    """An IO manager for each system that something is written to or has frames, by its key."""
     addresses = [node.branch.address for node in graph.nodes]
     addresses += [table.address for table in graph.errors.values()]
     systems = {io_manager_key(address) for address in addresses}
     flows: dict[str, Any] = {system: FlowIOManager() for system in sorted(systems)}
-    kinds = (PostgresqlIOManager, IcebergIOManager, ClickhouseIOManager)
-    tables = {kind.system: _tables(kind, graph) for kind in kinds}
-    return flows | tables
+    return flows | {kind.type: _tables(kind, graph) for kind in _frame_sinks()}
 
 
-def _tables(kind: type[TableIOManager], graph: Graph) -> dg.IOManagerDefinition:
-    @dg.io_manager(required_resource_keys={"spark"}, description=kind.__doc__)
-    def make(context: dg.InitResourceContext) -> dg.IOManager:  # noqa: ARG001
-        return kind(_connections(graph, kind.system))
+def _frame_sinks() -> list[type[FrameSink]]:
+    return [kind for kind in sinks().values() if issubclass(kind, FrameSink)]
+
+
+def _tables(kind: type[FrameSink], graph: Graph) -> dg.IOManagerDefinition:
+    @dg.io_manager(required_resource_keys={"spark"}, description=getdoc(kind.frames))
+    def make(context: dg.InitResourceContext) -> Any:  # noqa: ARG001 - a generator, unknown to types
+        with ExitStack() as held:
+            yield TableIOManager(kind.type, _connections(graph, kind.type), held)
 
     return make
 
@@ -317,7 +206,7 @@ def _connections(graph: Graph, system: str) -> dict[str, tuple[Flow, Branch]]:
 def _errors(flow: Flow) -> Branch | None:
     """The error sink, which can be read as any table."""
     rejects = flow.policies.rejects
-    return Branch(rejects.sink, rejects.connection) if rejects.sink else None
+    return Branch(rejects.sink, rejects.connection) if isinstance(rejects.sink, Sink) else None
 
 
 def _mode(context: dg.OutputContext) -> tuple[Mode, list[str]]:
@@ -327,6 +216,8 @@ def _mode(context: dg.OutputContext) -> tuple[Mode, list[str]]:
     mode, key = given.get("mode", "overwrite"), given.get("key", ())
     if mode not in MODES:
         raise PermanentError(f"metadata mode {mode!r}: allowed are {', '.join(MODES)}")
+    if mode == "upsert" and not key:
+        raise PermanentError("metadata mode 'upsert' needs metadata `key`: a column or a list")
     return mode, [key] if isinstance(key, str) else list(key)
 
 

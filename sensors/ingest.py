@@ -12,7 +12,7 @@ import dagster as dg
 
 from dataflow_assets.assets.build import mirrored
 from dataflow_assets.assets.graph import Node
-from dataflow_assets.assets.runs import ASIDE, ERROR, MANIFEST, PERMANENT, Runs, sensor_name
+from dataflow_assets.assets.runs import ERROR, MANIFEST, PERMANENT, SUSPENDED, Runs, sensor_name
 from dataflow_assets.contracts import Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
@@ -87,8 +87,8 @@ def _backoff(flow: Flow, failures: Sequence[dg.RunRecord], now: float) -> str:
 
 def _unharmed(nodes: Sequence[Node], failed: dg.DagsterRun) -> list[Node]:
     """The branches that went on in a run that failed for others: they need not wait for those."""
-    aside = json.loads(failed.tags.get(ASIDE, "[]"))
-    return [node for node in nodes if node.branch.id not in aside] if aside else []
+    suspended = json.loads(failed.tags.get(SUSPENDED, "[]"))
+    return [node for node in nodes if node.branch.id not in suspended] if suspended else []
 
 
 def _nothing_new(flow: Flow, nodes: Sequence[Node], instance: dg.DagsterInstance) -> str:

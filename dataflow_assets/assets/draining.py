@@ -24,7 +24,7 @@ from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.redaction import mask
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Report, Start
+from dataflow_assets.runs.request import Report, Request, Start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,10 +54,10 @@ class FlowConfig(dg.Config):
     confirm: bool = False
     """Needed to rewind a table that is appended to and kept: its records are stored twice."""
 
-    def order(self, run: Run, stop: Callable[[], str | None]) -> Order:
+    def request(self, run: Run, stop: Callable[[], str | None]) -> Request:
         """The same, as the loop takes it."""
         start = Start(self.start, self.timestamp, self.offsets, self.table, self.confirm)
-        return Order(run, self.seconds, self.until, start, stop=stop)
+        return Request(run, self.seconds, self.until, start, stop=stop)
 
 
 class Draining:
@@ -76,7 +76,7 @@ class Draining:
         self._tallies = {node.branch.id: mirror.Tally() for node in nodes}
         self._last: dict[str, Report] = {}
         self._interrupts = stopping.Interrupts()
-        order = config.order(Run(id=context.run.run_id[:12]), self._reason)
+        request = config.request(Run(id=context.run.run_id[:12]), self._reason)
         self._looks = stopping.every(
             SWITCH_SECONDS,
             stopping.first(
@@ -84,7 +84,7 @@ class Draining:
                 stopping.manifest_changed(self._flow),
             ),
         )
-        self._reports = drain(self._flow, spark, order)
+        self._reports = drain(self._flow, spark, request)
         self._first: list[Report] = []
 
     def begin(self) -> bool:
@@ -188,8 +188,8 @@ def failing(flow: Flow, context: Context) -> Iterator[None]:
         if not isinstance(error, DataflowError):
             # not log.exception: that would show the traceback unmasked
             context.log.error(mask(traceback.format_exc(), [flow]))  # noqa: TRY400
-        aside = error.aside if isinstance(error, DataflowError) else ()
-        Runs(context.instance, flow).fail(context.run.run_id, text, aside, permanent=permanent)
+        suspended = error.suspended if isinstance(error, DataflowError) else ()
+        Runs(context.instance, flow).fail(context.run.run_id, text, suspended, permanent=permanent)
         # From None: the chain may show what a client library thinks fit, secrets included.
         raise dg.Failure(description=text, allow_retries=not permanent) from None
 

@@ -14,6 +14,7 @@ from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.lineage import origins
 from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, Lag
 from dataflow_assets.flow import Flow
+from dataflow_assets.registry import sinks, sources
 from dataflow_assets.runs.replay import keeps
 from dataflow_assets.sdk.database import joined
 
@@ -24,7 +25,6 @@ COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
 LAG_CHECK, REJECTED_CHECK = "lag", "rejected"
 LAGGING_SECONDS = 300.0
-_ICONS = {"postgresql": "postgres"}  # systems whose icon goes by another name
 
 
 def io_manager_key(address: Address) -> str:
@@ -34,7 +34,8 @@ def io_manager_key(address: Address) -> str:
 
 def kinds(address: Address) -> set[str]:
     """What the asset's badge shows."""
-    return {_ICONS.get(address.system, address.system)}
+    end = sinks().get(address.system) or sources().get(address.system)
+    return {(end.icon if end else "") or address.system}
 
 
 def uri(address: Address) -> str:

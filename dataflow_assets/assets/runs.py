@@ -19,7 +19,7 @@ DRIVES = "dataflow/drives"  # "true": finds the runs of all flows among those of
 DRIVER = "dataflow/driver"  # with a flow's id behind it: which run drives the flow, and its process
 ERROR = "dataflow/error"
 PERMANENT = "dataflow/permanent"
-ASIDE = "dataflow/aside"  # JSON list of the branches that a run failed for
+SUSPENDED = "dataflow/aside"  # JSON list of the branches that a run failed for
 MANIFEST = "dataflow/manifest"
 SENSOR = "dagster/sensor_name"
 MAX_RETRIES = "dagster/max_retries"
@@ -133,12 +133,14 @@ class Runs:
                 break
         return failed
 
-    def fail(self, run_id: str, error: str, aside: Sequence[str] = (), *, permanent: bool) -> None:
+    def fail(
+        self, run_id: str, error: str, suspended: Sequence[str] = (), *, permanent: bool
+    ) -> None:
         """Notes why a run failed; a permanent failure also keeps Dagster from trying it again.
 
-        `aside`: the branches that it failed for, while the others went on.
+        `suspended`: the branches that it failed for, while the others went on.
         """
-        tags = {ERROR: error[:500]} | ({ASIDE: json.dumps(aside)} if aside else {})
+        tags = {ERROR: error[:500]} | ({SUSPENDED: json.dumps(suspended)} if suspended else {})
         if permanent:
             tags |= {PERMANENT: "true", MAX_RETRIES: "0"}
         self._instance.add_run_tags(run_id, tags)

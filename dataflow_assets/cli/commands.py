@@ -26,7 +26,7 @@ from dataflow_assets.manifests.load import Loaded, load
 
 if TYPE_CHECKING:
     from dataflow_assets.cli.running import Outcome
-    from dataflow_assets.runs.request import Order
+    from dataflow_assets.runs.request import Request
 
 
 def check(asked: Namespace) -> int:
@@ -59,7 +59,7 @@ def run(asked: Namespace) -> int:
     outcomes: list[running.Outcome] = []
     with logged(shown.say, loaded.flows, asked.verbose), stop.listening():
         try:
-            for event in running.run(flows, spark.session, _order(asked), stop):
+            for event in running.run(flows, spark.session, _request(asked), stop):
                 shown.show(event)
                 outcomes += [event] if isinstance(event, running.Outcome) else []
         finally:
@@ -138,8 +138,8 @@ def _told() -> Iterator[None]:
         raise PermanentError(str(error)) from error
 
 
-def _order(asked: Namespace) -> Order:
-    from dataflow_assets.runs.request import Order, Start
+def _request(asked: Namespace) -> Request:
+    from dataflow_assets.runs.request import Request, Start
 
     table, confirmed = asked.table, asked.yes
     if "=" in asked.start:
@@ -150,7 +150,7 @@ def _order(asked: Namespace) -> Order:
         start = Start("timestamp", asked.start, table=table, confirmed=confirmed)
     else:
         start = Start(asked.start, table=table, confirmed=confirmed)
-    return Order(seconds=asked.seconds, until=asked.until, start=start)
+    return Request(seconds=asked.seconds, until=asked.until, start=start)
 
 
 def _read(file: Path) -> str:

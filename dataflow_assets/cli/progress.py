@@ -47,17 +47,17 @@ class Display(ABC):
 
 
 @dataclass(frozen=True)
-class Standing:
+class BranchProgress:
     """One branch in this run, summed up."""
 
     report: Report
     totals: Totals
 
-    def plus(self, report: Report) -> Standing:
+    def plus(self, report: Report) -> BranchProgress:
         """With one report more; the last one has no rate of its own."""
         rate = self.report if report.last else report
         merged = replace(report, delta=rate.delta, seconds=rate.seconds)
-        return Standing(merged, self.totals + report.delta)
+        return BranchProgress(merged, self.totals + report.delta)
 
     def __str__(self) -> str:
         lag, rate = self.report.lag, self.report.rows_per_second
@@ -72,7 +72,7 @@ class Lines(Display):
 
     def __init__(self, describe: Describe) -> None:
         self._describe = describe
-        self._standings: dict[tuple[str, str], Standing] = {}
+        self._branches: dict[tuple[str, str], BranchProgress] = {}
         self._shown: dict[tuple[str, str], float] = {}
 
     @override
@@ -87,11 +87,11 @@ class Lines(Display):
 
     def _report(self, report: Report) -> None:
         key = (report.flow, report.branch.id)
-        standing = _next(self._standings, report)
+        branch = _next(self._branches, report)
         now = time.monotonic()
         if not report.last and now - self._shown.setdefault(key, now) >= QUIET_SECONDS:
             self._shown[key] = now
-            out(f"{report.flow}: {report.address}: {standing}")
+            out(f"{report.flow}: {report.address}: {branch}")
 
     @override
     def say(self, text: str) -> None:
@@ -109,7 +109,7 @@ class Terminal(Display):
         from rich.live import Live
 
         self._describe = describe
-        self._standings: dict[tuple[str, str], Standing] = {}
+        self._branches: dict[tuple[str, str], BranchProgress] = {}
         self._waiting: dict[str, str] = {}
         self._live: Live = Live(get_renderable=self._table, refresh_per_second=4)
         self._live.start()
@@ -122,7 +122,7 @@ class Terminal(Display):
             self._waiting.pop(event.flow.id, None)
         else:
             self._waiting.pop(event.flow, None)
-            _next(self._standings, event)
+            _next(self._branches, event)
 
     def _table(self) -> RenderableType:
         from rich.table import Table
@@ -132,8 +132,8 @@ class Terminal(Display):
         table.add_column("into")
         for name in ("rows", "rows/s", "rejected", "behind", "seconds"):
             table.add_column(name, justify="right")
-        for standing in self._standings.values():
-            table.add_row(*_cells(standing))
+        for branch in self._branches.values():
+            table.add_row(*_cells(branch))
         for flow, state in self._waiting.items():
             table.add_row(flow, f"[dim]{state}[/dim]")
         return table
@@ -202,15 +202,15 @@ def ending(outcome: Outcome, describe: Describe) -> str:
     return f"{outcome.flow.id}: {outcome.outcome}: {counts}: {outcome.reason}".rstrip(": ")
 
 
-def _next(standings: dict[tuple[str, str], Standing], report: Report) -> Standing:
+def _next(branches: dict[tuple[str, str], BranchProgress], report: Report) -> BranchProgress:
     key = (report.flow, report.branch.id)
-    known = standings.get(key)
-    standings[key] = known.plus(report) if known else Standing(report, report.delta)
-    return standings[key]
+    known = branches.get(key)
+    branches[key] = known.plus(report) if known else BranchProgress(report, report.delta)
+    return branches[key]
 
 
-def _cells(standing: Standing) -> list[str]:
-    report, totals = standing.report, standing.totals
+def _cells(branch: BranchProgress) -> list[str]:
+    report, totals = branch.report, branch.totals
     numbers = (totals.rows, round(report.rows_per_second), totals.rejected, report.lag.records)
     ages = f"{report.lag.seconds:.0f}"
     return [report.flow, str(report.address), *(f"{number:,}" for number in numbers), ages]

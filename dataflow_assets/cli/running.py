@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from dataflow_assets.contracts import Run, Totals
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Report
+from dataflow_assets.runs.request import Report, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ class Stop:
         self.code = 0
 
     def __call__(self) -> str | None:
-        """The reason to end, for `Order.stop`."""
+        """The reason to end, for `Request.stop`."""
         return "stopped on request" if self.code else None
 
     def ask(self, number: int, _frame: FrameType | None = None) -> None:
@@ -89,16 +89,16 @@ def abandon(code: int) -> None:
 
 
 def run(
-    flows: Sequence[Flow], spark: Callable[[], SparkSession], order: Order, stop: Stop
+    flows: Sequence[Flow], spark: Callable[[], SparkSession], request: Request, stop: Stop
 ) -> Iterator[Event]:
     """Drains the flows; yields what happens as it happens, one Outcome per flow last."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    workers = len(flows) if order.seconds is not None else 1
+    workers = len(flows) if request.seconds is not None else 1
     waiting = len(flows)
     pool = ThreadPoolExecutor(max(workers, 1), thread_name_prefix="flow")
     try:
         for flow in flows:
-            own = replace(order, run=Run(), stop=stop)
+            own = replace(request, run=Run(), stop=stop)
             pool.submit(_drain, flow, spark, own, stop, events.put)
         while waiting:
             event = take(events)
@@ -120,7 +120,7 @@ def take(events: queue.SimpleQueue[Item]) -> Item:
 def _drain(
     flow: Flow,
     spark: Callable[[], SparkSession],
-    order: Order,
+    request: Request,
     stop: Stop,
     put: Callable[[Event], None],
 ) -> None:
@@ -135,7 +135,7 @@ def _drain(
         return
     put(Begun(flow))
     try:
-        for report in drain(flow, spark, order):
+        for report in drain(flow, spark, request):
             totals += report.delta
             reason = report.reason or reason
             put(report)

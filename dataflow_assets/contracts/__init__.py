@@ -1,17 +1,38 @@
 """What a source, a sink and a writer promise each other: signatures and promises, nothing else.
 
-The life of one micro-batch: the driver plans a span with fixed upper bounds,
-opens the sink's epoch, runs ONE pass over the span on Spark, and finishes only when the whole pass
-succeeded. The sink's checkpoint, stored beside the rows, is the truth.
+The life of one micro-batch: the driver plans a span with fixed upper bounds, opens the sink's
+epoch, runs one pass over the span on Spark, and finishes only when the whole pass succeeded. The
+sink's checkpoint, stored beside the rows, is the truth.
 
 A *position* says what has been consumed. For offset slices it is an integer: everything below it is
 done (Kafka's "next offset"). For part slices it is an opaque string that only the source reads;
 sinks test it for equality and nothing else.
+
+Who calls what when, in the order of a run:
+
+| called | by | how often |
+|---|---|---|
+| `Connector.address`, `spellings` | whoever loads manifests, no network | once for each load |
+| `Source.open`, `Sink.open` | the driver | once for each attempt of a run, and each branch |
+| `ErrorStore.prepare` | the driver, before anything is read | once for each attempt |
+| `SinkSession.schema`, `identity`, `create`, `restart` | the driver, when a branch opens | once |
+| `SourceSession.plan` | the driver, before anything is read | once for each micro-batch |
+| `SinkSession.begin`, `divide`, `ticket` | the driver, between plan and pass | the same |
+| `SourceSession.frame` | the driver, of a source of messages | the same |
+| `Source.batches`, `message_form` | a task, of a source of columns | once for each part |
+| `Sink.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
+| `Writer.write` | a task | once for each batch of rows |
+| `ErrorStore.store` | a task, before the commit of the rows | at most once for each commit |
+| `Source.confirm` | a task, before the commit of the rows | once for each slice |
+| `Writer.close`, or `abort` | a task, at the end of its slice | once |
+| `SinkSession.stage`, `finish` | the driver, once the whole pass succeeded | the same |
+| `SourceSession.release` | the driver, once every branch has finished | the same, or never |
+| `SourceSession.lag` | the driver with each report, `dataflow status`, the lag sensor | by time |
+| `SourceSession.close`, `SinkSession.close` | the driver | at the end of each attempt |
+| `SourceSession.ends`, `Sink.peek` | sensors, beside a run | every few seconds |
+| `Entries.pending`, `replayed` | a replay, on the driver | before its rows, after their commit |
 """
 
-from dataflow_assets.contracts.address import (
-    Address,
-)
 from dataflow_assets.contracts.checkpoint import (
     Checkpoint,
     Lag,
@@ -21,21 +42,18 @@ from dataflow_assets.contracts.checkpoint import (
     next_reading,
     utc_now,
 )
-from dataflow_assets.contracts.ends import (
+from dataflow_assets.contracts.connector import (
+    Address,
     Connector,
-    MessageSource,
-    Shape,
-    Sink,
-    Source,
 )
-from dataflow_assets.contracts.rejects import (
+from dataflow_assets.contracts.entries import (
     REPLAY,
     Entries,
     Entry,
+    EntryName,
     ErrorRecord,
+    ErrorSink,
     ErrorStore,
-    Rejection,
-    Rejects,
     attempt_of,
     named_in,
     next_attempt,
@@ -64,12 +82,12 @@ from dataflow_assets.contracts.schema import (
     TypeRow,
     kind_of,
 )
-from dataflow_assets.contracts.sessions import (
-    SinkSession,
-    SourceSession,
+from dataflow_assets.contracts.sink import (
+    Shape,
+    Sink,
 )
-from dataflow_assets.contracts.sharing import (
-    refuse_shared,
+from dataflow_assets.contracts.sink_session import (
+    SinkSession,
 )
 from dataflow_assets.contracts.slices import (
     PART,
@@ -85,11 +103,23 @@ from dataflow_assets.contracts.slices import (
     folded,
     lasting,
 )
+from dataflow_assets.contracts.source import (
+    MessageSource,
+    Source,
+)
+from dataflow_assets.contracts.source_session import (
+    SourceSession,
+)
+from dataflow_assets.contracts.target import (
+    Rejects,
+    Target,
+    refuse_shared,
+)
 from dataflow_assets.contracts.tasks import (
     Chunk,
     Receipt,
+    Rejection,
     Sent,
-    Target,
     Ticket,
     Writer,
 )
@@ -122,7 +152,9 @@ __all__ = [
     "Cut",
     "Entries",
     "Entry",
+    "EntryName",
     "ErrorRecord",
+    "ErrorSink",
     "ErrorStore",
     "Lag",
     "Limit",

@@ -53,7 +53,16 @@ class Checkpoint:
 
 
 def next_reading(last: int) -> int:
-    """Another number for each restart; later ones are higher, also once a checkpoint is lost."""
+    """Another number for each restart; later ones are higher, also once a checkpoint is lost.
+
+    Called by `SinkSession.restart`, on the driver.
+
+    Args:
+        last: the number in the checkpoint; 0 where there is none.
+
+    Returns:
+        The number to store: the time in seconds, or one more than the last.
+    """
     return max(last + 1, int(time.time()))
 
 
@@ -79,10 +88,18 @@ class Run:
 
 
 def utc_now() -> datetime:
-    """Now, with its zone."""
+    """The time to store and to compare.
+
+    Returns:
+        Now, in UTC.
+    """
     return datetime.now(UTC)
 
 
 def local_now() -> datetime:
-    """Now, in the zone of this machine."""
+    """The time to show to people.
+
+    Returns:
+        Now, in the zone of this machine.
+    """
     return datetime.now().astimezone()

@@ -38,7 +38,16 @@ MESSAGES = pa.schema(
 
 
 def kind_of(field: pa.Field) -> bytes | None:
-    """What a string column holds, where it is not simply text."""
+    """The KIND of a string column.
+
+    Called by sinks on the driver and inside tasks, when they choose how a column is written.
+
+    Args:
+        field: a column of a batch's schema.
+
+    Returns:
+        The KIND; None where the column is plain text.
+    """
     found: bytes | None = (field.metadata or {}).get(KIND)
     return found
 
@@ -53,6 +62,10 @@ class TypeRow:
 
     @property
     def travels(self) -> str:
-        """The column's type as the docs write it, the KIND of a string with it."""
+        """The type of the column for docs/types.md.
+
+        Returns:
+            Arrow's name of the type, the KIND of a string behind it.
+        """
         kind = kind_of(self.column)
         return f"{self.column.type} ({kind.decode()})" if kind else str(self.column.type)

@@ -14,14 +14,31 @@ PART = "part-"  # begins the names of the parts of one span; no partition of a s
 
 
 def lasting(positions: Positions) -> Positions:
-    """The positions without those of the parts of a span that is not finished."""
+    """The positions that outlast a span.
+
+    Called on the driver, by a run and by `dataflow preview`.
+
+    Args:
+        positions: of a checkpoint.
+
+    Returns:
+        The positions without those of the parts of a span that is not finished.
+    """
     return {name: at for name, at in positions.items() if not name.startswith(PART)}
 
 
 def folded(positions: Positions, partition: str) -> Position | None:
     """Where finished parts have come to: each carries the position behind its whole span.
 
-    Without parts what stands under the partition itself; None for nothing.
+    Called by `SourceSession.fold` of sources with one position.
+
+    Args:
+        positions: of a checkpoint, finished parts among them.
+        partition: the one partition of the source.
+
+    Returns:
+        The position behind the parts; without parts that of the partition; None where there is
+        neither.
     """
     parts = (at for name, at in positions.items() if name.startswith(PART))
     return next(parts, positions.get(partition))
@@ -41,12 +58,20 @@ class OffsetSlice:
 
     @property
     def scope(self) -> str:
-        """Inside which an offset names one record."""
+        """Inside which an offset names one record.
+
+        Returns:
+            The partition.
+        """
         return self.partition
 
     @property
     def empty(self) -> bool:
-        """True when there is nothing between the bounds."""
+        """Whether there is nothing to read.
+
+        Returns:
+            True when there is nothing between the bounds.
+        """
         return self.after >= self.upto
 
 
@@ -64,12 +89,20 @@ class PartSlice:
 
     @property
     def scope(self) -> str:
-        """Inside which an ordinal names one record: a later read has parts of the same name."""
+        """Inside which an ordinal names one record.
+
+        Returns:
+            Partition and upper bound: a later read has parts of the same name.
+        """
         return f"{self.partition}@{self.upto}"
 
     @property
     def empty(self) -> bool:
-        """True when the part is committed already."""
+        """Whether there is nothing to read.
+
+        Returns:
+            True when the part is committed already.
+        """
         return self.after == self.upto
 
 
@@ -79,10 +112,17 @@ Cut = Callable[[PartSlice], Sequence[str]]
 
 
 def divided(parts: Iterable[PartSlice], cut: Cut) -> tuple[PartSlice, ...]:
-    """The parts, those that are not committed cut into smaller ones.
+    """Cuts the parts of an unfinished span that are not committed into smaller ones.
 
-    These have numbers that no other part of the span has: what an ordinal of the old part named is
-    another row of theirs.
+    Called by `SinkSession.divide`, on the driver.
+
+    Args:
+        parts: of the recorded span.
+        cut: from a part to the borders of the parts that replace it.
+
+    Returns:
+        All parts of the span. The smaller ones have numbers that no other part has: what an ordinal
+        of the old part named is another row of theirs.
     """
     known = tuple(parts)
     following = 1 + max((int(part.partition.removeprefix(PART)) for part in known), default=-1)
@@ -110,12 +150,32 @@ class Span:
 
     @classmethod
     def of_parts(cls, upto: str, parts: Iterable[str], *, full: bool = False) -> Span:
-        """A span of parts with these borders; done, each has come to `upto`."""
+        """A span of one bounded read.
+
+        Called by `SourceSession.plan` of sources that read parts.
+
+        Args:
+            upto: the position behind the whole span, to which each part comes.
+            parts: the borders of each part.
+            full: a limit ended the span: more is waiting already.
+
+        Returns:
+            A span with a slice for each part.
+        """
         slices = (PartSlice(f"{PART}{n}", None, upto, part) for n, part in enumerate(parts))
         return cls(tuple(slices), full)
 
     def cut(self, upto: Mapping[str, int]) -> Span:
-        """The same where tasks have stopped early: these partitions end before these offsets."""
+        """The span that was read, where tasks have stopped early.
+
+        Called by the driver between the pass and `SinkSession.finish`.
+
+        Args:
+            upto: for each partition that ends earlier the offset before which it ends.
+
+        Returns:
+            The same span with these upper bounds.
+        """
         slices = (
             replace(s, upto=upto[s.partition])
             if isinstance(s, OffsetSlice) and s.partition in upto
@@ -126,17 +186,29 @@ class Span:
 
     @property
     def empty(self) -> bool:
-        """True when no slice holds anything to read."""
+        """Whether there is nothing to read.
+
+        Returns:
+            True when no slice holds anything to read.
+        """
         return all(piece.empty for piece in self.slices)
 
     @property
     def after(self) -> Positions:
-        """Where each partition stands before the span; parts not begun are left out."""
+        """The lower bounds.
+
+        Returns:
+            Where each partition is before the span; parts that are not begun are left out.
+        """
         return {s.partition: s.after for s in self.slices if s.after is not None}
 
     @property
     def upto(self) -> Positions:
-        """Where each partition stands once the span is done."""
+        """The upper bounds.
+
+        Returns:
+            Where each partition is once the span is done.
+        """
         return {s.partition: s.upto for s in self.slices}
 
 

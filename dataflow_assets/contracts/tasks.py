@@ -10,27 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from dataflow_assets.contracts.checkpoint import Run, Totals
-from dataflow_assets.contracts.rejects import Rejection, Rejects
-from dataflow_assets.contracts.slices import Position
+from dataflow_assets.contracts.entries import REPLAY, named_in, next_attempt
+from dataflow_assets.contracts.slices import PartSlice, Position, Slice
+from dataflow_assets.contracts.target import Target
 from dataflow_assets.failpoints import Failpoint
-
-
-@dataclass(frozen=True)
-class Target:
-    """One branch of one flow as its sink sees it."""
-
-    flow: str  # namespace/name
-    branch: str  # stable identity of the branch within the flow
-    manifest: str  # hash of the manifest's content
-    source: str  # name of the topic or table read, for messages and rejected records
-    source_id: str = ""  # its identity: offsets of a recreated topic are other records
-    rejects: Rejects = field(default=Rejects(), repr=False, compare=False)
-    reading: int = field(default=0, compare=False)  # `Checkpoint.reading`, set for tasks
-
-    @property
-    def id(self) -> str:
-        """Flow and branch as one key."""
-        return f"{self.flow}:{self.branch}"
 
 
 @dataclass(frozen=True)
@@ -42,6 +25,62 @@ class Ticket:
     epoch: int
     schema: pa.Schema
     failpoint: Failpoint | None = None
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """One record that could not be stored, with its origin and the reason."""
+
+    offset: int
+    stage: str  # decode, step, encode or sink
+    reason: str
+    body: bytes | None
+    n: int = 0
+    key: bytes | None = None
+    step: int | None = None
+    """Index of the step that refused it, in `transformations`."""
+    step_type: str | None = None
+    """The type of that step."""
+    error_type: str = ""
+    """The DataFlow Operator's error class, where it is known; else it is told from the reason."""
+    metadata: Mapping[str, Any] | None = None
+    """The message's, as far as it was read."""
+    rows: int = 1
+    """How many records its message has become: `n` is the index of this one."""
+
+    def id(self, target: Target, piece: Slice) -> str:
+        """Names the rejection; the same whenever its record is read.
+
+        Called inside tasks, for each rejected record.
+
+        Args:
+            target: the branch that has rejected the record.
+            piece: the slice with the record.
+
+        Returns:
+            Flow, branch, source, partition, offset, n and stage. Of what a replay rejects: the id
+            of the entry that was replayed, and the attempt.
+        """
+        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
+            return next_attempt(named_in(piece.part)[self.offset][0], self.n)
+        where = f"{target.flow}/{target.branch}/{target.source_id or target.source}"
+        return f"{where}/{piece.scope}/{self.offset}/{self.n}/{self.stage}"
+
+    def reading(self, target: Target, piece: Slice) -> int:
+        """In which reading of the source the record was rejected.
+
+        Called inside tasks, for each rejected record.
+
+        Args:
+            target: the branch that has rejected the record.
+            piece: the slice with the record.
+
+        Returns:
+            The branch's reading; a replay keeps that of its entry.
+        """
+        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
+            return named_in(piece.part)[self.offset][1]
+        return target.reading
 
 
 @dataclass(frozen=True)

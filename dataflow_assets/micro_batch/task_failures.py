@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dataflow_assets.errors import DataflowError, Held, PermanentError, TakenOver, TransientError
+from dataflow_assets.errors import DataflowError, PermanentError, Stopped, TakenOver, TransientError
 
 _GRAVEST: tuple[type[DataflowError], ...] = (TakenOver, PermanentError, TransientError)
 
@@ -48,7 +48,7 @@ def raise_gravest(failures: Sequence[Failure]) -> None:
 
 def _rank(error: DataflowError) -> int:
     """One record that stops the flow comes last: the others may have come before it."""
-    kinds = [] if isinstance(error, Held) else [isinstance(error, kind) for kind in _GRAVEST]
+    kinds = [] if isinstance(error, Stopped) else [isinstance(error, kind) for kind in _GRAVEST]
     return kinds.index(True) if any(kinds) else len(_GRAVEST)
 
 

@@ -17,7 +17,7 @@ Behind = Callable[[str, Position | None, Position], bool]
 
 
 @dataclass(frozen=True)
-class Standing:
+class OpenBranch:
     """An open branch."""
 
     branch: Branch
@@ -33,7 +33,7 @@ class Standing:
 class Turn:
     """Who reads next, from where, and how far at most."""
 
-    standings: tuple[Standing, ...]
+    branches: tuple[OpenBranch, ...]
     after: Positions
     until: Positions | None
     alone: bool
@@ -45,20 +45,20 @@ def lowest(found: Iterable[Positions], behind: Behind) -> Positions:
     return _extreme(found, behind)
 
 
-def next_turn(standings: Sequence[Standing], stops: Positions, behind: Behind) -> Turn:
+def next_turn(branches: Sequence[OpenBranch], stops: Positions, behind: Behind) -> Turn:
     """The branch that is behind, with those at its side; everyone where nobody is.
 
     Where the flow stops at a record, none is behind that stands there.
     """
-    places = [standing.positions for standing in standings]
+    places = [opened.positions for opened in branches]
     furthest = _extreme(places, lambda partition, one, other: behind(partition, other, one))
     front = nearer(furthest, stops, behind) or {}
-    late = [s for s in standings if any(behind(p, s.positions.get(p), e) for p, e in front.items())]
+    late = [s for s in branches if any(behind(p, s.positions.get(p), e) for p, e in front.items())]
     if not late:
-        return Turn(tuple(standings), lowest(places, behind), None, alone=False)
+        return Turn(tuple(branches), lowest(places, behind), None, alone=False)
     after = dict(late[0].positions)
     side = tuple(s for s in late if dict(s.positions) == after)
-    return Turn(side, after, front, alone=len(side) < len(standings))
+    return Turn(side, after, front, alone=len(side) < len(branches))
 
 
 def nearer(one: Positions | None, other: Positions | None, behind: Behind) -> Positions | None:

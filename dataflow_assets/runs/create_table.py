@@ -12,7 +12,7 @@ from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch.lanes import Steps
 from dataflow_assets.micro_batch.sample import Sample, Sampler, sample
-from dataflow_assets.runs.branch_turns import Standing
+from dataflow_assets.runs.branch_turns import OpenBranch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,29 +29,29 @@ class Creating:
     ) -> None:
         self._flow, self._source, self._spark = flow, source, spark
 
-    def has_table(self, standing: Standing, span: Span) -> bool:
+    def has_table(self, opened: OpenBranch, span: Span) -> bool:
         """True when the branch can take part in the span.
 
         False when there is no table and nothing in the span reaches it: then its start moves over
         the span, so that it need not be read again.
         """
-        if standing.session.schema() is not None:
+        if opened.session.schema() is not None:
             return True
         messages = self._flow.source.delivers == "messages"
         first = self._source.plan(span.after, SAMPLE, span.upto) if messages else span
-        with blamed(standing.branch.id):
-            found = self._sample(standing, first)
+        with blamed(opened.branch.id):
+            found = self._sample(opened, first)
             if not found.records and first.upto != span.upto:
-                found = self._sample(standing, span)
+                found = self._sample(opened, span)
             if found.records or not self._flow.by_record:
-                standing.session.create(narrowed(found.schema))
+                opened.session.create(narrowed(found.schema))
                 return True
-            upto = self._source.fold({**standing.positions, **span.upto})
-            standing.session.restart(upto, self._source.identity)
+            upto = self._source.fold({**opened.positions, **span.upto})
+            opened.session.restart(upto, self._source.identity)
         return False
 
-    def _sample(self, standing: Standing, span: Span) -> Sample:
-        branch = standing.branch
+    def _sample(self, opened: OpenBranch, span: Span) -> Sample:
+        branch = opened.branch
         steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
         work = Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
         return sample(self._spark(), self._source, work)

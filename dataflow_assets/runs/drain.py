@@ -2,7 +2,7 @@
 
 One call is one run. A TransientError closes everything and tries again from the checkpoint with a
 new epoch, so that what was left behind by the failed attempt can commit nothing any more. A branch
-whose sink fails is set aside while the others go on.
+whose sink fails is suspended while the others go on.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
     Cut,
+    PartSlice,
     Positions,
     Receipt,
     Span,
@@ -25,17 +26,17 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import (
     DataflowError,
-    Held,
+    Stopped,
     TransientError,
     blamed,
 )
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch import fused
 from dataflow_assets.micro_batch.lanes import Lane, Steps
-from dataflow_assets.runs.branch_turns import Standing, Turn, lowest, nearer, next_turn
+from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turn
 from dataflow_assets.runs.create_table import Creating
 from dataflow_assets.runs.report import Reporting
-from dataflow_assets.runs.request import Order, Report
+from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.runs.retries import Progress
 from dataflow_assets.runs.start_positions import before, settle
 
@@ -49,10 +50,10 @@ CADENCE_SECONDS = 1.0  # least time between commits of spans that are not full
 
 
 class _Reopen(Exception):
-    """A branch that was set aside may come back: everything is opened anew."""
+    """A branch that was suspended may come back: everything is opened anew."""
 
 
-def drain(flow: Flow, spark: Callable[[], SparkSession], order: Order) -> Iterator[Report]:
+def drain(flow: Flow, spark: Callable[[], SparkSession], request: Request) -> Iterator[Report]:
     """Runs the flow; yields a Report per commit and branch, and one last per branch.
 
     `spark` gives a live session each time it is called. Raises TransientError once the patience is
@@ -60,31 +61,31 @@ def drain(flow: Flow, spark: Callable[[], SparkSession], order: Order) -> Iterat
     branch that failed while others went on ends the run with its error only after them.
     """
     failpoints.arm(failpoints.from_environment())
-    progress = Progress(order)
-    log.info("flow %s: %s begins", flow.id, order.run)
+    progress = Progress(request)
+    log.info("flow %s: %s begins", flow.id, request.run)
     while True:
         try:
             with ExitStack() as stack:
-                for report in _Attempt(flow, spark, order, progress, stack).reports():
+                for report in _Attempt(flow, spark, request, progress, stack).reports():
                     progress.made(report)
                     yield report
         except _Reopen:
             continue
         except DataflowError as error:
-            _meet(flow, order, progress, error)
+            _meet(flow, request, progress, error)
         else:
-            progress.raise_held()
-            progress.raise_aside(flow)
+            progress.raise_stopped()
+            progress.raise_suspended(flow)
             return
 
 
-def _meet(flow: Flow, order: Order, progress: Progress, error: DataflowError) -> None:
+def _meet(flow: Flow, request: Request, progress: Progress, error: DataflowError) -> None:
     """Returns when another attempt may succeed; else raises."""
-    if isinstance(error, Held):
-        progress.hold(error)
-    elif isinstance(error, TransientError) and order.stop():
+    if isinstance(error, Stopped):
+        progress.stop_at(error)
+    elif isinstance(error, TransientError) and request.stop():
         raise error  # whoever asked to stop should not have to wait for the outage to end
-    elif progress.set_aside(flow, error):
+    elif progress.suspend(flow, error):
         return
     elif isinstance(error, TransientError):
         progress.wait_or_raise(flow, error)
@@ -99,16 +100,16 @@ class _Attempt:
         self,
         flow: Flow,
         spark: Callable[[], SparkSession],
-        order: Order,
+        request: Request,
         progress: Progress,
         stack: ExitStack,
     ) -> None:
         self._flow = flow.resolved()
-        self._order = order
+        self._request = request
         self._progress = progress
         self._stack = stack
         self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
-        self._standings: list[Standing] = []
+        self._open_branches: list[OpenBranch] = []
         self._new_session = spark
         self._committed = time.monotonic()
         self._reporting = Reporting(self._flow, self._source, progress)
@@ -120,8 +121,8 @@ class _Attempt:
         return self._new_session()
 
     def reports(self) -> Iterator[Report]:
-        ordered = None if self._progress.continuous else self._end()
-        until = self._progress.bounds(ordered, self._source.ends)
+        end = None if self._progress.continuous else self._end()
+        until = self._progress.bounds(end, self._source.ends)
         self._prepare_errors()
         self._open()
         reason = ""
@@ -134,9 +135,9 @@ class _Attempt:
             elif self._due(span):
                 yield from self._micro_batch(span, turn)
             reason = self._reason_to_end(span, turn, until)
-        log.info("flow %s: %s ends: %s", self._flow.id, self._order.run, reason)
-        for standing in self._standings:
-            yield self._reporting.last(standing, reason)
+        log.info("flow %s: %s ends: %s", self._flow.id, self._request.run, reason)
+        for opened in self._open_branches:
+            yield self._reporting.last(opened, reason)
         self._reporting.judge()  # an attempt that failed may have committed more than it reported
 
     def _prepare_errors(self) -> None:
@@ -145,36 +146,36 @@ class _Attempt:
             sink.error_store().prepare()
 
     def _open(self) -> None:
-        """Opens every branch that is not set aside; one that fails is, unless it is the last."""
+        """Opens every branch that is not suspended; one that fails is, unless it is the last."""
         for branch in self._flow.branches:
             if not self._progress.open_for(branch):
                 continue
             with blamed(branch.id):
                 target = replace(self._flow.target(branch), source_id=self._source.identity)
-                opened = branch.sink.open(target, self._order.run)
-                session = self._stack.enter_context(closing(opened))
+                session = branch.sink.open(target, self._request.run)
+                self._stack.enter_context(closing(session))
                 branch.sink.shape(session.schema())  # a table that does not fit is told at once
             self._progress.reported.setdefault(branch.id, session.checkpoint.totals)
             settle(self._flow, branch, self._source, session, self._progress.start(branch))
             self._progress.settled(branch)
-            self._standings.append(Standing(branch, session))
+            self._open_branches.append(OpenBranch(branch, session))
 
     def _lowest(self) -> Positions:
-        return lowest([one.positions for one in self._standings], self._source.behind)
+        return lowest([one.positions for one in self._open_branches], self._source.behind)
 
     def _next_turn(self) -> Turn:
-        return next_turn(self._standings, self._progress.stops, self._source.behind)
+        return next_turn(self._open_branches, self._progress.stops, self._source.behind)
 
     def _end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""
-        identity, until = self._source.identity, self._order.until
+        identity, until = self._source.identity, self._request.until
         if identity not in self._progress.ends:
             given = before(self._flow, self._source, until) if until else None
             self._progress.ends[identity] = given or self._source.ends()
         return self._progress.ends[identity]
 
     def _reason_to_end(self, span: Span, turn: Turn, until: Positions | None) -> str:
-        asked = self._order.stop()
+        asked = self._request.stop()
         if asked:
             return asked
         if self._progress.over:
@@ -191,16 +192,16 @@ class _Attempt:
     def _pause(self) -> None:
         """Until the source may be asked again, or somebody asks the run to end."""
         wake = time.monotonic() + max(IDLE_SECONDS, self._flow.source.poll_seconds)
-        while time.monotonic() < wake and not self._progress.over and not self._order.stop():
+        while time.monotonic() < wake and not self._progress.over and not self._request.stop():
             time.sleep(IDLE_SECONDS)
 
     def _returning(self, *, wait: bool) -> bool:
-        """True while there is nothing to do but to wait for a branch that was set aside."""
+        """True while there is nothing to do but to wait for a branch that was suspended."""
         returning = self._progress.returning()
         if wait and returning:
-            soonest = min(aside.back for aside in returning) - time.monotonic()
+            soonest = min(branch.back for branch in returning) - time.monotonic()
             time.sleep(min(max(0.0, soonest), 1.0))  # the run may be asked to end meanwhile
-        if any(time.monotonic() >= aside.back for aside in returning):
+        if any(time.monotonic() >= branch.back for branch in returning):
             raise _Reopen
         return wait and bool(returning)
 
@@ -208,7 +209,7 @@ class _Attempt:
         """Nothing more to read is not yet the end: a broker may show less for a while."""
         positions = self._lowest()
         if not any(self._source.behind(p, positions.get(p), end) for p, end in until.items()):
-            given = self._order.until
+            given = self._request.until
             return f"drained to {given or 'the end that was visible at start'}"
         raise self._less(until, positions)
 
@@ -224,21 +225,21 @@ class _Attempt:
             return False
         if not self._progress.continuous or span.full:
             return True
-        bounds = (standing.branch.sink.flush_seconds() for standing in self._standings)
+        bounds = (opened.branch.sink.flush_seconds() for opened in self._open_branches)
         return time.monotonic() - self._committed >= max(CADENCE_SECONDS, *bounds)
 
     def _step_on(self, turn: Turn, span: Span) -> None:
         """A branch that knows nothing of a partition where others stand at its beginning."""
-        for standing in turn.standings:
-            with blamed(standing.branch.id):
-                standing.session.begin(span)
+        for opened in turn.branches:
+            with blamed(opened.branch.id):
+                opened.session.begin(span)
         again = self._next_turn()
         if again.alone and dict(again.after) == dict(turn.after):
             raise self._less(turn.until or {}, turn.after)
 
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
-        ready: Sequence[Standing]
-        ready = [one for one in turn.standings if self._creating.has_table(one, span)]
+        ready: Sequence[OpenBranch]
+        ready = [one for one in turn.branches if self._creating.has_table(one, span)]
         limit = self._flow.policies.limit
         span, ready = _begun(span, ready, lambda part: self._source.smaller(part, limit))
         failpoints.reach("drain.begun")
@@ -248,28 +249,28 @@ class _Attempt:
             span, receipts = fused.run(self._spark, self._source, span, work)
         failpoints.reach("drain.passed")
         seconds = time.monotonic() - self._committed
-        for standing in ready:
-            yield self._finished(standing, span, receipts[standing.branch.id], seconds)
+        for opened in ready:
+            yield self._finished(opened, span, receipts[opened.branch.id], seconds)
         self._committed = time.monotonic()
         failpoints.reach("drain.finished")
         self._release()
         self._reporting.judge()
 
     def _finished(
-        self, standing: Standing, span: Span, receipts: Sequence[Receipt], seconds: float
+        self, opened: OpenBranch, span: Span, receipts: Sequence[Receipt], seconds: float
     ) -> Report:
         ordered = sorted(receipts, key=lambda receipt: receipt.partition)
-        with blamed(standing.branch.id):
-            standing.session.stage(span, ordered, lambda: self._spark)
-            standing.session.finish(span, ordered, self._source)
-            return self._reporting.commit(standing, seconds)
+        with blamed(opened.branch.id):
+            opened.session.stage(span, ordered, lambda: self._spark)
+            opened.session.finish(span, ordered, self._source)
+            return self._reporting.commit(opened, seconds)
 
     def _release(self) -> None:
-        """Tells the source what every branch has; what one set aside has is not known here."""
-        if len(self._standings) == len(self._flow.branches):
+        """Tells the source what every branch has; what a suspended one has is not known here."""
+        if len(self._open_branches) == len(self._flow.branches):
             self._source.release(self._lowest())
 
-    def _pass(self, span: Span, ready: Sequence[Standing]) -> fused.Pass:
+    def _pass(self, span: Span, ready: Sequence[OpenBranch]) -> fused.Pass:
         lanes = tuple(
             Lane(one.branch.sink, one.session.ticket(), one.branch.routes) for one in ready
         )
@@ -279,16 +280,24 @@ class _Attempt:
         return fused.Pass(self._flow.source, span, lanes, percent, steps, most)
 
 
-def _begun(span: Span, ready: Sequence[Standing], cut: Cut) -> tuple[Span, Sequence[Standing]]:
+def _begun(span: Span, ready: Sequence[OpenBranch], cut: Cut) -> tuple[Span, Sequence[OpenBranch]]:
     """What is read now, and by whom: a branch with an unfinished span of its own goes alone.
 
     The parts of such a span may be larger than the limits are by now: what failed for its size is
     read in smaller parts.
     """
-    for standing in ready:
-        with blamed(standing.branch.id):
-            begun = standing.session.begin(span)
-            if begun.slices != span.slices:
-                return standing.session.divide(begun, cut), [standing]
+    for opened in ready:
+        with blamed(opened.branch.id):
+            begun = opened.session.begin(span)
+        if begun.slices != span.slices:
+            return _in_smaller_parts(opened, begun, cut), [opened]
         span = begun
     return span, ready
+
+
+def _in_smaller_parts(opened: OpenBranch, span: Span, cut: Cut) -> Span:
+    """Cut before the branch is asked: an error in there is the source's and not the branch's."""
+    left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
+    smaller = {part: cut(part) for part in left}
+    with blamed(opened.branch.id):
+        return opened.session.divide(span, lambda part: smaller.get(part, (part.part,)))

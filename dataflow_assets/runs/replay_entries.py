@@ -17,6 +17,7 @@ from dataflow_assets.contracts import (
     REPLAY,
     Address,
     Entry,
+    EntryName,
     Lag,
     Limit,
     MessageSource,
@@ -29,7 +30,6 @@ from dataflow_assets.contracts import (
     named_in,
     part_of,
 )
-from dataflow_assets.contracts.rejects import Name
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.message_metadata import ORDINAL
 from dataflow_assets.records.record import encode
@@ -98,7 +98,7 @@ def _headers(found: Any) -> list[dict[str, Any]]:
     return [{"key": name, "value": str(value).encode()} for name, value in known.items()]
 
 
-def names_of(piece: Slice) -> tuple[Name, ...]:
+def names_of(piece: Slice) -> tuple[EntryName, ...]:
     """The entries of a slice, by their ordinals."""
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
     return named_in(piece.part)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from dataflow_assets.contracts import REPLAY, Entries, Entry
-from dataflow_assets.contracts.rejects import Name
+from dataflow_assets.contracts import REPLAY, Entries, Entry, EntryName
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.replay_entries import WHOLE, is_for
 
@@ -49,7 +48,7 @@ class Waiting:
         """Of all that wait; None where there are more than were looked at."""
         return frozenset(one.token for one in self._known) if self.whole else None
 
-    def named(self, names: Sequence[Name]) -> list[Entry]:
+    def named(self, names: Sequence[EntryName]) -> list[Entry]:
         """Those of these names that still wait: somebody may have deleted the others."""
         wanted = frozenset(names)
         found = [one for one in self.entries if one.name in wanted]

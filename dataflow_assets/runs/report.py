@@ -9,7 +9,7 @@ from dataflow_assets.contracts import Lag, Positions, SourceSession
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.fused import too_many
-from dataflow_assets.runs.branch_turns import Standing
+from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.request import Report
 from dataflow_assets.runs.retries import Progress
 
@@ -23,16 +23,16 @@ class Reporting:
         self._flow, self._source, self._progress = flow, source, progress
         self._lags: dict[str, tuple[float, Lag]] = {}
 
-    def commit(self, standing: Standing, seconds: float) -> Report:
+    def commit(self, opened: OpenBranch, seconds: float) -> Report:
         """Of a commit just made, `seconds` after the one before."""
-        report = self._report(standing, seconds)
-        return replace(report, table_rows=standing.session.row_count())
+        report = self._report(opened, seconds)
+        return replace(report, table_rows=opened.session.row_count())
 
-    def last(self, standing: Standing, reason: str) -> Report:
+    def last(self, opened: OpenBranch, reason: str) -> Report:
         """Of the state in which the run leaves the branch."""
-        self._lags.pop(standing.branch.id, None)
-        report = replace(self._report(standing, 0.0), last=True, reason=reason)
-        session = standing.session
+        self._lags.pop(opened.branch.id, None)
+        report = replace(self._report(opened, 0.0), last=True, reason=reason)
+        session = opened.session
         return replace(report, schema=session.schema(), table_rows=session.row_count())
 
     def judge(self) -> None:
@@ -47,8 +47,8 @@ class Reporting:
                 f"Mend the table, the steps or the producer, or raise the limit"
             )
 
-    def _report(self, standing: Standing, seconds: float) -> Report:
-        branch, checkpoint = standing.branch, standing.session.checkpoint
+    def _report(self, opened: OpenBranch, seconds: float) -> Report:
+        branch, checkpoint = opened.branch, opened.session.checkpoint
         delta = checkpoint.totals - self._progress.reported[branch.id]
         self._progress.reported[branch.id] = checkpoint.totals
         self._progress.totals += delta

@@ -41,7 +41,7 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Order:
+class Request:
     """What one run shall do. `seconds` None: drain to the end that was visible at start.
 
     With `until`, an ISO 8601 time, what came before that time is read and nothing else; `seconds`

@@ -1,4 +1,4 @@
-"""What outlives an attempt of a run: its time, its patience, and which branches are set aside."""
+"""What outlives an attempt of a run: its time, its patience, and which branches are suspended."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dataflow_assets.contracts import PART, Positions, Totals
-from dataflow_assets.errors import DataflowError, Held, PermanentError, TakenOver, TransientError
+from dataflow_assets.errors import DataflowError, PermanentError, Stopped, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.runs.request import Order, Report, Start
+from dataflow_assets.runs.request import Report, Request, Start
 
 log = logging.getLogger(__name__)
 
-LONGEST_ASIDE = 60.0  # seconds until a branch that failed is tried again, at most
+LONGEST_SUSPENSION = 60.0  # seconds until a branch that failed is tried again, at most
 
 
 @dataclass
-class Aside:
+class SuspendedBranch:
     """A branch whose sink failed while the others go on."""
 
     error: DataflowError
@@ -36,19 +36,19 @@ class Aside:
 class Progress:
     """One run, over all its attempts."""
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self._patience = order.patience
-        self._deadline = None if order.seconds is None else time.monotonic() + order.seconds
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._patience = request.patience
+        self._deadline = None if request.seconds is None else time.monotonic() + request.seconds
         self._since = time.monotonic()
-        self._wait = order.patience.first_wait
-        self._aside: dict[str, Aside] = {}
+        self._wait = request.patience.first_wait
+        self._suspended: dict[str, SuspendedBranch] = {}
         self._settled: set[str] = set()
         self.ends: dict[str, Positions] = {}
         """By identity of the source: the end that was visible when the run first saw it."""
         self.reported: dict[str, Totals] = {}
         """By branch: the totals of its last report, so that a failed attempt's commits count."""
-        self.held: dict[str, Held] = {}
+        self.stopped: dict[str, Stopped] = {}
         """By partition: the record at which the flow stops."""
         self.totals = Totals()
         """Of all reports of the run."""
@@ -56,7 +56,7 @@ class Progress:
     @property
     def continuous(self) -> bool:
         """The run goes on until its time is up; one that reads up to a time has an end."""
-        return self._deadline is not None and self._order.until is None
+        return self._deadline is not None and self._request.until is None
 
     @property
     def over(self) -> bool:
@@ -64,84 +64,84 @@ class Progress:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def start(self, branch: Branch) -> Start:
-        """Where the branch begins: as ordered the first time, then from its checkpoint."""
-        return Start() if branch.id in self._settled else self._order.start
+        """Where the branch begins: as requested the first time, then from its checkpoint."""
+        return Start() if branch.id in self._settled else self._request.start
 
     def settled(self, branch: Branch) -> None:
         """Its start position is stored."""
         self._settled.add(branch.id)
 
     def made(self, report: Report) -> None:
-        """A branch has committed: patience begins anew."""
+        """A branch has committed: patience starts over."""
         self._since = time.monotonic()
         self._wait = self._patience.first_wait
-        self._aside.pop(report.branch.id, None)
+        self._suspended.pop(report.branch.id, None)
 
     def open_for(self, branch: Branch) -> bool:
-        """Whether the branch takes part now: not set aside, or long enough."""
-        aside = self._aside.get(branch.id)
-        return aside is None or (not aside.for_good and time.monotonic() >= aside.back)
+        """Whether the branch takes part now: not suspended, or long enough."""
+        known = self._suspended.get(branch.id)
+        return known is None or (not known.for_good and time.monotonic() >= known.back)
 
-    def set_aside(self, flow: Flow, error: DataflowError) -> bool:
-        """Sets the branch aside that the error is about; False when no other branch could go on."""
-        others = [b for b in flow.branches if b.id != error.branch and b.id not in self._aside]
+    def suspend(self, flow: Flow, error: DataflowError) -> bool:
+        """Suspends the branch that the error is about; False when no other branch could go on."""
+        others = [b for b in flow.branches if b.id != error.branch and b.id not in self._suspended]
         if error.branch is None or isinstance(error, TakenOver) or not others:
-            self._aside = {name: a for name, a in self._aside.items() if a.for_good}
+            self._suspended = {name: b for name, b in self._suspended.items() if b.for_good}
             return False
         now = time.monotonic()
-        known = self._aside.get(error.branch)
-        wait = min(2 * known.wait, LONGEST_ASIDE) if known else self._patience.first_wait
+        known = self._suspended.get(error.branch)
+        wait = min(2 * known.wait, LONGEST_SUSPENSION) if known else self._patience.first_wait
         since = known.since if known else now
-        self._aside[error.branch] = Aside(error, wait, since, now + wait)
+        self._suspended[error.branch] = SuspendedBranch(error, wait, since, now + wait)
         again = "for this run" if isinstance(error, PermanentError) else f"for {wait:.1f} s"
-        log.warning("flow %s: %s is set aside %s: %s", flow.id, error.branch, again, error)
+        log.warning("flow %s: %s is suspended %s: %s", flow.id, error.branch, again, error)
         return True
 
-    def hold(self, error: Held) -> None:
+    def stop_at(self, error: Stopped) -> None:
         """Nothing at or behind this record is read any more in this run."""
-        known = self.held.get(error.partition)
+        known = self.stopped.get(error.partition)
         if error.partition.startswith(PART):
             raise error  # a part is stored whole or not at all
         if known is not None and known.offset <= error.offset:
-            raise error  # read although it was held: no bound holds it
-        self.held[error.partition] = error
+            raise error  # read although the flow had stopped there: no bound stops it
+        self.stopped[error.partition] = error
 
     @property
     def stops(self) -> Positions:
         """By partition: the offset at which the flow stops."""
-        return {partition: error.offset for partition, error in self.held.items()}
+        return {partition: error.offset for partition, error in self.stopped.items()}
 
     def bounds(self, until: Positions | None, ends: Callable[[], Positions]) -> Positions | None:
-        """How far to read: not beyond `until`, and up to the records that are held."""
-        if not self.held:
+        """How far to read: not beyond `until`, and up to the records at which the flow stops."""
+        if not self.stopped:
             return until
         return {**(ends() if until is None else until), **self.stops}
 
-    def raise_held(self) -> None:
+    def raise_stopped(self) -> None:
         """Ends the run with the record at which it stopped."""
-        for _, error in sorted(self.held.items()):
+        for _, error in sorted(self.stopped.items()):
             raise error
 
-    def returning(self) -> list[Aside]:
+    def returning(self) -> list[SuspendedBranch]:
         """Branches that may come back in this run; for those out of patience it is too late."""
         now = time.monotonic()
         return [
-            aside
-            for aside in self._aside.values()
-            if not aside.for_good
-            and (self.continuous or now - aside.since < self._patience.seconds)
+            branch
+            for branch in self._suspended.values()
+            if not branch.for_good
+            and (self.continuous or now - branch.since < self._patience.seconds)
         ]
 
-    def raise_aside(self, flow: Flow) -> None:
+    def raise_suspended(self, flow: Flow) -> None:
         """Ends the run with the error of a branch that did not come back."""
-        for name, aside in sorted(self._aside.items(), key=lambda item: not item[1].for_good):
-            kind = PermanentError if aside.for_good else TransientError
+        for name, branch in sorted(self._suspended.items(), key=lambda item: not item[1].for_good):
+            kind = PermanentError if branch.for_good else TransientError
             error = kind(
-                f"flow {flow.id}: {name} was set aside: {aside.error}. The other branches went on; "
-                f"this one continues from its own checkpoint"
+                f"flow {flow.id}: {name} was suspended: {branch.error}. The other branches went "
+                f"on; this one continues from its own checkpoint"
             )
-            error.aside = tuple(self._aside)
-            raise error from aside.error
+            error.suspended = tuple(self._suspended)
+            raise error from branch.error
 
     def wait_or_raise(self, flow: Flow, error: TransientError) -> None:
         """Waits before the next attempt; raises once the patience is used up."""

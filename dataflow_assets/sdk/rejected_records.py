@@ -24,7 +24,7 @@ from dataflow_assets.contracts import (
     attempt_of,
     utc_now,
 )
-from dataflow_assets.errors import Held, RejectedRecord
+from dataflow_assets.errors import RejectedRecord, Stopped
 from dataflow_assets.records.record import encode, parse
 
 log = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ def settle(
     """Does with them what the flow asks for; sinks call it inside the commit of the slice.
 
     `beside` stores them in the sink's own table of rejected records. `joined` stores error records
-    in the sink's own transaction, and is False where the error sink is elsewhere. Raises Held where
-    the flow stops at the first of them.
+    in the sink's own transaction, and is False where the error sink is elsewhere. Raises Stopped
+    where the flow stops at the first of them.
     """
     if not rejections:
         return
@@ -95,10 +95,10 @@ def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
         log.warning("flow %s: skipped %s: %s", target.flow, place, one.reason)
 
 
-def _held(target: Target, piece: Slice, one: Rejection) -> Held:
+def _held(target: Target, piece: Slice, one: Rejection) -> Stopped:
     holds = target.rejects.holds
     kept = "it is in the error sink, and " if holds else ""
-    return Held(
+    return Stopped(
         f"flow {target.flow} stops at {target.source}, partition {piece.partition}, offset "
         f"{one.offset}, for {target.branch}: {one.stage}: {one.reason}; {kept}the flow goes on "
         f"once it can be stored: mend the table, the steps or the record, or {_ELSE[holds]}",

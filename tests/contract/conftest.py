@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from dataflow_assets.contracts import Limit, Run, Totals
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience, Report, Start
+from dataflow_assets.runs.request import Patience, Report, Request, Start
 from tests.contract import SINKS, SOURCES
 from tests.contract.drivers import (
     MemoryOffsets,
@@ -47,7 +47,7 @@ class Case:
 
     def reports(self, start: Start = CHECKPOINT, **policies: object) -> Iterator[Report]:
         """A drain that waits between its commits."""
-        order = Order(run=Run(), start=start, patience=Patience(self.patience, 0.01, 0.05))
+        order = Request(run=Run(), start=start, patience=Patience(self.patience, 0.01, 0.05))
         return drain(self.flow(**policies), lambda: self.engine, order)
 
     def expect(self, rows: list[Row]) -> None:

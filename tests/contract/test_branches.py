@@ -31,7 +31,7 @@ from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.replay import replay
-from dataflow_assets.runs.request import Order, Patience, Report
+from dataflow_assets.runs.request import Patience, Report, Request
 from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.router import Router
 from tests.contract.conftest import numbered
@@ -95,7 +95,7 @@ class Branched:
         )
 
     def drain(self, patience: float = 20) -> list[Report]:
-        order = Order(run=Run(), patience=Patience(patience, 0.01, 0.05))
+        order = Request(run=Run(), patience=Patience(patience, 0.01, 0.05))
         return list(drain(self.flow(), lambda: self.engine, order))
 
     def rows(self, table: str) -> list[int]:
@@ -147,7 +147,7 @@ def test_reordering_routes_changes_nothing(branched: Branched) -> None:
         flow.transformations,
         hash="h2",
     )
-    list(drain(turned, lambda: branched.engine, Order(run=Run())))
+    list(drain(turned, lambda: branched.engine, Request(run=Run())))
     branched.expect(41)
 
 
@@ -167,7 +167,7 @@ def test_a_branch_that_is_down_does_not_hold_the_others(
     branched.drain()
     branched.source.seed(numbered(20, 60))
     flag.write_text(where)
-    with pytest.raises(TransientError, match="memory:six was set aside: the sink is down"):
+    with pytest.raises(TransientError, match="memory:six was suspended: the sink is down"):
         branched.drain(patience=2)
     assert branched.rows("odd") == [n for n in range(1, 60) if n % 2]
     assert branched.rows("six") == [6, 16]
@@ -180,7 +180,7 @@ def test_a_branch_that_is_down_does_not_hold_the_others(
 def test_a_branch_comes_back_in_the_same_run(branched: Branched, flag: Path) -> None:
     branched.source.seed(numbered(1, 40))
     flag.write_text("task")
-    order = Order(run=Run(), patience=Patience(60, 0.2, 0.5))
+    order = Request(run=Run(), patience=Patience(60, 0.2, 0.5))
     for report in drain(branched.flow(), lambda: branched.engine, order):
         if report.branch.address.name == "odd" and branched.rows("odd"):
             flag.unlink(missing_ok=True)
@@ -210,6 +210,28 @@ def test_a_failure_between_the_commits_of_branches(
     monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
     branched.drain()
     branched.expect(50)
+
+
+def test_an_error_of_the_source_while_it_cuts_parts_is_no_branch_s(
+    engine: SparkSession, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Branched(engine, MemoryParts(request))
+    request.addfinalizer(case.store.remove)
+    case.source.seed(numbered(1, 50))
+    with monkeypatch.context() as patch:
+        patch.setenv("DATAFLOW_FAILPOINT", "drain.begun:raise")
+        patch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+        with pytest.raises(TransientError):
+            case.drain(patience=0)
+
+    def smaller(*_: object) -> None:
+        raise PermanentError("the source is broken")
+
+    case.limit = 15
+    monkeypatch.setattr(type(case.source.declare().open("f")), "smaller", smaller)
+    with pytest.raises(PermanentError) as caught:
+        case.drain()
+    assert (str(caught.value), caught.value.branch) == ("the source is broken", None)
 
 
 def test_a_branch_that_is_added_later_reads_from_the_beginning(branched: Branched) -> None:
@@ -268,7 +290,7 @@ def test_what_a_sink_refuses_is_replayed_with_its_metadata(topic: Branched, whic
     errors = MemorySliceSink(store=topic.name, table="bad")
     policies = Policies(rejects=Rejects("errors", errors))
     flow = replace(topic.flow(), branches=branches, policies=policies)
-    list(drain(flow, lambda: topic.engine, Order(run=Run())))
+    list(drain(flow, lambda: topic.engine, Request(run=Run())))
     (again,) = replay(flow, lambda: topic.engine, Run())
     assert (again.entries, again.rows, again.rejected) == (1, 0, 1)
     found = [json.loads(body) for (body,) in topic.store.query("select body from errors")]

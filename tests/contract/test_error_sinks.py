@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.contracts import Rejects, Run
-from dataflow_assets.errors import Held, PermanentError, TransientError
+from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience, Report
+from dataflow_assets.runs.request import Patience, Report, Request
 from dataflow_assets.sdk.rejected_records import HELD
 from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.conftest import numbered
@@ -51,7 +51,7 @@ class Rejecting:
         branches = (Branch(self.sink.declare()),)
         source, policies = self.source.declare(), Policies(rejects=rejects)
         flow = Flow("contract", self.name, source, branches, policies, hash="h")
-        order = Order(run=Run(), patience=Patience(patience, 0.01, 0.05))
+        order = Request(run=Run(), patience=Patience(patience, 0.01, 0.05))
         return list(drain(flow, lambda: self.engine, order))
 
     @property
@@ -223,7 +223,7 @@ def test_with_never_the_record_is_in_the_error_sink_and_the_flow_stops(case: Rej
     case.source.seed(numbered(1, 21), raw=[b"no json"])  # the last one of partition 0
     rejects = replace(case.rejects, holds=True)
     for _ in range(2):
-        with pytest.raises(Held, match="it is in the error sink"):
+        with pytest.raises(Stopped, match="it is in the error sink"):
             case.drain(rejects)
         assert case.ids() == list(range(1, 21))
     (held,) = (one["error"]["id"] for one in case.errors.stored())
@@ -241,7 +241,7 @@ def test_without_an_error_sink(
 ) -> None:
     case = Rejecting(request, engine, main, "beside")
     case.source.seed(numbered(1, 21), raw=[b"no json"])
-    with pytest.raises(Held, match=r"partition 0, offset 10, .*decode"):
+    with pytest.raises(Stopped, match=r"partition 0, offset 10, .*decode"):
         case.drain(Rejects("fail"))
     assert case.ids() == list(range(1, 21))
     assert case.beside() == []

@@ -8,7 +8,7 @@ from dataflow_assets.contracts import Limit, Run
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience, Report
+from dataflow_assets.runs.request import Patience, Report, Request
 from tests.contract.conftest import Case, numbered
 from tests.contract.drivers import encode
 
@@ -26,7 +26,7 @@ def _drain(case: Case, most_bytes: int, *, patience: float = 30) -> list[Report]
         Policies(limit=Limit(bytes=most_bytes)),
         hash="h1",
     )
-    order = Order(run=Run(), patience=Patience(patience, 0.01, 0.05))
+    order = Request(run=Run(), patience=Patience(patience, 0.01, 0.05))
     return list(drain(flow, lambda: case.engine, order))
 
 

@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink, Store
 from dataflow_assets.contracts import Rejects, Run, Sink
-from dataflow_assets.errors import Held, PermanentError, TransientError
+from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.replay import Replayed, replay
-from dataflow_assets.runs.request import Order, Patience, Report
+from dataflow_assets.runs.request import Patience, Report, Request
 from dataflow_assets.sdk.rejected_records import HELD
 from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.flatten import Flatten
@@ -48,7 +48,7 @@ class Rejecting:
         return Flow("contract", self.name, self.source.declare(), branches, policies, hash="h")
 
     def drain(self, rejects: Rejects, seconds: float | None = None) -> list[Report]:
-        order = Order(run=Run(), seconds=seconds, patience=Patience(10, 0.01, 0.05))
+        order = Request(run=Run(), seconds=seconds, patience=Patience(10, 0.01, 0.05))
         return list(drain(self.flow(rejects), lambda: self.engine, order))
 
     def replay(self, rejects: Rejects) -> list[Replayed]:
@@ -133,7 +133,7 @@ def test_a_flow_stops_at_the_record(case: Rejecting, seconds: float | None) -> N
     case.source.seed(rows)
     place = r"stops at .*, partition 0, offset 10, .*id is negative"
     advice = r"; .*onRejected: table .*onRejected: skip .*errors"
-    with pytest.raises(Held, match=place + advice):
+    with pytest.raises(Stopped, match=place + advice):
         case.drain(Rejects("fail"), seconds)
     found = case.rows()
     before = [row[0] for row in rows[:20:2]]
@@ -149,7 +149,7 @@ def test_with_never_the_record_is_in_the_error_sink_and_the_flow_stops(case: Rej
     case.source.seed(rows)
     rejects = Rejects("errors", case.errors, holds=True)
     for _ in range(2):
-        with pytest.raises(Held, match="it is in the error sink"):
+        with pytest.raises(Stopped, match="it is in the error sink"):
             case.drain(rejects)
     assert len(case.stored()) == 1
     goes_on = replace(rejects, holds=False)
@@ -166,7 +166,7 @@ def test_with_never_the_record_is_in_the_error_sink_and_the_flow_stops(case: Rej
 def test_what_the_flow_stored_after_it_had_stopped_there_is_not_replayed(case: Rejecting) -> None:
     case.source.seed([*numbered(1, 20), (-1, "refused")])
     rejects = Rejects("errors", case.errors, holds=True)
-    with pytest.raises(Held):
+    with pytest.raises(Stopped):
         case.drain(rejects)
     goes_on = replace(rejects, holds=False)
     assert case.replay(goes_on) == []  # nor before: the flow would store it once more
@@ -234,7 +234,7 @@ def test_rows_of_one_entry_that_are_rejected_again_are_entries_of_their_own(
     rows = b'[{"id": -1}, {"id": 7}, {"id": -2}]'
     case.source.seed([], raw=[b'{"name": "no number", "rows": ' + rows + b"}"])
     failing = replace(flow, transformations=(cast, flatten))
-    list(drain(failing, lambda: case.engine, Order(run=Run())))
+    list(drain(failing, lambda: case.engine, Request(run=Run())))
     mended = replace(flow, transformations=(flatten,))
     (again,) = replay(mended, lambda: case.engine, Run())
     assert (again.entries, again.rows, again.rejected) == (1, 1, 2)

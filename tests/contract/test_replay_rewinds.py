@@ -12,7 +12,7 @@ import devservers
 from dataflow_assets.connectors.clickhouse.rejected import table as beside_clickhouse
 from dataflow_assets.contracts import ErrorRecord, OffsetSlice, Rejection, Rejects, Span, Target
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience, Start
+from dataflow_assets.runs.request import Patience, Request, Start
 from dataflow_assets.sdk.rejected_records import error_record
 from tests.conftest import Topics
 from tests.connectors.kafka.sinking import Into, Sent, chunk
@@ -32,7 +32,7 @@ def case(request: pytest.FixtureRequest, engine: SparkSession) -> Replaying:
 
 
 def rewind(case: Replaying, start: Start = TRUNCATE) -> None:
-    order = Order(start=start, patience=Patience(20, 0.01, 0.05))
+    order = Request(start=start, patience=Patience(20, 0.01, 0.05))
     list(drain(case.flow(), lambda: case.engine, order))
 
 

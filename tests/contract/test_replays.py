@@ -17,7 +17,7 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.records.record import encode
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.replay import replay
-from dataflow_assets.runs.request import Order, Patience
+from dataflow_assets.runs.request import Patience, Request
 from tests.contract.clickhouse_sink import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.real_drivers import Iceberg, Postgresql
@@ -171,7 +171,7 @@ def test_what_is_put_back_is_older_unless_a_version_is_compared(
     if strategy == "ifNewer":
         case.options |= {"upsert_strategy": strategy, "upsert_version_column": "name"}
     case.source.seed([], raw=[UNKNOWN[0], b'{"id": 100, "name": "later"}'])
-    list(drain(case.flow(), lambda: engine, Order(patience=Patience(20, 0.01, 0.05))))
+    list(drain(case.flow(), lambda: engine, Request(patience=Patience(20, 0.01, 0.05))))
     case.mended = True
     assert sum(entries for entries, _, _ in case.replay()) == 1
     assert case.sink.rows() == [(100, name)]

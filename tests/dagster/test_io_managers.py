@@ -3,7 +3,7 @@
 import decimal
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -383,9 +383,8 @@ def test_a_table_of_postgresql_reads_as_it_was_written(
             '2026-01-31 12:00:00.5+02', '00000000-0000-0000-0000-000000000001', '{{1,2}}'),
             (2, null, 'a,"b"\nc', null, null, null, null, null, null, null, null)"""
         )
-    snapshot = read.Snapshot(place)
-    first, second = snapshot.frame(spark).orderBy("i").collect()
-    snapshot.close()
+    with ExitStack() as held:
+        first, second = read.read(place, spark, None, held).orderBy("i").collect()
     assert (first.i, first.b, first.t, first.n) == (1, True, "", decimal.Decimal("1.500"))
     assert (str(first.f), json.loads(first.j), bytes(first.y)) == ("nan", {"a": [1]}, b"\x00\xff")
     assert (first.d, first.u, first.a) == (
@@ -407,12 +406,11 @@ def test_parts_of_a_large_table_see_one_snapshot(
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
         series = "SELECT g AS id FROM generate_series(1, 20000) g"
         connection.execute(f"CREATE TABLE {schema}.many AS {series}")
-        snapshot = read.Snapshot(Place(postgresql.dsn(), schema, "many"))
-        frame = snapshot.frame(spark)
-        connection.execute(f"UPDATE {schema}.many SET id = id + 1000000")
-        assert frame.count() == 20000
-        assert frame.agg({"id": "max"}).collect()[0][0] == 20000
-    snapshot.close()
+        with ExitStack() as held:
+            frame = read.read(Place(postgresql.dsn(), schema, "many"), spark, None, held)
+            connection.execute(f"UPDATE {schema}.many SET id = id + 1000000")
+            assert frame.count() == 20000
+            assert frame.agg({"id": "max"}).collect()[0][0] == 20000
 
 
 def test_the_default_refuses_spark_frames(shop: Shop) -> None:

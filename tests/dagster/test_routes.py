@@ -177,7 +177,7 @@ def test_a_branch_whose_sink_is_down_fails_the_run_and_the_others_are_materializ
         run = shop.instance.get_run_by_id(result.run_id)
         assert run is not None
         error = run.tags[runs.ERROR]
-        assert "flow default/orders: memory:odd was set aside: the sink is down" in error
+        assert "flow default/orders: memory:odd was suspended: the sink is down" in error
         assert "The other branches went on" in error
         assert (runs.PERMANENT in run.tags) == (kind is PermanentError)
     assert "Last error: flow default/orders: memory:odd" in shop.tick().skip_message

@@ -10,8 +10,7 @@ import pytest
 
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.drivers import Driver
-from dataflow_assets.connectors.memory import MemorySliceSink
-from dataflow_assets.connectors.memory.source import MemoryOffsetSource
+from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import Finding, TransientError
 from dataflow_assets.flow import Flow

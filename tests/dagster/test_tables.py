@@ -1,8 +1,9 @@
-"""The job that keeps Iceberg tables small, over the flows of a location."""
+"""The jobs that keep tables small, over the flows of a location."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
@@ -15,10 +16,12 @@ import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.iceberg.maintenance import maintain
-from dataflow_assets.connectors.iceberg.source.position import Position
+from dataflow_assets.connectors.iceberg.table.position import Position
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
-from dataflow_assets.contracts import ErrorRecord, Rejects, Run, utc_now
+from dataflow_assets.contracts import ErrorRecord, Positions, Rejects, Run, Sink, utc_now
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from jobs.tables import table_jobs
 from tests.connectors.iceberg.driver import make_sink, opened, pump
 from tests.connectors.iceberg.source_driver import make_source
@@ -29,7 +32,7 @@ def in_ten_days(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintain, "utc_now", lambda: utc_now() + timedelta(days=10))
 
 
-def flow(sink: IcebergSink, name: str, connection: str | None = "lake") -> Flow:
+def flow(sink: Sink, name: str, connection: str | None = "lake") -> Flow:
     source = MemoryOffsetSource(store="s", topic="orders")
     return Flow("default", name, source, (Branch(sink, connection),))
 
@@ -144,5 +147,37 @@ def test_what_a_flow_has_not_read_stays(
     assert kept() == before[-1:]
 
 
-def test_without_iceberg_there_is_no_job() -> None:
+class Dusty(MemorySliceSink, Maintained):
+    """A second system whose tables need maintenance."""
+
+    def maintain(self, keep: Keep, readers: Sequence[Positions]) -> list[Tidied]:
+        raise PermanentError(f"{keep.snapshots} snapshots, {len(readers)} readers")
+
+
+def test_each_system_that_needs_maintenance_has_a_job_of_its_own(
+    instance: dg.DagsterInstance,
+) -> None:
+    config = {"catalogURI": "http://nowhere:9", "namespace": "n", "table": "orders"}
+    flows = [
+        flow(IcebergSink.model_validate(config), "a"),
+        flow(IcebergSink.model_validate(config), "b"),
+        flow(Dusty(store="s", table="t"), "c", None),
+        flow(MemorySliceSink(store="s", table="u"), "d", None),
+    ]
+    jobs, schedules = table_jobs(graph.build(flows))
+    defs = dg.Definitions(jobs=jobs, schedules=schedules)
+    names = ["iceberg_maintenance", "memory_maintenance"]
+    assert [job.name for job in jobs] == names
+    assert [schedule.name for schedule in schedules] == [f"{name}_schedule" for name in names]
+    result = defs.resolve_job_def(names[1]).execute_in_process(
+        run_config={"ops": {"tidy_tables": {"config": {"snapshots": 7}}}},
+        instance=instance,
+        raise_on_error=False,
+    )
+    (failure,) = result.filter_events(lambda event: event.is_step_failure)
+    said = str(failure.step_failure_data.user_failure_data)
+    assert "7 snapshots, 0 readers" in said
+
+
+def test_without_such_tables_there_is_no_job() -> None:
     assert table_jobs(graph.build([])) == ([], [])

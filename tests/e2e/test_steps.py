@@ -195,7 +195,7 @@ def test_a_branch_whose_database_is_down_catches_up_alone(
     down = command.run("run", manifest, DATAFLOW_PATIENCE="3")
     assert down.returncode == 1
     told = down.stdout + down.stderr
-    assert "payments was set aside" in told
+    assert "payments was suspended" in told
     assert "The other branches went on" in told
     others = {table: world.rows(table) for table in ("orders", "lake")}
     assert all(others.values())

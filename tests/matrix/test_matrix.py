@@ -14,7 +14,7 @@ from dataflow_assets import registry
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience
+from dataflow_assets.runs.request import Patience, Request
 from tests.systems import SYSTEMS, Change, Config, Row, System, made_by, manifest, state
 
 PAIRS = [(source, sink) for source in registry.sources() for sink in registry.sinks()]
@@ -25,7 +25,7 @@ INSERTS, UPDATES, DELETES = 120, 50, 30  # 200 changes
 
 def run(flow: Flow, spark: SparkSession) -> int:
     """Drains the flow; the rows that it says it has stored."""
-    reports = list(drain(flow, lambda: spark, Order(patience=Patience(20, 0.05, 0.2))))
+    reports = list(drain(flow, lambda: spark, Request(patience=Patience(20, 0.05, 0.2))))
     return sum(report.delta.rows for report in reports)
 
 

@@ -27,7 +27,7 @@ from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.wrapped import unwrapped_texts
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience
+from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.transforms.filter import Filter
 from dataflow_assets.transforms.insert_field import InsertField
 from tests.conftest import Topics
@@ -73,7 +73,7 @@ class Pipe:
         flow = Flow(
             "raw", self.name, source, (Branch(self.sink),), transformations=self.steps, hash="h"
         )
-        order = Order(run=Run(), patience=Patience(20, 0.01, 0.05))
+        order = Request(run=Run(), patience=Patience(20, 0.01, 0.05))
         for _ in drain(flow, lambda: self.engine, order):
             pass
         return self.read()

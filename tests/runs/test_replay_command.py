@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 import devservers
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.memory import Store
-from dataflow_assets.connectors.memory.sink import _Errors
+from dataflow_assets.connectors.memory.rejected.error_sink import MemoryErrors
 from dataflow_assets.contracts import Entry
 from dataflow_assets.runs import replay as engine
 from tests.conftest import Topics
@@ -144,15 +144,15 @@ def test_a_failure_tells_what_was_put_back_before(
 ) -> None:
     monkeypatch.setattr(engine, "AT_ONCE", 1)
     noted: list[Any] = []
-    note = _Errors.replayed
+    note = MemoryErrors.replayed
 
-    def broken(self: _Errors, entries: list[Entry]) -> None:
+    def broken(self: MemoryErrors, entries: list[Entry]) -> None:
         if noted:
             raise RuntimeError("password=hunter22 is wrong")
         noted.append(entries)
         note(self, entries)
 
-    monkeypatch.setattr(_Errors, "replayed", broken)
+    monkeypatch.setattr(MemoryErrors, "replayed", broken)
     rejected.write([-2, -4])
     capsys.readouterr()
     assert rejected.replay() == 1
@@ -160,7 +160,7 @@ def test_a_failure_tells_what_was_put_back_before(
     assert "default/people: failed: unexpected RuntimeError: password=***" in said
     assert "before that, 1 rejected record put back: 1 stored, 0 rejected again" in said
     assert rejected.ids() == [-4, -2, 1, 3, 5]
-    monkeypatch.setattr(_Errors, "replayed", note)
+    monkeypatch.setattr(MemoryErrors, "replayed", note)
     assert rejected.replay() == 0
     assert "0 stored, 0 rejected again, 1 without a row" in capsys.readouterr().out
     assert rejected.ids() == [-4, -2, 1, 3, 5]
@@ -170,19 +170,19 @@ def test_a_signal_ends_it_after_the_part(
     rejected: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(engine, "AT_ONCE", 1)
-    note = _Errors.replayed
+    note = MemoryErrors.replayed
 
-    def signalled(self: _Errors, entries: list[Entry]) -> None:
+    def signalled(self: MemoryErrors, entries: list[Entry]) -> None:
         note(self, entries)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)  # the main thread hears of it
 
-    monkeypatch.setattr(_Errors, "replayed", signalled)
+    monkeypatch.setattr(MemoryErrors, "replayed", signalled)
     rejected.write([-2, -4])
     assert rejected.replay() == 130
     assert "stopped on request, the next replay goes on" in capsys.readouterr().out
     assert len(rejected.ids()) == 4
-    monkeypatch.setattr(_Errors, "replayed", note)
+    monkeypatch.setattr(MemoryErrors, "replayed", note)
     assert rejected.replay() == 0
     assert rejected.ids() == [-4, -2, 1, 3, 5]
 

@@ -16,7 +16,7 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.replay import replay
-from dataflow_assets.runs.request import Order, Patience
+from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.transforms.cast import Cast
 from dataflow_assets.transforms.filter import Filter
 from dataflow_assets.transforms.flatten import Flatten
@@ -65,7 +65,7 @@ class Orders:
 
     def drain(self, *messages: dict[str, Any]) -> None:
         self.store.produce("t", 0, [json.dumps(one).encode() for one in messages])
-        order = Order(patience=Patience(5, 0.01, 0.05))
+        order = Request(patience=Patience(5, 0.01, 0.05))
         list(drain(self.flow, lambda: self.engine, order))
 
     def replay(self) -> tuple[int, int, int]:

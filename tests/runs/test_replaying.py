@@ -28,7 +28,7 @@ from dataflow_assets.runs import replay_waiting as waiting
 from dataflow_assets.runs import status
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.replay import Replayed, replay
-from dataflow_assets.runs.request import Order, Patience, Start
+from dataflow_assets.runs.request import Patience, Request, Start
 from dataflow_assets.sdk.rejected_records import error_record
 
 SLICE = OffsetSlice("0", 0, 1_000_000)
@@ -95,7 +95,7 @@ class Stores:
         return replay(self.flow, lambda: self.engine, Run(), since)
 
     def drain(self, start: Start | None = None, patience: float = 5) -> None:
-        order = Order(start=start or Start(), patience=Patience(patience, 0.01, 0.05))
+        order = Request(start=start or Start(), patience=Patience(patience, 0.01, 0.05))
         list(drain(self.flow, lambda: self.engine, order))
 
     def ids(self, store: int) -> list[int]:

@@ -14,17 +14,17 @@ import dataflow_assets
 from dataflow_assets.errors import (
     DataflowError,
     Finding,
-    Held,
     ManifestError,
     PermanentError,
     RejectedRecord,
+    Stopped,
     TakenOver,
     TransientError,
 )
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 
 MAKE: dict[type[DataflowError], Callable[[], DataflowError]] = {
-    Held: lambda: Held("stops here", "3", 17),
+    Stopped: lambda: Stopped("stops here", "3", 17),
     ManifestError: lambda: ManifestError([Finding("f.yaml", 3, 1, "spec", "no sink")]),
     RejectedRecord: lambda: RejectedRecord("step", "no number", 2, "cast"),
 }
@@ -54,7 +54,7 @@ def _travelled(error: DataflowError) -> DataflowError:
 @pytest.mark.parametrize("kind", _classes(), ids=lambda kind: kind.__name__)
 def test_every_error_of_ours_arrives_as_what_it_was(kind: type[DataflowError]) -> None:
     error = MAKE[kind]() if kind in MAKE else kind("what failed, and where")
-    error.branch, error.aside = "postgresql:orders", ("one", "two")
+    error.branch, error.suspended = "postgresql:orders", ("one", "two")
     found = _travelled(error)
     assert type(found) is kind
     assert str(found) == str(error)
@@ -77,9 +77,9 @@ def test_a_class_that_the_driver_does_not_know_arrives_as_its_nearest_known_ance
     [
         ([TransientError("t"), PermanentError("p"), TakenOver("o")], TakenOver),
         ([TransientError("t"), PermanentError("p")], PermanentError),
-        ([Held("h", "0", 1), TransientError("t")], TransientError),
+        ([Stopped("h", "0", 1), TransientError("t")], TransientError),
         ([RejectedRecord("sink", "too long"), TransientError("t")], TransientError),
-        ([Held("h", "0", 1)], Held),
+        ([Stopped("h", "0", 1)], Stopped),
         ([RejectedRecord("sink", "too long")], RejectedRecord),
     ],
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataflow_assets.contracts import Position, Positions
-from dataflow_assets.runs.branch_turns import Standing, lowest, nearer, next_turn
+from dataflow_assets.runs.branch_turns import OpenBranch, lowest, nearer, next_turn
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class _Session:
     checkpoint: _Checkpoint
 
 
-def standing(**positions: Position) -> Standing:
+def opened(**positions: Position) -> OpenBranch:
     session: Any = _Session(_Checkpoint({n.replace("_", "-"): p for n, p in positions.items()}))
     branch: Any = None
-    return Standing(branch, session)
+    return OpenBranch(branch, session)
 
 
 def by_length(partition: str, position: Position | None, end: Position) -> bool:
@@ -31,20 +31,20 @@ def by_length(partition: str, position: Position | None, end: Position) -> bool:
 
 
 def test_the_branch_behind_catches_up_to_where_the_others_stand() -> None:
-    behind, ahead = standing(table="a"), standing(table="aaa")
+    behind, ahead = opened(table="a"), opened(table="aaa")
     turn = next_turn([ahead, behind], {}, by_length)
-    assert (turn.standings, turn.after, turn.until) == ((behind,), {"table": "a"}, {"table": "aaa"})
+    assert (turn.branches, turn.after, turn.until) == ((behind,), {"table": "a"}, {"table": "aaa"})
     assert turn.alone
 
 
 def test_positions_that_differ_and_are_not_behind_go_on_together() -> None:
-    branches = [standing(table="aa"), standing(table="bb")]
+    branches = [opened(table="aa"), opened(table="bb")]
     turn = next_turn(branches, {}, by_length)
-    assert (turn.standings, turn.until, turn.alone) == (tuple(branches), None, False)
+    assert (turn.branches, turn.until, turn.alone) == (tuple(branches), None, False)
 
 
 def test_parts_under_way_are_no_positions() -> None:
-    crashed, other = standing(table="a", part_0="aaa"), standing(table="a")
+    crashed, other = opened(table="a", part_0="aaa"), opened(table="a")
     turn = next_turn([crashed, other], {}, by_length)
     assert not turn.alone
     assert lowest([crashed.positions, other.positions], by_length) == {"table": "a"}

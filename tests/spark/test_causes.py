@@ -27,7 +27,8 @@ def read(kafka: devservers.Kafka, topic: Topics) -> Iterator[KafkaSession]:
     for _ in range(5):
         producer.produce(name, b"{}", partition=0)
     assert producer.flush(20) == 0
-    session = KafkaSource(brokers=(kafka.bootstrap,), topic=name).open("default/causes")
+    source = KafkaSource(brokers=(kafka.bootstrap,), topic=name)
+    session = KafkaSession(source, "default/causes")
     yield session
     session.close()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from pyiceberg import exceptions as ice
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.io import FileIO
+from pyiceberg.io import PY_IO_IMPL, FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -17,7 +18,6 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from requests import PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
 
-from dataflow_assets.connectors.iceberg import remote_files
 from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
@@ -48,6 +48,20 @@ class _Deadline(HTTPAdapter):
         return super().send(request, *args, **options)
 
 
+class RemoteFiles(PyArrowFileIO):
+    """Files in object stores only: a catalog's answer must not choose files of this machine."""
+
+    def _initialize_local_fs(self) -> NoReturn:
+        raise PermanentError(
+            "the catalog names a local path for a file of the table; files must be in an object "
+            "store such as s3://"
+        )
+
+
+REMOTE_FILES = {PY_IO_IMPL: f"{RemoteFiles.__module__}.{RemoteFiles.__qualname__}"}
+"""Go over whatever a catalog asks for: it may name any class that can be imported."""
+
+
 class BoundedCatalog(RestCatalog):
     """PyIceberg's own catalog has no option for time-outs."""
 
@@ -61,7 +75,7 @@ class BoundedCatalog(RestCatalog):
         self, properties: Properties = EMPTY_DICT, location: str | None = None
     ) -> FileIO:
         """Called for every table, with what the catalog and the table ask for."""
-        return super()._load_file_io({**properties, **remote_files.PROPERTIES}, location)
+        return super()._load_file_io({**properties, **REMOTE_FILES}, location)
 
     def table(self, identifier: Identifier) -> Table | None:
         """The table as it stands now; None where it or its namespace is missing."""

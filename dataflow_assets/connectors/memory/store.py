@@ -14,10 +14,12 @@ _TABLES = """
 create table if not exists messages (topic, partition, "offset", key, body,
     primary key (topic, partition, "offset"));
 create table if not exists rows (name, flow, partition, "offset", n, op, row);
-create table if not exists rejected (id primary key, name, flow, partition, "offset", reason, body);
 create table if not exists errors (id primary key, name, flow, body, metadata, reading, replayed);
 create table if not exists checkpoints (id primary key, checkpoint, intent);
 create table if not exists identities (name primary key, identity);
+create view if not exists rejected as
+    select id, substr(name, 17) as name, json_extract(body, '$.error.message') as reason
+    from errors where name like 'rejected beside %';
 """
 
 

@@ -28,6 +28,7 @@ class PostgresqlConnection(DatabaseTable):
     """A database and a table in it."""
 
     type: ClassVar = "postgresql"
+    icon: ClassVar = "postgres"
 
     connection_string: SecretStr | None = None
     """`postgresql://` URL or libpq key=value text."""

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.clickhouse import client
 from dataflow_assets.contracts import Run
 from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience
+from dataflow_assets.runs.request import Patience, Request
 from tests import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -42,7 +42,7 @@ class Place:
 
     def drain(self, file: Path) -> None:
         (flow,) = load_strict([file]).flows
-        list(drain(flow, lambda: self.engine, Order(Run(), patience=Patience(120, 0.01, 0.05))))
+        list(drain(flow, lambda: self.engine, Request(Run(), patience=Patience(120, 0.01, 0.05))))
 
     def stored(self, sql: str) -> list[tuple[Any, ...]]:
         return list(self.postgresql.execute(sql).fetchall())

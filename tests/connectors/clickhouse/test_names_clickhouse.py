@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -119,5 +119,7 @@ def test_frames_take_any_name(
     names = ["1 Order.No", 'it\'s "%" {x:Int8}']
     for value in ("a", "b"):
         frame = spark.createDataFrame([(1, value)], f"`{names[0]}` int, `{names[1]}` string")
-        assert write(frame, place, "overwrite", names[:1]) == 1
-    assert [tuple(row) for row in read(spark, place, names[1:]).collect()] == [("b",)]
+        assert write(place, frame, "overwrite", names[:1]) == 1
+    with ExitStack() as held:
+        found = read(place, spark, names[1:], held).collect()
+    assert [tuple(row) for row in found] == [("b",)]

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.clickhouse import client
 from dataflow_assets.contracts import Run
 from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience
+from dataflow_assets.runs.request import Patience, Request
 from tests import ROOT
 from tests.conftest import Topics
 
@@ -54,7 +54,7 @@ def stored(
             text = text.replace(written, real)
         (tmp_path / name).write_text(text, encoding="utf-8")
         (flow,) = load_strict([tmp_path / name]).flows
-        list(drain(flow, lambda: engine, Order(Run(), patience=Patience(20, 0.01, 0.05))))
+        list(drain(flow, lambda: engine, Request(Run(), patience=Patience(20, 0.01, 0.05))))
         with client.connect(clickhouse.dsn(database), "tests") as connected:
             return client.rows(connected, query)
 

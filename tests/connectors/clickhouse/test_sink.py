@@ -22,7 +22,7 @@ from dataflow_assets.contracts import (
     SinkSession,
     Span,
 )
-from dataflow_assets.errors import Held, PermanentError, TakenOver, TransientError
+from dataflow_assets.errors import PermanentError, Stopped, TakenOver, TransientError
 from tests.connectors.clickhouse.driver import (
     COLUMNS,
     SOURCE,
@@ -384,7 +384,7 @@ def test_what_the_table_refuses_is_rejected_and_the_others_arrive(place: Place) 
 def test_a_flow_that_stops_at_a_record_has_stored_what_lies_before_it(place: Place) -> None:
     place.make(f"{COLUMNS}, constraint c check id > 0")
     records = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": -3, "name": "c"}]
-    with pytest.raises(Held) as caught:
+    with pytest.raises(Stopped) as caught:
         store(place.sink(), records, way="fail")
     assert (caught.value.partition, caught.value.offset) == ("0", 2)
     store(place.sink(), records[:2], way="fail")

@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, NestedField, TimestamptzType
 
-from dataflow_assets.connectors.iceberg.table.layout import Order, Term, parse_order, parse_term
+from dataflow_assets.connectors.iceberg.layout import Order, Term, parse_order, parse_term
 from dataflow_assets.contracts import OFFSET, OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 from devservers import SeaweedFS
@@ -77,7 +77,7 @@ def test_sort_orders(text: str, order: Order) -> None:
         ({"partitionBy": ["bucket(0, id)"]}, "must be from 1 to"),
         ({"partitionBy": ["day(3, at)"]}, "day takes a column alone, like day(created_at)"),
         ({"partitionBy": ["day(at"]}, "cannot read 'day(at'"),
-        ({"partitionBy": ["day(at)", "days(at)"]}, "at_day stands there twice"),
+        ({"partitionBy": ["day(at)", "days(at)"]}, "at_day is a duplicate"),
         ({"sortBy": ["id downwards"]}, "cannot read 'id downwards'"),
         ({"upsertMode": True}, "upsertMode requires conflictKey"),
         ({"conflictKey": "id"}, "conflictKey requires upsertMode: true"),

@@ -11,8 +11,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from dataflow_assets.connectors.iceberg.catalog import connect
-from dataflow_assets.connectors.iceberg.remote_files import PROPERTIES, RemoteFiles
+from dataflow_assets.connectors.iceberg.catalog import REMOTE_FILES, RemoteFiles, connect
 from dataflow_assets.errors import PermanentError
 from tests.connectors.iceberg.driver import MakeSink
 
@@ -23,7 +22,7 @@ SCHEMA = Schema(NestedField(1, "id", LongType()))
 def test_a_local_path_is_neither_read_nor_written_nor_deleted(tmp_path: Path, form: str) -> None:
     file = tmp_path / "planted"
     file.write_text("s3cret")
-    files = pickle.loads(pickle.dumps(load_file_io({**PROPERTIES})))  # noqa: S301 - as Spark does
+    files = pickle.loads(pickle.dumps(load_file_io({**REMOTE_FILES})))  # noqa: S301 - as Spark does
     location = form.format(file)
     with pytest.raises(PermanentError, match="local path"):
         files.new_input(location).open()

@@ -12,12 +12,13 @@ from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.catalog import connect
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire
-from dataflow_assets.connectors.iceberg.maintenance.maintain import Keep, Tidied, maintain
+from dataflow_assets.connectors.iceberg.maintenance.maintain import maintain
 from dataflow_assets.connectors.iceberg.rejected.replay import remove
 from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 from dataflow_assets.contracts import Entry, Rejection, SinkSession, utc_now
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.maintenance import Keep, Tidied
 from tests.connectors.iceberg.driver import (
     SOURCE,
     MakeSink,

@@ -10,8 +10,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource
+from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.table.checkpoint import Ledger, parse, property_key
-from dataflow_assets.connectors.iceberg.table.column_types import parse_field
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.contracts import KIND, OffsetSlice, PartSlice, Target, Totals
 from dataflow_assets.registry import sinks

@@ -21,7 +21,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order, Patience, Start
+from dataflow_assets.runs.request import Patience, Request, Start
 from tests import ROOT
 from tests.connectors.iceberg.source_driver import lake, make_table, rows
 
@@ -71,7 +71,7 @@ class Place:
         return flow
 
     def run(self, flow: Flow, start: Start = Start()) -> int:  # noqa: B008 - frozen
-        order = Order(start=start, patience=Patience(20, 0.01, 0.05))
+        order = Request(start=start, patience=Patience(20, 0.01, 0.05))
         reports = list(drain(flow, lambda: self.engine, order))
         return sum(report.delta.rows for report in reports)
 

@@ -50,7 +50,7 @@ def test_a_prefix_is_committed_and_never_twice(into: Make) -> None:
 def test_a_moved_checkpoint_is_told(into: Make) -> None:
     target = into()
     session, _ = target.begun(OffsetSlice("0", 0, 10))
-    with pytest.raises(PermanentError, match="stands at 0, but the micro-batch was planned from 5"):
+    with pytest.raises(PermanentError, match="is at 0, but the micro-batch was planned from 5"):
         target.write(session, OffsetSlice("0", 5, 10), [Sent(b"x")], 5)
 
 

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.source import frame as reader
+from dataflow_assets.connectors.kafka.source.frame import _TIMES
 from dataflow_assets.connectors.kafka.source.session import KafkaSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Span
 
@@ -36,7 +36,7 @@ def opened(kafka: devservers.Kafka) -> Iterator[Open]:
 
     def open_session(topic: str, **config: Any) -> KafkaSession:
         source = KafkaSource(brokers=(kafka.bootstrap,), topic=topic, **config)
-        live.append(source.open(FLOW))
+        live.append(KafkaSession(source, FLOW))
         return live[-1]
 
     yield open_session
@@ -207,7 +207,7 @@ def test_an_end_beyond_the_log_fails_soon(
 ) -> None:
     name = topic()
     send(producer, name, 3)
-    monkeypatch.setitem(reader._TIMES, "kafkaConsumer.pollTimeoutMs", "1000")
+    monkeypatch.setitem(_TIMES, "kafkaConsumer.pollTimeoutMs", "1000")
     begun = time.monotonic()
     with pytest.raises(PySparkException, match="lost"):
         opened(name).frame(spark, Span((OffsetSlice("0", 0, 9),)), frozenset()).toArrow()

@@ -30,7 +30,7 @@ def opened(kafka: devservers.Kafka) -> Iterator[Open]:
     def open_session(topic: str, **config: Any) -> KafkaSession:
         group = {"consumer_group": f"group-of-{topic}"} | config
         source = KafkaSource(brokers=(kafka.bootstrap,), topic=topic, **group)
-        live.append(source.open(FLOW))
+        live.append(KafkaSession(source, FLOW))
         return live[-1]
 
     yield open_session

@@ -9,7 +9,7 @@ from pydantic import SecretStr, ValidationError
 
 from dataflow_assets import registry
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.durations import milliseconds
+from dataflow_assets.connectors.kafka.options import milliseconds
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Secrets, resolve

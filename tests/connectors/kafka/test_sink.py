@@ -19,7 +19,7 @@ from dataflow_assets.contracts import (
     Rejection,
     Rejects,
 )
-from dataflow_assets.errors import Held, PermanentError
+from dataflow_assets.errors import PermanentError, Stopped
 from tests.conftest import Topics
 from tests.connectors.kafka.sinking import Into, Make, Sent, branches, chunk
 
@@ -250,7 +250,7 @@ def test_a_compacted_topic_is_no_error_sink(into: Make) -> None:
 def test_a_flow_that_stops_at_a_record_commits_nothing_of_it(into: Make) -> None:
     target = into(keyField="id")
     target.target = replace(target.target, rejects=Rejects("fail"))
-    with pytest.raises(Held, match="offset 1"):
+    with pytest.raises(Stopped, match="offset 1"):
         target.put([Sent(b'{"id": 1}'), Sent(b"{}")])
     assert target.values() == []
 

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.memory import MemorySliceSink, Store
 from dataflow_assets.contracts import Limit, Run
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Order
+from dataflow_assets.runs.request import Request
 from tests.conftest import Topics
 
 MIB = 1024 * 1024
@@ -47,7 +47,7 @@ def test_large_records_behind_small_ones_do_not_make_a_large_micro_batch(
     sink = MemorySliceSink(store=name, table="t")
     policies = Policies(limit=Limit(bytes=MIB))
     flow = Flow("default", messages, source, (Branch(sink),), policies, hash="h1")
-    reports = [r for r in drain(flow, lambda: spark, Order(run=Run())) if not r.last]
+    reports = [r for r in drain(flow, lambda: spark, Request(run=Run())) if not r.last]
     sizes = [report.delta.bytes for report in reports]
     assert sum(report.delta.rows for report in reports) == SMALL + LARGE
     assert max(sizes) <= 2 * MIB

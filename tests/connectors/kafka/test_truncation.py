@@ -46,7 +46,8 @@ def test_other_records_under_offsets_that_were_read_are_a_loss(
 
     def opened(group: str, **options: str) -> KafkaSession:
         given = {"brokers": (server.bootstrap,), "topic": "t", "consumer_group": group}
-        live.append(KafkaSource.model_validate(given | options).open("default/orders"))
+        source = KafkaSource.model_validate(given | options)
+        live.append(KafkaSession(source, "default/orders"))
         return live[-1]
 
     def read(session: KafkaSession) -> KafkaSession:

@@ -207,7 +207,7 @@ def test_a_checkpoint_moved_back_is_an_error_and_moved_forward_is_obeyed(
         assert receipt.position == 30
         assert session.finish(span, [receipt], SOURCE).positions == {"0": 30}
     else:
-        with pytest.raises(PermanentError, match="somebody moved it"):
+        with pytest.raises(PermanentError, match="was moved by somebody"):
             write(sink, ticket, span.slices[0], chunk(ticket, ids(*range(10)), 10))
         with pytest.raises(PermanentError, match="moved by somebody"):
             session.finish(span, [], SOURCE)
@@ -287,7 +287,7 @@ def test_a_part_that_stands_elsewhere_was_moved(place: Place) -> None:
     session = start(sink, {"0": "x"})
     span = session.begin(Span((PartSlice("0", "x", "y"),)))
     place.run("UPDATE dataflow_checkpoint_partition SET part = 'q'")
-    with pytest.raises(PermanentError, match="somebody moved it"):
+    with pytest.raises(PermanentError, match="was moved by somebody"):
         write(sink, session.ticket(), span.slices[0], chunk(session.ticket(), ids(1), 0))
     session.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +18,7 @@ from typing_extensions import override
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
 from dataflow_assets.connectors.postgresql.frames.place import Place as FramePlace
-from dataflow_assets.connectors.postgresql.frames.read import Snapshot
+from dataflow_assets.connectors.postgresql.frames.read import read
 from dataflow_assets.connectors.postgresql.frames.write import write
 from dataflow_assets.contracts import DELETE, OP, OffsetSlice, Rejection, Run
 from dataflow_assets.sdk.database import joined, split
@@ -170,6 +171,7 @@ def test_frames_take_any_name(
     names = ["1 Order.No", 'it\'s "%" {x}']
     for value in ("a", "b"):
         frame = spark.createDataFrame([(1, value)], f"`{names[0]}` int, `{names[1]}` string")
-        assert write(frame, place, "upsert", names[:1]) == 1
-    found = Snapshot(place).frame(spark, names[1:])
-    assert [tuple(row) for row in found.collect()] == [("b",)]
+        assert write(place, frame, "upsert", names[:1]) == 1
+    with ExitStack() as held:
+        found = read(place, spark, names[1:], held).collect()
+    assert [tuple(row) for row in found] == [("b",)]

@@ -7,7 +7,7 @@ queries see two states. Of a ReplacingMergeTree the last row of each key is read
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,14 +55,19 @@ class Found:
 
 
 def describe(place: Place) -> tuple[pa.Schema, int | None]:
-    """The table's columns and its rows in all. Raises PermanentError when there is no table."""
+    """As `TableFrames.describe`; ClickHouse does not know how many of its rows were replaced."""
     with told(place, "looking at"), closing(connect(place.connection, APPLICATION)) as client:
         found = _found(client, place)
     return found.schema, found.rows
 
 
-def read(spark: SparkSession, place: Place, names: Sequence[str] | None = None) -> DataFrame:
-    """The columns (all of them by default), as they are when the frame is used."""
+def read(
+    place: Place,
+    spark: SparkSession,
+    names: Sequence[str] | None,
+    held: ExitStack,  # noqa: ARG001 - what other systems need
+) -> DataFrame:
+    """As `TableFrames.read`: one query, read in one task, sees one state."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     with told(place, "reading"), closing(connect(place.connection, APPLICATION)) as client:

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -28,13 +28,12 @@ from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.frames.place import APPLICATION, Place, told
 from dataflow_assets.connectors.clickhouse.table.table import Table, find
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.named_frames import mapped
+from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
     from pyspark.sql import DataFrame
 
-Mode = Literal["append", "overwrite", "upsert"]
 ATTEMPT = "_attempt"
 INSERT_ROWS = 200_000  # of one INSERT: Spark's own batches would make thousands of parts
 _RESULT = pa.schema([("attempt", pa.string()), ("rows", pa.int64())])
@@ -45,23 +44,21 @@ WHERE database = {database:String} AND name = {table:String}
 """
 
 
-def write(frame: DataFrame, place: Place, mode: Mode, key: Sequence[str] = ()) -> int:
-    """Writes the frame's rows; how many. The table is made from the frame where it is missing.
+def write(place: Place, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
+    """As `TableFrames.write`.
 
     `overwrite` exchanges the table for another of the same definition, `upsert` adds rows to a
     ReplacingMergeTree that is ordered by the key, `append` adds rows.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    if mode == "upsert" and not key:
-        raise PermanentError(f"{place}: mode upsert needs a key")
     columns: pa.Schema = to_arrow_schema(frame.schema)
     with told(place, "writing"), closing(connect(place.connection, APPLICATION)) as client:
         work = _Write(client, place, columns, mode, tuple(key))
         table = work.target()
         try:
             work.create_stage()
-            done = mapped(frame, _Stager(work.stage), _DDL).toArrow()
+            done = map_batches(frame, _Stager(work.stage), _DDL).toArrow()
             work.build(table, done.column("attempt").to_pylist())
             work.publish(table)
         finally:
@@ -130,12 +127,8 @@ class _Write:
             table = self._find()
         if table is None:
             raise self.place.missing()
-        if absent := [name for name in self.columns.names if name not in table.names]:
-            raise PermanentError(
-                f"{self.place} has no column {', '.join(absent)}; it has "
-                f"{', '.join(each.name for each in table.columns)}. Alter or drop the table, or "
-                "leave the column out of the frame"
-            )
+        known = [column.name for column in table.columns]
+        refuse_unknown_columns(self.place, self.columns.names, known)
         if self.mode == "upsert":
             self._check_upsert(table)
         return table

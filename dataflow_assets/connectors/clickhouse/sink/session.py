@@ -55,6 +55,7 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import TransientError
+from dataflow_assets.sdk.checkpoint import check_planned, covered, gaps, intent_of, unknown_starts
 
 log = logging.getLogger(__name__)
 
@@ -279,15 +280,14 @@ class ClickhouseSession(SinkSession):
 
     def _record(self, span: Span) -> None:
         state, known = self._state, self._state.partitions
-        parts = tuple(s for s in span.slices if isinstance(s, PartSlice))
-        intent = None
-        if any(not part.empty for part in parts):
+        parts, intent = intent_of(span), None
+        if parts:
             # The rows of a part that was read before are not known by their number of blocks.
             intent = Intent(uuid.uuid4().hex, self._at, self._ledger.blocks, parts)
         starts = {
-            s.partition: Partition(s.after)
-            for s in span.slices
-            if isinstance(s, OffsetSlice) and s.partition not in known
+            name: Partition(at)
+            for name, at in unknown_starts(span, known).items()
+            if at is not None
         }
         head = replace(
             state.snapshot(),
@@ -306,11 +306,9 @@ class ClickhouseSession(SinkSession):
         for name, committed in found.items():
             if committed.seen is not None:
                 self._shorten(name, committed.seen, ends[name])
-        slices = [s for s in span.slices if isinstance(s, OffsetSlice) and not s.empty]
         moved = {name: committed.partition for name, committed in found.items()}
-        for piece in slices:
-            if not _covered(moved.get(piece.partition), piece):
-                moved[piece.partition] = self._step_over(piece)
+        for piece in gaps(span, {name: one.position for name, one in moved.items()}):
+            moved[piece.partition] = self._step_over(piece)
         pending = {n: b for n, b in self._state.pending.items() if n not in moved}
         partitions = {**self._state.partitions, **moved}
         self._state = replace(self._state, partitions=partitions, pending=pending)
@@ -332,10 +330,11 @@ class ClickhouseSession(SinkSession):
         """Nothing stands between the checkpoint and the end of the slice: the whole job says so."""
         name = piece.partition
         state = self._branch.read(name)
+        check_planned(self._target.flow, piece, state.partitions[name].position)
         if name in state.pending:
             self._branch.done(state, name, Done(Totals(), utc_now()))
             state = self._branch.read(name)
-        while not _covered(state.partitions.get(name), piece):
+        while not covered(piece, state.partitions[name].position):
             border = Border(piece.upto, self._at, 0, state.version, empty=True)
             state = self._branch.propose(state, name, border)
             if name in state.pending:
@@ -375,8 +374,4 @@ def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:
             client.close()
     except Failure as failure:
         raise failure.error(f"reading the checkpoint of {sink.address()}") from None
-    return state.checkpoint if state.known else None
-
-
-def _covered(found: Partition | None, piece: OffsetSlice) -> bool:
-    return found is not None and isinstance(found.position, int) and found.position >= piece.upto
+    return state.checkpoint if state.branch.known else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -25,9 +26,10 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
-class ClickhouseSink(ClickhouseSinkOptions):
+class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
     """Rows into one ClickHouse table of the MergeTree family: appended, or replaced by a key.
 
     With `upsertMode` the table is a ReplacingMergeTree: a later row replaces the one with its key,
@@ -73,3 +75,14 @@ class ClickhouseSink(ClickhouseSinkOptions):
     @override
     def rejected(self) -> Entries:
         return ClickhouseReplay(self)
+
+    @override
+    def frames(self, namespace: str | None, table: str) -> TableFrames:
+        """Tables of ClickHouse. A write is atomic by partition; `overwrite` exchanges the table."""
+        from dataflow_assets.connectors.clickhouse.frames import read, write
+        from dataflow_assets.connectors.clickhouse.frames.place import Place
+
+        place = Place(self.dsn(), namespace or self.usual_schema(), table)
+        return TableFrames(
+            partial(read.read, place), partial(write.write, place), partial(read.describe, place)
+        )

@@ -6,6 +6,7 @@ Deletes and columns added later are PyIceberg's to apply, so that no file is rea
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,19 +32,25 @@ MOST_PARTS = 64
 
 
 def read(
-    spark: SparkSession,
     sink: IcebergConnection,
-    names: Sequence[str] | None = None,
-    table: Table | None = None,
+    spark: SparkSession,
+    names: Sequence[str] | None,
+    held: ExitStack,  # noqa: ARG001 - what other systems need
 ) -> DataFrame:
-    """A lazy frame of the table's current snapshot. Raises PermanentError without a table."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    if table is None:
-        with catalogs.errors(sink, "read"):
-            table = catalogs.connect(sink).table(sink.identifier)
+    """As `TableFrames.read`: the current snapshot, read in tasks."""
+    with catalogs.errors(sink, "read"):
+        table = catalogs.connect(sink).table(sink.identifier)
     if table is None:
         raise PermanentError(f"table {'.'.join(sink.identifier)} does not exist: nothing to read")
+    return frame_of(table, sink, spark, names)
+
+
+def frame_of(
+    table: Table, sink: IcebergConnection, spark: SparkSession, names: Sequence[str] | None = None
+) -> DataFrame:
+    """A lazy frame of the snapshot that is the table's current one here."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     with catalogs.errors(sink, "plan a read of"):
         tasks = list(table.scan().plan_files())
     columns = _readable(table, names)
@@ -54,7 +61,7 @@ def read(
 
 
 def describe(sink: IcebergConnection) -> tuple[pa.Schema, int | None]:
-    """The columns that rows can fill, as flows show them, and the rows in all if they are known."""
+    """As `TableFrames.describe`, of the columns that rows can fill; from the catalog."""
     with catalogs.errors(sink, "look at"):
         table = catalogs.connect(sink).load_table(sink.identifier)
         return row_schema(table.schema()), total_records(table)

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg import exceptions as ice
@@ -20,19 +20,18 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg import catalog as catalogs
-from dataflow_assets.connectors.iceberg.frames.read import read
-from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
+from dataflow_assets.connectors.iceberg.frames.read import frame_of
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.data_files import Place, data_file, place
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.named_frames import mapped
+from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Mode = Literal["append", "overwrite", "upsert"]
 TOKEN = "dataflow.frame"  # noqa: S105 - a snapshot's property: whose commit it is
 TARGET_BYTES = 128 * 1024 * 1024
 ATTEMPTS = 5
@@ -40,12 +39,8 @@ _RESULT = pa.schema([("files", pa.list_(pa.string())), ("rows", pa.int64())])
 _DDL = "files array<string>, rows bigint"
 
 
-def write(frame: DataFrame, sink: IcebergSink, mode: Mode, key: Sequence[str] = ()) -> int:
-    """Writes the frame's rows; how many. The table is made from the frame where it is missing.
-
-    `overwrite` replaces all rows, `upsert` those of the same key (the whole table is written
-    again), `append` none. One commit: readers see all of it or nothing.
-    """
+def write(sink: IcebergSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
+    """As `TableFrames.write`, in one commit; `upsert` writes the whole table again."""
     catalog = catalogs.connect(sink)
     table = _table(catalog, sink, frame)
     if mode == "upsert":
@@ -58,7 +53,7 @@ def write(frame: DataFrame, sink: IcebergSink, mode: Mode, key: Sequence[str] = 
     return rows
 
 
-def _table(catalog: catalogs.BoundedCatalog, sink: IcebergSink, frame: DataFrame) -> Table:
+def _table(catalog: catalogs.BoundedCatalog, sink: IcebergSinkOptions, frame: DataFrame) -> Table:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
@@ -68,12 +63,9 @@ def _table(catalog: catalogs.BoundedCatalog, sink: IcebergSink, frame: DataFrame
             create_table.ensure_namespace(catalog, sink)
             table = catalog.made(sink.identifier, table_schema(_named(columns)), {})
     create_table.check(table)
-    known = {column.name for column in table.schema().fields}
-    if missing := [name for name in columns.names if name not in known]:
-        raise PermanentError(
-            f"table {'.'.join(table.name())} has no column {', '.join(missing)}; it has "
-            f"{', '.join(sorted(known))}. Alter or drop the table, or leave the column out"
-        )
+    refuse_unknown_columns(
+        f"table {'.'.join(table.name())}", columns.names, table.schema().column_names
+    )
     return table
 
 
@@ -85,7 +77,7 @@ def _named(columns: pa.Schema) -> list[pa.Field]:
 def _stage(frame: DataFrame, table: Table) -> tuple[list[DataFile], int]:
     """Writes files that no snapshot names yet."""
     writer = _Writer(place(table), tuple(frame.columns))
-    done = mapped(frame, writer, _DDL).toArrow()
+    done = map_batches(frame, writer, _DDL).toArrow()
     texts = [text for files in done.column("files").to_pylist() for text in files or ()]
     return [data_file(text, table) for text in texts], sum(done.column("rows").to_pylist())
 
@@ -110,7 +102,7 @@ class _Writer:
 
 def _publish(  # noqa: PLR0913 - one commit's whole story
     catalog: catalogs.BoundedCatalog,
-    sink: IcebergSink,
+    sink: IcebergSinkOptions,
     table: Table,
     files: list[DataFile],
     *,
@@ -159,15 +151,15 @@ def _head(table: Table) -> int | None:
     return snapshot.snapshot_id if snapshot else None
 
 
-def _merged(frame: DataFrame, table: Table, sink: IcebergSink, key: Sequence[str]) -> DataFrame:
+def _merged(
+    frame: DataFrame, table: Table, sink: IcebergSinkOptions, key: Sequence[str]
+) -> DataFrame:
     """The frame's rows, and the table's that it does not replace."""
-    if not key:
-        raise PermanentError(f"table {'.'.join(table.name())}: mode upsert needs a key")
     if frame.groupBy(*key).count().where("count > 1").limit(1).count():
         raise PermanentError(
             f"table {'.'.join(table.name())}: the frame has several rows of one key "
             f"({', '.join(key)}): say which of them counts"
         )
-    stored = read(frame.sparkSession, sink, table=table)
+    stored = frame_of(table, sink, frame.sparkSession)
     kept = stored.join(frame.select(*key), list(key), "left_anti").select(*stored.columns)
     return kept.unionByName(frame, allowMissingColumns=True)

@@ -6,8 +6,8 @@ was planned on it can still be read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
@@ -15,62 +15,42 @@ from pyiceberg.table import Table
 from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect, errors
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected import table as rejects
-from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
-from dataflow_assets.contracts import utc_now
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.connectors.iceberg.table.position import Position
+from dataflow_assets.contracts import Positions, utc_now
+from dataflow_assets.sdk.maintenance import Keep, Tidied
 
-LEAST_DAYS = 1 / 24  # a driver that has lost an answer looks for its own commit for minutes
-LEAST_ORPHAN_DAYS = 1.0  # files of a running task are listed by nothing yet
-
-
-@dataclass(frozen=True)
-class Keep:
-    """What stays: this many snapshots, all of so many days, and unlisted files of so many.
-
-    `unread_days`: for how long snapshots stay that a reader has not come to.
-    """
-
-    snapshots: int = 10
-    days: float = 1.0
-    orphan_days: float = 3.0
-    unread_days: float = 14.0
-
-    def __post_init__(self) -> None:
-        if self.snapshots < 1 or self.days < LEAST_DAYS or self.orphan_days < LEAST_ORPHAN_DAYS:
-            raise PermanentError(
-                f"snapshots must be at least 1, days at least {LEAST_DAYS:.3f} (an hour) and "
-                f"orphan_days at least {LEAST_ORPHAN_DAYS:g}: running flows need what is younger"
-            )
-
-
-@dataclass(frozen=True)
-class Tidied:
-    """What was removed from one table."""
-
-    table: str
-    snapshots: int = 0
-    files: int = 0
-    bytes: int = 0
-    note: str = ""
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def maintain(
-    sink: IcebergSink, keep: Keep, *, unread: datetime | None = None, now: datetime | None = None
+    sink: IcebergSinkOptions,
+    keep: Keep,
+    readers: Sequence[Positions] = (),
+    now: datetime | None = None,
 ) -> list[Tidied]:
-    """The sink's table and that of its rejected records; tables that are not there are left out.
-
-    `unread`: the snapshots of the sink's table that were committed since then, and the one before,
-    are still to be read by somebody.
-    """
+    """As `Maintained.maintain`; nobody reads the table of rejected records by snapshots."""
     catalog = connect(sink)
-    found: list[Tidied] = []
-    for name, since in ((sink.identifier, unread), (rejects.identifier(sink), None)):
+    tables = (sink.identifier, _unread_since(readers)), (rejects.identifier(sink), None)
+    tidied: list[Tidied] = []
+    for name, unread in tables:
         with errors(sink, "tidy"):
             table = catalog.table(name)
             if table is not None:
-                found.append(_tidied(catalog, table, keep, since, now or utc_now()))
-    return found
+                tidied.append(_tidied(catalog, table, keep, unread, now or utc_now()))
+    return tidied
+
+
+def _unread_since(readers: Iterable[Positions]) -> datetime | None:
+    """When the snapshot was committed from which the reader that is furthest behind goes on.
+
+    The snapshots since then, and that one, are still to be read. Of the parts of an unfinished span
+    the earliest counts. None where every reader begins with the snapshot that is current then.
+    """
+    positions = [Position.parse(text) for stored in readers for text in stored.values()]
+    commits = [position.at for position in positions if position.snapshot is not None]
+    return min((datetime.fromisoformat(at) if at else _EPOCH for at in commits), default=None)
 
 
 def _tidied(

@@ -27,17 +27,17 @@ from dataflow_assets.connectors.iceberg.merge.tasks import (
     StagedKeys,
     StoredKeys,
 )
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, place
 from dataflow_assets.connectors.iceberg.table.snapshot import head
 from dataflow_assets.contracts import utc_now
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import from_environment, reach
-from dataflow_assets.spark import errors as causes
+from dataflow_assets.spark.errors import sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 
 Result = TypeVar("Result")
 
@@ -63,7 +63,7 @@ class Merge:
 
     def __init__(
         self,
-        sink: IcebergSink,
+        sink: IcebergSinkOptions,
         table: Table,
         staged: Staged,
         spark: Callable[[], SparkSession],
@@ -204,6 +204,4 @@ def _run(job: Callable[[], Result]) -> Result:
     try:
         return job()
     except (PySparkException, RpcError, OSError) as error:
-        raise TransientError(
-            f"the Spark job that merges failed: {causes.sentence(error)}"
-        ) from error
+        raise TransientError(f"the Spark job that merges failed: {sentence(error)}") from error

@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -22,9 +22,10 @@ from pyiceberg.table import Table
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect, errors
+from dataflow_assets.connectors.iceberg.column_types import parse_field
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.replay import latest, oldest, remove
 from dataflow_assets.connectors.iceberg.table import create_table
-from dataflow_assets.connectors.iceberg.table.column_types import parse_field
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, place
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
@@ -33,9 +34,6 @@ from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.rejected_records import HELD, entry
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 
 _STAMP = pa.timestamp("us", "UTC")
 _ID = pa.field("id", pa.string(), nullable=False)
@@ -67,7 +65,7 @@ _AT_ONCE = 1_000  # rows of one batch on their way into the file
 class IcebergErrors(ErrorStore):
     """Stores error records in the sink's table."""
 
-    def __init__(self, sink: IcebergSink) -> None:
+    def __init__(self, sink: IcebergSinkOptions) -> None:
         self._sink = sink
 
     @override
@@ -171,7 +169,7 @@ def _change(files: Sequence[DataFile]) -> Change:
     return Change(_PROPERTY, lambda _: text, commit_id, files)
 
 
-def _layout(sink: IcebergSink, table: Table) -> list[str]:
+def _layout(sink: IcebergSinkOptions, table: Table) -> list[str]:
     """The columns that are filled. Raises PermanentError where error records do not fit."""
     create_table.check(table)
     known = {field.name: field for field in row_schema(table.schema())}
@@ -186,7 +184,7 @@ def _layout(sink: IcebergSink, table: Table) -> list[str]:
     return sorted(filled)
 
 
-def _unfit(sink: IcebergSink, why: str) -> PermanentError:
+def _unfit(sink: IcebergSinkOptions, why: str) -> PermanentError:
     wanted = "data" if sink.raw_mode else "error and original_message, or data"
     return PermanentError(
         f"the error sink's table {'.'.join(sink.identifier)} cannot take error records: {why}; it "

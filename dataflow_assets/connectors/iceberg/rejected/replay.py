@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.compute as pc
 from pyiceberg import exceptions as ice
@@ -31,14 +31,12 @@ from pyiceberg.table import Table
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.rejected_records import origin
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 
 ATTEMPTS = 20  # other writers' commits to give way to
 _AT_ONCE = 1_000  # ids in one commit
@@ -50,7 +48,7 @@ _ID, _AT, _READING = Reference("id"), Reference("rejected_at"), Reference("readi
 class Waiting(Entries):
     """Those of `<table>_rejected`."""
 
-    def __init__(self, sink: IcebergSink) -> None:
+    def __init__(self, sink: IcebergSinkOptions) -> None:
         self._sink = sink
 
     @override
@@ -116,7 +114,7 @@ def _moment(at: datetime) -> Any:
     return literal(at.astimezone(UTC).isoformat())
 
 
-def remove(sink: IcebergSink, name: tuple[str, ...], entries: Sequence[Entry]) -> None:
+def remove(sink: IcebergSinkOptions, name: tuple[str, ...], entries: Sequence[Entry]) -> None:
     """Takes the rows of these entries out of the table."""
     reach("iceberg.replayed")
     by_reading: dict[int, list[str]] = {}
@@ -141,7 +139,9 @@ def _named(table: Table, ids: Sequence[str], reading: int) -> BooleanExpression:
     return And(theirs, Or(IsNull(term=_READING), upto))
 
 
-def _remove(sink: IcebergSink, name: tuple[str, ...], ids: Sequence[str], reading: int) -> None:
+def _remove(
+    sink: IcebergSinkOptions, name: tuple[str, ...], ids: Sequence[str], reading: int
+) -> None:
     catalog = connect(sink, "note a replay in the rejected records of")
     for attempt in range(ATTEMPTS):
         table = catalog.load_table(name)

@@ -12,13 +12,14 @@ import json
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg import exceptions as ice
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table.checkpoint import Ledger, property_key
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, place
@@ -26,10 +27,6 @@ from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, fil
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.contracts import Rejection, Slice, Target, utc_now
 from dataflow_assets.failpoints import reach
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
-    from dataflow_assets.connectors.iceberg.sink.writer import WriteTicket
 
 COLUMNS = pa.schema(
     [
@@ -56,12 +53,12 @@ _TRIES = 20  # other writers' changes to give way to
 MOST_NOTED = 500  # rejections noted by a token of 16 digits; a crash may repeat more than that
 
 
-def identifier(sink: IcebergSink) -> tuple[str, ...]:
+def identifier(sink: IcebergSinkOptions) -> tuple[str, ...]:
     """Namespace levels and name of the table of rejected records."""
     return (*sink.identifier[:-1], f"{sink.table}_rejected")
 
 
-def rejected_table(catalog: BoundedCatalog, sink: IcebergSink) -> Table:
+def rejected_table(catalog: BoundedCatalog, sink: IcebergSinkOptions) -> Table:
     """The table, made where it is missing; several tasks may try at once."""
     name = identifier(sink)
     table = catalog.table(name) or catalog.made(name, table_schema(COLUMNS), {})
@@ -84,16 +81,24 @@ def widened(table: Table, columns: Sequence[pa.Field]) -> Table:
 class RejectWriter:
     """Stages the rejected records of one slice; reaches for the catalog only if there are any."""
 
-    def __init__(self, sink: IcebergSink, ticket: WriteTicket, piece: Slice, name: str) -> None:
-        self._sink, self._ticket = sink, ticket
-        self._piece, self._name = piece, name
+    def __init__(
+        self,
+        sink: IcebergSinkOptions,
+        target: Target,
+        piece: Slice,
+        name: str,
+        stored: frozenset[str],
+    ) -> None:
+        """`stored`: tokens of the rejections that are in the table already."""
+        self._sink, self._target, self._piece = sink, target, piece
+        self._name, self._stored = name, stored
         self._files: FileWriter | None = None
         self._tokens: list[str] = []
 
     def write(self, rejected: Sequence[Rejection]) -> None:
         """Takes what is not in the table already."""
         rows = {token(row["id"]): row for row in map(self._row, rejected)}
-        new = {key: row for key, row in rows.items() if key not in self._ticket.rejected}
+        new = {key: row for key, row in rows.items() if key not in self._stored}
         if new:
             files = self._open()
             files.write(pa.RecordBatch.from_pylist(list(new.values()), files.schema))
@@ -119,7 +124,7 @@ class RejectWriter:
         return self._files
 
     def _row(self, rejection: Rejection) -> dict[str, Any]:
-        target = self._ticket.target
+        target = self._target
         return {
             "id": rejection.id(target, self._piece),
             "flow": target.flow,
@@ -154,7 +159,7 @@ def split(staged: Sequence[str]) -> tuple[list[str], list[str]]:
 class RejectedTable:
     """The driver's end: commits staged rejections before the rows of the same span."""
 
-    def __init__(self, catalog: BoundedCatalog, sink: IcebergSink, target: Target) -> None:
+    def __init__(self, catalog: BoundedCatalog, sink: IcebergSinkOptions, target: Target) -> None:
         self._catalog, self._sink = catalog, sink
         self._key = property_key(target, "rejected")
         self._note: dict[str, Any] | None = None

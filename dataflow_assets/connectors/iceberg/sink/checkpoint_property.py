@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.checkpoint import Ledger, fresh, parse, property_key
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 
 Step = Callable[[Ledger], Ledger]
 Check = Callable[[Ledger | None], None]
@@ -29,7 +26,7 @@ Check = Callable[[Ledger | None], None]
 class Keeper:
     """Holds one epoch of one branch, its table and its ledger as of the last look."""
 
-    def __init__(self, sink: IcebergSink, target: Target, run: Run) -> None:
+    def __init__(self, sink: IcebergSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
         self.key = property_key(target)
         self.catalog = connect(sink)

@@ -11,6 +11,7 @@ from pyiceberg.manifest import DataFile
 from dataflow_assets.connectors.iceberg.catalog import errors
 from dataflow_assets.connectors.iceberg.merge.merge import Merge, Moved
 from dataflow_assets.connectors.iceberg.merge.stage import Staged
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable, split
 from dataflow_assets.connectors.iceberg.sink.checkpoint_property import Keeper, Step
 from dataflow_assets.connectors.iceberg.table.checkpoint import Ledger, merged
@@ -32,7 +33,6 @@ from dataflow_assets.failpoints import reach
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 
 MERGES = 5  # of one span, each on the head that another writer has left
 
@@ -41,7 +41,7 @@ class Publisher:
     """Commits the spans of one session."""
 
     def __init__(
-        self, sink: IcebergSink, target: Target, keeper: Keeper, rejected: RejectedTable
+        self, sink: IcebergSinkOptions, target: Target, keeper: Keeper, rejected: RejectedTable
     ) -> None:
         self._sink, self._target = sink, target
         self._keeper, self._rejected = keeper, rejected

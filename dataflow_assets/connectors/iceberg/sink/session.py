@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
 from dataflow_assets.connectors.iceberg.sink.checkpoint_property import Keeper
 from dataflow_assets.connectors.iceberg.sink.publish import Publisher, complete, done
@@ -48,16 +50,13 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import from_environment, reach
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 
 
 class IcebergSession(SinkSession):
     """Holds one epoch of one branch."""
 
-    def __init__(self, sink: IcebergSink, target: Target, run: Run) -> None:
+    def __init__(self, sink: IcebergSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
         self._keeper = Keeper(sink, target, run)
         self._rejected = RejectedTable(self._keeper.catalog, sink, target)
@@ -223,7 +222,7 @@ class IcebergSession(SinkSession):
         """Nothing is held open but pooled connections."""
 
 
-def peek(sink: IcebergSink, target: Target) -> Checkpoint | None:
+def peek(sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
     """The stored checkpoint, from the table or, before there is one, from its namespace."""
     catalog = connect(sink)
     key = property_key(target)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.iceberg.catalog import errors
 from dataflow_assets.connectors.iceberg.merge.stage import Stage
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
 from dataflow_assets.connectors.iceberg.settings import slug
 from dataflow_assets.connectors.iceberg.table.checkpoint import short_hash
@@ -36,9 +36,6 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.failpoints import arm, reach
 from dataflow_assets.sdk.rejected_records import settle
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class Appended:
 class IcebergWriter(Writer):
     """Stages Parquet files below the table's location; visible once the session commits."""
 
-    def __init__(self, sink: IcebergSink, ticket: WriteTicket, piece: Slice) -> None:
+    def __init__(self, sink: IcebergSinkOptions, ticket: WriteTicket, piece: Slice) -> None:
         arm(ticket.failpoint)
         self._sink, self._ticket, self._piece = sink, ticket, piece
         partition = slug(piece.partition)[-40:]
@@ -89,7 +86,7 @@ class IcebergWriter(Writer):
             if sink.upserts
             else Appended(file_writer(ticket.place, name, names, size))
         )
-        self._rejects = RejectWriter(sink, ticket, piece, name)
+        self._rejects = RejectWriter(sink, ticket.target, piece, name, ticket.rejected)
         self._rejected: list[Rejection] = []
         self._covered = self._covered_offset()
         self._seen: Position | None = None

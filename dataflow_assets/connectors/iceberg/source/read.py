@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,27 +22,27 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.types import PrimitiveType
 
-from dataflow_assets.connectors.iceberg import catalog as catalogs
+from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
 from dataflow_assets.connectors.iceberg.source.parts import Part, Range
 from dataflow_assets.connectors.iceberg.source.projection import Values, project
 from dataflow_assets.connectors.iceberg.source.types import typed_schema
 from dataflow_assets.contracts import METADATA, PartSlice, Slice
 from dataflow_assets.errors import PermanentError, TransientError
 
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.iceberg.source.source import IcebergSource
-
 ROWS_AT_ONCE = 32_768
 
 
-def read(source: IcebergSource, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+def read(
+    source: IcebergSourceOptions, piece: Slice, metadata: frozenset[str]
+) -> Iterator[pa.RecordBatch]:
     """The rows of a part; where it holds none, one batch without rows, for its columns.
 
     Raises PermanentError where a file is gone, TransientError where the store is down.
     """
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
     part = Part.parse(piece.part)
-    with catalogs.errors(source, "read"):
+    with errors(source, "read"):
         reader = _Reader(_table(source, part))
         wanted = metadata if source.incremental_by_snapshot else frozenset()
         rows = 0
@@ -54,9 +54,9 @@ def read(source: IcebergSource, piece: Slice, metadata: frozenset[str]) -> Itera
             yield pa.RecordBatch.from_pylist([], typed_schema(reader.schema))
 
 
-def _table(source: IcebergSource, part: Part) -> Table:
+def _table(source: IcebergSourceOptions, part: Part) -> Table:
     name = ".".join(source.identifier)
-    table = catalogs.connect(source).table(source.identifier)
+    table = connect(source).table(source.identifier)
     if table is None:
         raise PermanentError(f"table {name} was dropped while it was read")
     if str(table.metadata.table_uuid) != part.table:

@@ -11,13 +11,15 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from dataflow_assets.connectors.iceberg import catalog as catalogs
+from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile, files, row_groups
 from dataflow_assets.connectors.iceberg.source.history import behind, lineage
 from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_behind
 from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, Range, cut
 from dataflow_assets.connectors.iceberg.source.plan import Ahead, Step, ahead
-from dataflow_assets.connectors.iceberg.source.position import BEGINNING, Position
+from dataflow_assets.connectors.iceberg.source.read import read
+from dataflow_assets.connectors.iceberg.table.position import BEGINNING, Position
 from dataflow_assets.contracts import Lag, Limit, Positions, SourceSession, Span, folded, utc_now
 from dataflow_assets.contracts import Position as Stored
 from dataflow_assets.errors import PermanentError, TransientError
@@ -25,7 +27,6 @@ from dataflow_assets.errors import PermanentError, TransientError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from dataflow_assets.connectors.iceberg.source.source import IcebergSource
 
 TABLE = "table"  # the one partition
 _UNBOUNDED = 1 << 62
@@ -36,15 +37,15 @@ log = logging.getLogger(__name__)
 class IcebergSourceSession(SourceSession):
     """Loads the table from the catalog for every question; `behind` judges by the last answer."""
 
-    def __init__(self, source: IcebergSource, flow: str) -> None:
+    def __init__(self, source: IcebergSourceOptions, flow: str) -> None:
         self._source, self._flow = source, flow
-        self._catalog = catalogs.connect(source)
+        self._catalog = connect(source)
         self._files: tuple[Position, tuple[SourceFile, ...]] | None = None
         self._told: set[int] = set()
         self._table = self._loaded()
 
     def _loaded(self) -> Table:
-        with catalogs.errors(self._source, "load"):
+        with errors(self._source, "load"):
             table = self._catalog.table(self._source.identifier)
         if table is None:
             name = ".".join(self._source.identifier)
@@ -105,7 +106,7 @@ class IcebergSourceSession(SourceSession):
             return Span(())
         start = _parsed(after.get(TABLE))
         coming = self._ahead(table, start, head)
-        with catalogs.errors(self._source, "plan a read of"):
+        with errors(self._source, "plan a read of"):
             found = cut(self._pieces(table, coming, stop), self._bounds(limit), self._groups)
         if found is None and coming.blocked:
             raise PermanentError(f"{'.'.join(table.name())}: {coming.blocked}")
@@ -174,8 +175,8 @@ class IcebergSourceSession(SourceSession):
         span = self.plan(after, Limit(records=limit))
         if not span.slices:
             return {}
-        read = self._source.batches(span.slices[0], self._source.metadata_columns)
-        found = pa.Table.from_batches(read).slice(0, limit).combine_chunks().to_batches()
+        batches = read(self._source, span.slices[0], self._source.metadata_columns)
+        found = pa.Table.from_batches(batches).slice(0, limit).combine_chunks().to_batches()
         return {TABLE: found[0]} if found else {}
 
     def release(self, upto: Positions) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg import exceptions as ice
@@ -14,8 +13,9 @@ from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import UnknownTransform, VoidTransform
 
 from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog
-from dataflow_assets.connectors.iceberg.table.column_types import parse_field
-from dataflow_assets.connectors.iceberg.table.layout import parse_order, parse_term
+from dataflow_assets.connectors.iceberg.column_types import parse_field
+from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
+from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table.partitioning import (
     check_key,
     keyed,
@@ -24,9 +24,6 @@ from dataflow_assets.connectors.iceberg.table.partitioning import (
 )
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.errors import PermanentError
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.iceberg.sink.sink import IcebergSink
 
 
 def check(table: Table, key: Sequence[str] = ()) -> None:
@@ -54,7 +51,7 @@ def _computable(field: PartitionField | SortField, known: set[int]) -> bool:
 
 
 def create(
-    catalog: BoundedCatalog, sink: IcebergSink, sample: pa.Schema, properties: dict[str, str]
+    catalog: BoundedCatalog, sink: IcebergSinkOptions, sample: pa.Schema, properties: dict[str, str]
 ) -> Table:
     """The table with these properties; somebody else's where one stands by now."""
     if not sink.auto_create_table:
@@ -65,7 +62,7 @@ def create(
     return catalog.made(sink.identifier, schema, properties, spec, order)
 
 
-def _columns(sink: IcebergSink, sample: pa.Schema) -> list[pa.Field]:
+def _columns(sink: IcebergSinkOptions, sample: pa.Schema) -> list[pa.Field]:
     """The sample's columns, then the manifest's: a manifest's type wins over a sample's."""
     known = sink.raw_columns(sample) if sink.raw_mode else sample
     columns = {field.name: field for field in known}
@@ -75,7 +72,7 @@ def _columns(sink: IcebergSink, sample: pa.Schema) -> list[pa.Field]:
     return list(columns.values())
 
 
-def ensure_namespace(catalog: BoundedCatalog, sink: IcebergSink) -> None:
+def ensure_namespace(catalog: BoundedCatalog, sink: IcebergSinkOptions) -> None:
     """Makes each missing level of the namespace."""
     levels = sink.identifier[:-1]
     for depth in range(1, len(levels) + 1):
@@ -83,7 +80,7 @@ def ensure_namespace(catalog: BoundedCatalog, sink: IcebergSink) -> None:
             catalog.create_namespace(levels[:depth])
 
 
-def namespace_property(catalog: BoundedCatalog, sink: IcebergSink, key: str) -> str | None:
+def namespace_property(catalog: BoundedCatalog, sink: IcebergSinkOptions, key: str) -> str | None:
     """A note on the namespace; None where either is missing."""
     with suppress(ice.NoSuchNamespaceError):
         found: str | None = catalog.load_namespace_properties(sink.identifier[:-1]).get(key)
@@ -91,7 +88,9 @@ def namespace_property(catalog: BoundedCatalog, sink: IcebergSink, key: str) -> 
     return None
 
 
-def set_namespace_property(catalog: BoundedCatalog, sink: IcebergSink, key: str, text: str) -> None:
+def set_namespace_property(
+    catalog: BoundedCatalog, sink: IcebergSinkOptions, key: str, text: str
+) -> None:
     """Leaves a note on the namespace."""
     try:
         catalog.update_namespace_properties(sink.identifier[:-1], updates={key: text})
@@ -102,7 +101,7 @@ def set_namespace_property(catalog: BoundedCatalog, sink: IcebergSink, key: str,
         ) from error
 
 
-def drop_namespace_property(catalog: BoundedCatalog, sink: IcebergSink, key: str) -> None:
+def drop_namespace_property(catalog: BoundedCatalog, sink: IcebergSinkOptions, key: str) -> None:
     """Takes the note away; a table's own property wins over one left behind."""
     with suppress(Exception):
         catalog.update_namespace_properties(sink.identifier[:-1], removals={key})

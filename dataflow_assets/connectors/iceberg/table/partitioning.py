@@ -10,7 +10,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import IdentityTransform, parse_transform
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
-from dataflow_assets.connectors.iceberg.table.layout import Order, Term
+from dataflow_assets.connectors.iceberg.layout import Order, Term
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.errors import PermanentError
 

@@ -19,25 +19,23 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
 
 from dataflow_assets.contracts import (
     Checkpoint,
-    OffsetSlice,
     PartSlice,
     Position,
     Positions,
     Run,
-    Slice,
     Span,
     Target,
     Totals,
     next_reading,
 )
+from dataflow_assets.sdk.checkpoint import BranchState
 
 HEAD = b"head"
 FAMILY = "dataflow.checkpoints."
@@ -72,6 +70,12 @@ class Intent(msgspec.Struct, frozen=True):
 
     parts: list[tuple[str, str | None, str, str]]
 
+    @classmethod
+    def of(cls, parts: Iterable[PartSlice]) -> Intent | None:
+        """None where there is nothing to record."""
+        found = [(p.partition, p.after, p.upto, p.part) for p in parts]
+        return cls(found) if found else None
+
 
 class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     """The driver's record."""
@@ -101,6 +105,11 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
         host = f"{run.host} (pid {run.pid})"
         return msgspec.structs.replace(self, epoch=self.epoch + 1, run=run.id, host=host, flow=flow)
 
+    @property
+    def parts(self) -> tuple[PartSlice, ...]:
+        """Those of the intent."""
+        return tuple(PartSlice(*part) for part in self.intent.parts) if self.intent else ()
+
     def with_slots(self, span: Span) -> Head:
         """Every partition of the span has a slot of its own; slots are never given to another."""
         new = [s.partition for s in span.slices if s.partition not in self.slots]
@@ -120,23 +129,18 @@ class Stored(msgspec.Struct, frozen=True):
         return {n: t for n, t in self.tokens.items() if t.generation == self.head.generation}
 
     @property
-    def known(self) -> bool:
-        """False for a branch that never began, or was forgotten."""
-        return bool(self.head.base) or self.head.source is not None
-
-    @property
     def totals(self) -> Totals:
         """Of the whole branch."""
         return sum((token.totals for token in self.current.values()), self.head.totals)
 
     @property
-    def checkpoint(self) -> Checkpoint:
+    def state(self) -> BranchState:
         """Head and tokens as one."""
         head, tokens = self.head, self.current
         names = head.base.keys() | tokens.keys()
         found = {name: self.position(name) for name in sorted(names)}
         times = [head.committed_at, *(token.committed_at for token in tokens.values())]
-        return Checkpoint(
+        checkpoint = Checkpoint(
             head.epoch,
             {name: position for name, position in found.items() if position is not None},
             self.totals,
@@ -147,6 +151,7 @@ class Stored(msgspec.Struct, frozen=True):
             committed_at=max(filter(None, times), default=None),
             reading=head.reading,
         )
+        return BranchState(checkpoint, head.parts)
 
     def position(self, partition: str) -> Position | None:
         """Where a partition stands; of a part that is not committed yet, nothing or its base."""
@@ -160,18 +165,6 @@ class Stored(msgspec.Struct, frozen=True):
     def _open(self, token: Token) -> bool:
         """Whether the token is of the intent that is still recorded."""
         return self.head.intent is not None and token.serial == self.head.serial
-
-    @property
-    def span(self) -> Span | None:
-        """The recorded parts, those committed already empty; None without an intent."""
-        if self.head.intent is None:
-            return None
-        parts = [PartSlice(*part) for part in self.head.intent.parts]
-        return Span(tuple(self._resumed(part) for part in parts))
-
-    def _resumed(self, part: PartSlice) -> Slice:
-        done = self.position(part.partition) == part.upto
-        return replace(part, after=part.upto) if done else part
 
     def restarted(self, positions: Positions, source: str | None, target: str | None) -> Head:
         """The head of a new generation."""
@@ -190,24 +183,6 @@ class Stored(msgspec.Struct, frozen=True):
 def new_generation() -> str:
     """A name that no generation has had."""
     return uuid.uuid4().hex[:12]
-
-
-def intent_of(span: Span) -> Intent | None:
-    """What a bounded read has to record; None for spans of offsets, and where all is done."""
-    parts = [s for s in span.slices if isinstance(s, PartSlice)]
-    if all(part.empty for part in parts):
-        return None
-    return Intent([(p.partition, p.after, p.upto, p.part) for p in parts])
-
-
-def gaps(span: Span, stored: Stored) -> dict[str, int]:
-    """The ends of the offset slices that no token has reached: their last offsets are no rows."""
-    slices = [s for s in span.slices if isinstance(s, OffsetSlice) and not s.empty]
-    return {s.partition: s.upto for s in slices if not _reached(stored.position(s.partition), s)}
-
-
-def _reached(position: Position | None, piece: OffsetSlice) -> bool:
-    return isinstance(position, int) and position >= piece.upto
 
 
 def dump(record: Head | Token) -> bytes:

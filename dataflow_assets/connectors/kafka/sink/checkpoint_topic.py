@@ -20,7 +20,8 @@ from dataflow_assets.connectors.kafka.sink.checkpoint import (
 )
 from dataflow_assets.connectors.kafka.sink.last_record import Last, Reader
 from dataflow_assets.contracts import REPLAY, Target
-from dataflow_assets.errors import DataflowError, PermanentError, TakenOver, TransientError
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.checkpoint import removed, taken_over
 
 Record = TypeVar("Record")
 
@@ -100,10 +101,7 @@ class Ledger:
         if head is None:
             raise self._removed()
         if head.epoch != epoch:
-            raise TakenOver(
-                f"flow {self._target.flow} was taken over by run {head.run} on host {head.host}; "
-                "this run stops, nothing of it is lost: what it committed stands in the checkpoint"
-            )
+            raise taken_over(self._target.flow, f"run {head.run} on host {head.host}")
         return head
 
     def others(self, topic: str) -> dict[str, str]:
@@ -138,7 +136,4 @@ class Ledger:
         return error if self._shelf.find() else self._removed()
 
     def _removed(self) -> PermanentError:
-        return PermanentError(
-            f"the checkpoint of flow {self._target.flow}, topic {self.topic}, was removed while it "
-            "ran; start the flow again: without it, it begins anew"
-        )
+        return removed(self._target.flow, f"topic {self.topic}")

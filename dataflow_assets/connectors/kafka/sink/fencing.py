@@ -35,7 +35,7 @@ from dataflow_assets.contracts import (
     Totals,
     utc_now,
 )
-from dataflow_assets.errors import PermanentError, TakenOver
+from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,13 @@ class Claim:
         Raises TakenOver under another epoch, PermanentError where the checkpoint was moved.
         """
         head = ledger.owned(ticket.epoch)
+        if isinstance(piece, PartSlice):
+            check_recorded(ticket.target.flow, piece, head.parts)
         slot = head.slots.get(piece.partition)
         token = None if slot is None else ledger.token(slot)
         tokens = {} if token is None else {piece.partition: token}
         found = cls(piece, Stored(head, tokens))
-        found._check(ticket.target.flow)
+        check_planned(ticket.target.flow, piece, found.position)
         return found
 
     @property
@@ -80,25 +82,3 @@ class Claim:
         totals = (old.totals if old else Totals()) + counted
         token = Token(head.generation, position, head.serial, epoch, totals, utc_now())
         return Claim(self.piece, Stored(head, {self.piece.partition: token}))
-
-    def _check(self, flow: str) -> None:
-        """The planned start against the checkpoint; the first row may well lie beyond both."""
-        piece, position = self.piece, self.position
-        if isinstance(piece, PartSlice):
-            self._check_part(flow, piece)
-        elif not isinstance(position, int) or position < piece.after:
-            raise PermanentError(
-                f"the checkpoint of flow {flow}, partition {piece.partition}, stands at "
-                f"{position}, but the micro-batch was planned from {piece.after}: somebody moved "
-                "it; start the flow again from its checkpoint"
-            )
-
-    def _check_part(self, flow: str, piece: PartSlice) -> None:
-        """A late attempt at a part of another span must not begin."""
-        intent = self.stored.head.intent
-        known = [] if intent is None else [(p[0], p[2], p[3]) for p in intent.parts]
-        if (piece.partition, piece.upto, piece.part) not in known:
-            raise TakenOver(
-                f"flow {flow}: part {piece.partition} up to {piece.upto} is not in the span that "
-                "is recorded: this task came too late and stops"
-            )

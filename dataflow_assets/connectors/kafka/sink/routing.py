@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dataflow_assets.connectors.kafka.create_topic import Rules
+from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import FRAMING, Headers, Outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint import FAMILY
 from dataflow_assets.contracts import DELETE, OFFSET, OP, N, Rejection, Sent
@@ -17,9 +18,6 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import interpolated
 from dataflow_assets.records.record import MISSING, NotJson, Record, encode, parse, text_form
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.kafka.sink.sink import KafkaSink
 
 RulesOf = Callable[[str], Rules | None]
 Read = Callable[[Any], bytes | None]
@@ -36,7 +34,7 @@ class Sorted:
 class Addressing:
     """Keys and topics as the sink declares them; made once per slice, inside the task."""
 
-    def __init__(self, sink: KafkaSink, rules: RulesOf) -> None:
+    def __init__(self, sink: KafkaSinkOptions, rules: RulesOf) -> None:
         self._sink, self._rules = sink, rules
         self._key = _key_reader(sink)
         self._topic = sink.topic_field.getter() if sink.topic_field else None
@@ -117,7 +115,7 @@ class Addressing:
 _BYTES = ("value", "key")
 
 
-def _key_reader(sink: KafkaSink) -> Read | None:
+def _key_reader(sink: KafkaSinkOptions) -> Read | None:
     """How a key is told from a body; None where the record's own stands."""
     if sink.key_template is not None:
         read = interpolated(sink.key_template, "")

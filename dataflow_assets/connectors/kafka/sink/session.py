@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -14,35 +13,37 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, PATIENCE, Topic
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN
+from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.topic import prepare_topic
 from dataflow_assets.connectors.kafka.sink import checkpoint as store
-from dataflow_assets.connectors.kafka.sink.checkpoint import Head, Stored, load_token, producer_of
+from dataflow_assets.connectors.kafka.sink.checkpoint import (
+    Head,
+    Intent,
+    Stored,
+    load_token,
+    producer_of,
+)
 from dataflow_assets.connectors.kafka.sink.checkpoint_topic import LOOK_SECONDS, Ledger
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,
     Cut,
     PartSlice,
-    Position,
     Positions,
     Receipt,
     Run,
     SinkSession,
-    Slice,
     SourceSession,
     Span,
     Target,
     Ticket,
     Totals,
-    divided,
     refuse_shared,
     utc_now,
 )
 from dataflow_assets.errors import PermanentError
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.kafka.sink.sink import KafkaSink
+from dataflow_assets.sdk.checkpoint import gaps, intent_of, unknown_starts
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ DRIVER_SECONDS = 10  # how long an open transaction of a dead driver holds up a 
 class KafkaSinkSession(SinkSession):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
 
-    def __init__(self, sink: KafkaSink, target: Target, run: Run) -> None:
+    def __init__(self, sink: KafkaSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
         self._ledger = Ledger.of(sink.bootstrap(), target)
         self._producer: Transaction | None = None
@@ -69,7 +70,7 @@ class KafkaSinkSession(SinkSession):
     @property
     @override
     def checkpoint(self) -> Checkpoint:
-        return self._stored.checkpoint
+        return self._stored.state.checkpoint
 
     @property
     @override
@@ -114,8 +115,8 @@ class KafkaSinkSession(SinkSession):
 
     @override
     def begin(self, span: Span) -> Span:
-        if (recorded := self._stored.span) is not None:
-            return recorded
+        if (unfinished := self._stored.state.unfinished) is not None:
+            return unfinished
         head = self._begun(span)
         if head != self._stored.head:
             self._ledger.grow(head)
@@ -125,24 +126,15 @@ class KafkaSinkSession(SinkSession):
 
     @override
     def divide(self, span: Span, cut: Cut) -> Span:
-        if self._stored.span is None or self._divided(cut) == span.slices:
+        if self._stored.state.divided(cut).intent in ((), span.slices):
             return span
         self._fence()  # nobody reads the old parts' tokens any more before a commit
-        parts = self._divided(cut)
-        self._write_parts(parts)
-        return Span(parts)
-
-    def _divided(self, cut: Cut) -> tuple[Slice, ...]:
-        recorded = self._stored.span
-        pieces = recorded.slices if recorded else ()
-        return divided((s for s in pieces if isinstance(s, PartSlice)), cut)
-
-    def _write_parts(self, parts: tuple[Slice, ...]) -> None:
-        """They belong to the same intent: what is committed of it stays so."""
-        span = Span(parts)
-        head = self._stored.head.with_slots(span)
+        divided = replace(span, slices=self._stored.state.divided(cut).intent)
+        head = self._stored.head.with_slots(divided)
         self._ledger.grow(head)
-        self._write(msgspec.structs.replace(head, intent=store.intent_of(span)))
+        # The same serial: what is committed of this intent stays so.
+        self._write(msgspec.structs.replace(head, intent=Intent.of(intent_of(divided))))
+        return divided
 
     @override
     def ticket(self) -> Ticket:
@@ -160,8 +152,8 @@ class KafkaSinkSession(SinkSession):
         self._stored = Stored(self._stored.head, {**self._stored.tokens, **moved})
         if any(isinstance(piece, PartSlice) for piece in span.slices):
             self._finish_parts(source)
-        elif gaps := store.gaps(span, self._stored):
-            self._move(gaps)
+        elif missed := gaps(span, self.checkpoint.positions):  # markers, and no records
+            self._move(self._stored.head.base | {s.partition: s.upto for s in missed})
         return self.checkpoint
 
     @override
@@ -213,12 +205,11 @@ class KafkaSinkSession(SinkSession):
     def _begun(self, span: Span) -> Head:
         """The head as this span needs it."""
         head = self._stored.head.with_slots(span)
-        intent = store.intent_of(span)
-        known = self._stored.checkpoint.positions
-        starts = {p: after for p, after in span.after.items() if p not in known}
+        intent = Intent.of(intent_of(span))
+        starts = unknown_starts(span, self.checkpoint.positions)
         return msgspec.structs.replace(
             head,
-            base=head.base | starts,
+            base=head.base | {name: at for name, at in starts.items() if at is not None},
             intent=intent,
             serial=head.serial + (intent is not None),
             target=head.target or self.identity,
@@ -226,22 +217,13 @@ class KafkaSinkSession(SinkSession):
         )
 
     def _finish_parts(self, source: SourceSession) -> None:
-        span = self._stored.span
-        if span is None or not span.empty:
-            return
-        base = dict(source.fold(self.checkpoint.positions))
-        self._write(
-            msgspec.structs.replace(
-                self._stored.head, base=base, intent=None, committed_at=utc_now()
-            )
-        )
+        unfinished = self._stored.state.unfinished
+        if unfinished is not None and unfinished.empty:
+            self._move(source.fold(self.checkpoint.positions))
 
-    def _move(self, gaps: Mapping[str, Position]) -> None:
-        """To the ends of the slices: what lies before them are markers, and no records."""
-        head = self._stored.head
-        self._write(
-            msgspec.structs.replace(head, base=head.base | dict(gaps), committed_at=utc_now())
-        )
+    def _move(self, base: Positions) -> None:
+        moved = {"base": dict(base), "intent": None, "committed_at": utc_now()}
+        self._write(msgspec.structs.replace(self._stored.head, **moved))
 
     def _write(self, head: Head) -> None:
         """The head, in a transaction of its own, under our epoch."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.create_topic import Rules
+from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import BATCH_BYTES, Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.topic import KafkaErrors, outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint import dump, producer_of
@@ -27,9 +28,6 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.rejected_records import error_record, settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.kafka.sink.sink import KafkaSink
-
 _BATCH = 1_000_000  # bytes of a batch of records, where the topic takes as many
 
 
@@ -38,7 +36,7 @@ class KafkaWriter(SliceTransaction):
 
     loading: ClassVar = "kafka.produce"
 
-    def __init__(self, sink: KafkaSink, ticket: Ticket, piece: Slice) -> None:
+    def __init__(self, sink: KafkaSinkOptions, ticket: Ticket, piece: Slice) -> None:
         super().__init__(ticket, piece)
         self._sink, self._target = sink, ticket.target
         self._ledger = Ledger.of(sink.bootstrap(), ticket.target)

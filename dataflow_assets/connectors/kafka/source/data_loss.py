@@ -1,10 +1,105 @@
-"""What is no longer there although it was not read, in words that name it."""
+"""What is no longer there although it was not read: found out before a plan, and named.
+
+Three ways to lose records: retention takes what lies below a position, the log ends below a
+position, or the log was cut off there and has grown again (`leader_epochs`).
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 
+from dataflow_assets.connectors.kafka.client import LATEST, Bounds, Broker, Topic
+from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
+from dataflow_assets.connectors.kafka.source import leader_epochs
+from dataflow_assets.connectors.kafka.source.leader_epochs import Seen
+from dataflow_assets.errors import DataflowError, PermanentError
+
+log = logging.getLogger(__name__)
+
+Offsets = Mapping[int, int]
 RESET = "run `dataflow reset` to begin anew"
+
+
+class LossCheck:
+    """Compares the positions of one flow with the log of its topic.
+
+    What is lost ends the run with a PermanentError, or is logged once (`onDataLoss: continue`).
+    """
+
+    def __init__(self, source: KafkaSourceOptions, flow: str, broker: Broker, mark: str) -> None:
+        self._source, self._flow, self._broker, self._mark = source, flow, broker, mark
+        self._known: dict[int, Seen] | None = None
+        self._warned: set[str] = set()
+
+    def check(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
+        """Whether what comes next in each partition is there, and is what came next before.
+
+        Raises TransientError where the topic itself is another one by now.
+        """
+        self._check_bounds(topic, begins, bounds)
+        self._check_log(topic, begins, bounds)
+
+    def check_adopted(self, group: str, offsets: Offsets, lows: Offsets, highs: Offsets) -> None:
+        """The same for the offsets of another program's consumer group."""
+        advice = f"group {group} has committed these offsets: move it, or set startingOffsets"
+        self._lost(expired(self._source.topic, offsets, lows), advice)
+        self._lost(beyond(self._source.topic, offsets, highs), advice)
+
+    def epochs(self, offsets: Offsets) -> dict[int, int]:
+        """By partition: the leader's epoch under which its offset is known."""
+        return leader_epochs.of(offsets, self._known or {})
+
+    def _check_bounds(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
+        below = expired(self._source.topic, begins, bounds.lows)
+        above = any(begins[p] > bounds.ends[p] for p in begins)
+        if below or above:
+            self._broker.same(topic.id)  # else these are the bounds of another topic
+        self._lost(below, RESET)
+        if above:
+            self._check_end(topic, begins)
+
+    def _check_end(self, topic: Topic, begins: Offsets) -> None:
+        """A position above the last stable offset is sound as long as the log reaches it.
+
+        `onDataLoss: continue` does not help here: a checkpoint cannot go back.
+        """
+        highs = self._broker.offsets(topic, LATEST, committed=False)[0]
+        sentence = beyond(self._source.topic, begins, dict(enumerate(highs)))
+        if sentence:
+            raise PermanentError(f"{sentence}; {RESET}")
+
+    def _check_log(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
+        """Whether a leader that is new has the records that were read under the one before."""
+        known = self._stored(topic, begins, bounds.lows) if self._known is None else self._known
+        asked = leader_epochs.doubtful(begins, known, bounds)
+        bootstrap, name = self._broker.bootstrap, self._source.topic
+        kept = leader_epochs.cut_off(bootstrap, name, asked) if asked else {}
+        if kept:
+            self._broker.same(topic.id)
+        self._lost(replaced(name, begins, kept), RESET)
+        self._known = leader_epochs.seen(bounds)
+
+    def _stored(self, topic: Topic, begins: Offsets, lows: Offsets) -> dict[int, Seen]:
+        """What the group was told at last; nothing where it cannot be asked."""
+        if begins == lows:
+            return {}
+        with suppress(DataflowError):
+            committed = self._broker.committed(self._source.consumer_group, topic)
+            return leader_epochs.stored(committed, self._mark)
+        return {}
+
+    def _lost(self, sentence: str, advice: str) -> None:
+        if not sentence:
+            return
+        if self._source.on_data_loss == "fail":
+            raise PermanentError(
+                f"{sentence}; set onDataLoss: continue to go on without, or {advice}"
+            )
+        if sentence not in self._warned:
+            log.warning("flow %s: %s; going on without (onDataLoss)", self._flow, sentence)
+            self._warned.add(sentence)
 
 
 def expired(topic: str, begins: Mapping[int, int], lows: Mapping[int, int]) -> str:

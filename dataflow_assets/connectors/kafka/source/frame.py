@@ -1,15 +1,26 @@
-"""A span as a Spark DataFrame: one Spark partition per slice that holds something."""
+"""A span as a Spark DataFrame: one Spark partition per slice that holds something.
+
+Spark reads by name: where a topic is deleted and created again between plan and read, its consumer
+reads the new one at the old one's offsets and says nothing. So each task asks, by `confirm`,
+whether the topic is still the planned one. Ids are never used twice, so the old id seen *after* the
+last record was read proves that every record was of the old topic.
+
+What remains: any broker may answer, from its own copy of the cluster's metadata. One that has not
+heard of the deletion, while the leader already serves records of the new topic, would say what was
+true before. Brokers hear of it within milliseconds; on a cluster of one there is no such broker.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dataflow_assets.connectors.kafka.durations import milliseconds
-from dataflow_assets.connectors.kafka.source.source import KafkaSource
+from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, milliseconds
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 
@@ -46,12 +57,15 @@ _EMPTY = {
 _HEADERS = "coalesce(headers, CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>))"
 _COLUMNS = {"key": "key", "timestamp": "timestamp", "headers": _HEADERS}
 
+# Per process, for Spark's workers are forked and stay; a client for each topic would add up there.
+_brokers: dict[tuple[int, str], Broker] = {}
+
 
 @dataclass(frozen=True)
 class Reader:
     """Reads spans of one topic. `id` is the topic's own, `flow` names who reads."""
 
-    source: KafkaSource
+    source: KafkaSourceOptions
     flow: str
     id: str
 
@@ -135,3 +149,11 @@ def _position(span: Span) -> str:
 
 def _aliased(expressions: Mapping[str, str], names: list[str]) -> list[str]:
     return [f"{expressions[name]} AS `{name}`" for name in names]
+
+
+def confirm(bootstrap: str, topic: str, identity: str) -> None:
+    """Raises TransientError when the topic has another id by now; about 2 ms when it has not."""
+    place = (os.getpid(), bootstrap)
+    if place not in _brokers:
+        _brokers[place] = Broker(bootstrap, topic)
+    _brokers[place].about(topic).same(identity)

@@ -6,30 +6,25 @@ ends, and the broker ends it after its time-out at the latest. Nothing blocks, n
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Bounds, Broker, Place, Topic
+from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Broker, Place, Topic
+from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, moment
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
-from dataflow_assets.connectors.kafka.source import data_loss as losses
-from dataflow_assets.connectors.kafka.source import leader_epochs
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
+from dataflow_assets.connectors.kafka.source.data_loss import LossCheck
 from dataflow_assets.connectors.kafka.source.frame import Reader
-from dataflow_assets.connectors.kafka.source.source import KafkaSource, moment
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
-from dataflow_assets.errors import DataflowError, PermanentError
+from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-log = logging.getLogger(__name__)
 
 MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committed
 METADATA_SECONDS = 2.0  # how old the number of partitions may be; tasks ask for the id again
@@ -41,7 +36,7 @@ Offsets = dict[int, int]
 class KafkaSession(SourceSession):
     """One topic, seen by one flow. Raises TransientError once the topic was made anew."""
 
-    def __init__(self, source: KafkaSource, flow: str) -> None:
+    def __init__(self, source: KafkaSourceOptions, flow: str) -> None:
         self._source, self._flow = source, flow
         self._broker = Broker(source.bootstrap(), source.topic)
         try:
@@ -52,8 +47,7 @@ class KafkaSession(SourceSession):
         self._described = time.monotonic()
         self._lows: dict[str, int] = {}
         self._released: Offsets = {}
-        self._seen: dict[int, leader_epochs.Seen] | None = None
-        self._warned: set[str] = set()
+        self._losses = LossCheck(source, flow, self._broker, self._mark)
 
     @property
     @override
@@ -94,8 +88,7 @@ class KafkaSession(SourceSession):
         found = self._broker.bounds(self._current())
         lows, ends = found.lows, found.ends
         begins = _begins(after, lows)
-        self._check(begins, lows, ends)
-        self._check_log(begins, found)
+        self._losses.check(self._topic, begins, found)
         self._lows = {str(p): low for p, low in lows.items()}
         reached = ends if until is None else _earlier(ends, begins, until)
         ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in reached.items()}
@@ -116,8 +109,8 @@ class KafkaSession(SourceSession):
         offsets = {int(p): int(offset) for p, offset in upto.items()}
         changed = {p: o for p, o in offsets.items() if self._released.get(p) != o}
         if changed:
-            known = leader_epochs.of(changed, self._seen or {})
-            self._broker.commit(self._source.consumer_group, changed, self._mark, known)
+            epochs = self._losses.epochs(changed)
+            self._broker.commit(self._source.consumer_group, changed, self._mark, epochs)
             self._released |= changed
 
     @override
@@ -175,64 +168,9 @@ class KafkaSession(SourceSession):
         foreign = {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
         lows = self._offsets(topic, EARLIEST)[0]
         highs = dict(enumerate(self._broker.offsets(topic, LATEST, committed=False)[0]))
-        advice = f"group {group} has committed these offsets: move it, or set startingOffsets"
-        self._lost(losses.expired(self._source.topic, foreign, lows), advice)
-        self._lost(losses.beyond(self._source.topic, foreign, highs), advice)
+        self._losses.check_adopted(group, foreign, lows, highs)
         sound = {p: o for p, o in foreign.items() if lows[p] <= o <= highs[p]}
         return lows | sound
-
-    def _check(self, begins: Offsets, lows: Offsets, ends: Offsets) -> None:
-        expired = losses.expired(self._source.topic, begins, lows)
-        beyond = any(begins[p] > ends[p] for p in begins)
-        if expired or beyond:
-            self._broker.same(self._topic.id)  # else these are the bounds of another topic
-        self._lost(expired, losses.RESET)
-        if beyond:
-            self._check_end(begins)
-
-    def _check_log(self, begins: Offsets, bounds: Bounds) -> None:
-        """Whether a leader that is new has the records that were read under the one before."""
-        known = self._stored(begins, bounds.lows) if self._seen is None else self._seen
-        asked = leader_epochs.doubtful(begins, known, bounds)
-        kept = (
-            leader_epochs.cut_off(self._broker.bootstrap, self._source.topic, asked)
-            if asked
-            else {}
-        )
-        if kept:
-            self._broker.same(self._topic.id)
-        self._lost(losses.replaced(self._source.topic, begins, kept), losses.RESET)
-        self._seen = leader_epochs.seen(bounds)
-
-    def _stored(self, begins: Offsets, lows: Offsets) -> dict[int, leader_epochs.Seen]:
-        """What the group was told at last; nothing where it cannot be asked."""
-        if begins == lows:
-            return {}
-        with suppress(DataflowError):
-            found = self._broker.committed(self._source.consumer_group, self._topic)
-            return leader_epochs.stored(found, self._mark)
-        return {}
-
-    def _check_end(self, begins: Offsets) -> None:
-        """A position above the last stable offset is sound as long as the log reaches it.
-
-        `onDataLoss: continue` does not help here: a checkpoint cannot go back.
-        """
-        found = self._broker.offsets(self._topic, LATEST, committed=False)[0]
-        sentence = losses.beyond(self._source.topic, begins, dict(enumerate(found)))
-        if sentence:
-            raise PermanentError(f"{sentence}; {losses.RESET}")
-
-    def _lost(self, sentence: str, advice: str) -> None:
-        if not sentence:
-            return
-        if self._source.on_data_loss == "fail":
-            raise PermanentError(
-                f"{sentence}; set onDataLoss: continue to go on without, or {advice}"
-            )
-        if sentence not in self._warned:
-            log.warning("flow %s: %s; going on without (onDataLoss)", self._flow, sentence)
-            self._warned.add(sentence)
 
     def _age(self, behind: Offsets) -> float:
         """Seconds since the oldest unread record; 0.0 where only markers are left."""

@@ -30,7 +30,7 @@ class Place:
 
 
 @contextmanager
-def told(place: Place) -> Iterator[None]:
+def told(place: Place, doing: str) -> Iterator[None]:
     """Failures of the drivers as our errors, named after the table."""
     try:
         yield
@@ -39,7 +39,7 @@ def told(place: Place) -> Iterator[None]:
             raise PermanentError(
                 f"{place.name}: the frame has several rows of one key: say which of them counts"
             ) from None
-        raise failure.error(f"writing {place.name}") from None
+        raise failure.error(f"{doing} {place.name}") from None
 
 
 def is_bytes(kind: pa.DataType) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,50 +35,39 @@ class _Column:
     final: pa.DataType
 
 
-class Snapshot:
-    """A lazy frame of a table as it is now; later changes do not show while this is open."""
+def read(
+    place: Place, spark: SparkSession, names: Sequence[str] | None, held: ExitStack
+) -> DataFrame:
+    """As `TableFrames.read`: read in tasks, in one snapshot that is open as long as the stack."""
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._held: psycopg.Connection[Any] | None = None
-
-    def frame(self, spark: SparkSession, names: Sequence[str] | None = None) -> DataFrame:
-        """The columns (all of them by default). Raises PermanentError when there is no table."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        with told(self._place), closing(TextLink(self._place.connection, APPLICATION)) as link:
-            columns = _columns(link, self._place, names)
-            blocks = _blocks(link, self._place)
-        ranges = _ranges(*blocks)
-        reader = _Reader(self._place, tuple(columns), tuple(ranges), self._hold(len(ranges)))
-        schema = from_arrow_schema(pa.schema([(c.name, c.final) for c in columns]))
-        return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(reader, schema)
-
-    def close(self) -> None:
-        """Lets the snapshot go; frames not read yet can no longer be read."""
-        if self._held is not None:
-            self._held.close()
-            self._held = None
-
-    def _hold(self, parts: int) -> str:
-        """Several statements see one state only in an exported snapshot; one needs none."""
-        if parts == 1:
-            return ""
-        conninfo = dsn.conninfo(self._place.connection, APPLICATION)
-        self._held = psycopg.connect(conninfo, autocommit=True)
-        self._held.execute("SET idle_in_transaction_session_timeout = 0")
-        self._held.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        row = self._held.execute("SELECT pg_export_snapshot()").fetchone()
-        return str(row[0]) if row else ""
+    with told(place, "reading"), closing(TextLink(place.connection, APPLICATION)) as link:
+        columns = _columns(link, place, names)
+        ranges = _ranges(*_blocks(link, place))
+    # Several statements see one state only in an exported snapshot; one needs none.
+    snapshot = _exported(place, held) if len(ranges) > 1 else ""
+    reader = _Reader(place, tuple(columns), tuple(ranges), snapshot)
+    schema = from_arrow_schema(pa.schema([(c.name, c.final) for c in columns]))
+    return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(reader, schema)
 
 
-def columns(place: Place) -> pa.Schema:
-    """The table's columns as flows show them. Raises PermanentError when there is no table."""
-    with told(place), closing(TextLink(place.connection, APPLICATION)) as link:
+def _exported(place: Place, held: ExitStack) -> str:
+    """The name of a snapshot of now; later changes do not show in it."""
+    conninfo = dsn.conninfo(place.connection, APPLICATION)
+    link = held.enter_context(closing(psycopg.connect(conninfo, autocommit=True)))
+    link.execute("SET idle_in_transaction_session_timeout = 0")
+    link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    row = link.execute("SELECT pg_export_snapshot()").fetchone()
+    return str(row[0]) if row else ""
+
+
+def describe(place: Place) -> tuple[pa.Schema, int | None]:
+    """As `TableFrames.describe`; PostgreSQL only estimates its rows."""
+    with told(place, "looking at"), closing(TextLink(place.connection, APPLICATION)) as link:
         found = table.find(link, place.schema, place.table)
     if found is None:
         raise PermanentError(f"{place.name} does not exist")
-    return found.schema(())
+    return found.schema(()), None
 
 
 @dataclass(frozen=True)

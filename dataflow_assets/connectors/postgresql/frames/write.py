@@ -11,42 +11,35 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.frames.place import APPLICATION, Place, is_bytes, told
-from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.named_frames import mapped
+from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Mode = Literal["append", "overwrite", "upsert"]
 ATTEMPT = "_attempt"
 _RESULT = pa.schema([("attempt", pa.string()), ("rows", pa.int64())])
 _DDL = "attempt string, rows bigint"
 
 
-def write(frame: DataFrame, place: Place, mode: Mode, key: Sequence[str] = ()) -> int:
-    """Writes the frame's rows; how many. The table is made from the frame where it is missing.
-
-    `overwrite` replaces all rows, `upsert` those of the same key, `append` none. Atomic.
-    """
+def write(place: Place, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
+    """As `TableFrames.write`; the driver moves the rows in one transaction."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    if mode == "upsert" and not key:
-        raise PermanentError(f"{place.name}: mode upsert needs a key")
     columns: pa.Schema = to_arrow_schema(frame.schema)
     stage = Place(place.connection, place.schema, f"_dataflow_{uuid.uuid4().hex[:12]}")
-    with told(place), closing(TextLink(place.connection, APPLICATION)) as link:
+    with told(place, "writing"), closing(TextLink(place.connection, APPLICATION)) as link:
         _create(link, place, columns, key)
         types = _types(link, place, columns)
         _create_stage(link, stage, types)
         try:
-            done = mapped(frame, _Stager(stage), _DDL).toArrow()
+            done = map_batches(frame, _Stager(stage), _DDL).toArrow()
             move = _Move(place, stage, types, mode, key)
             move.run(link, done.column("attempt").to_pylist())
         finally:
@@ -93,12 +86,7 @@ def _types(link: TextLink, place: Place, columns: pa.Schema) -> dict[str, str]:
         "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"
     )
     known: dict[str, str] = dict(link.execute(query, place.name))
-    missing = [name for name in columns.names if name not in known]
-    if missing:
-        raise PermanentError(
-            f"{place.name} has no column {', '.join(missing)}; it has {', '.join(known)}. Alter or "
-            f"drop the table, or leave the column out of the frame"
-        )
+    refuse_unknown_columns(place.name, columns.names, known)
     return {name: known[name] for name in columns.names}
 
 

@@ -8,8 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataflow_assets.connectors.postgresql.client import Link, Row
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
-from dataflow_assets.contracts import OffsetSlice, Position, Positions, Run, Target
+from dataflow_assets.contracts import (
+    OffsetSlice,
+    PartSlice,
+    Position,
+    Positions,
+    Run,
+    Target,
+)
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.checkpoint import moved
 
 _TAKE = """
 INSERT INTO {h} (flow, branch, epoch, run, host) VALUES ($1, $2, 1, $3, $4)
@@ -83,13 +91,13 @@ class Branch:
     def hold(self, identity: str | None) -> None:
         """Locks the branch's row under our epoch and brings it up to date."""
         if not self._execute(_ASSERT, self.epoch, self._target.manifest, identity):
-            raise self._taken_over()
+            raise self._lost()
 
     def read(self) -> store.Stored:
         """All of it; raises when another run has the epoch."""
         found = store.read(self._link, self._schema, self._target)
         if found is None or found.head.epoch != self.epoch:
-            raise self._taken_over()
+            raise self._lost()
         return found
 
     def others(self, identity: str) -> dict[str, str]:
@@ -108,9 +116,10 @@ class Branch:
             rows = [[name, *store.columns(where)] for name, where in positions.items()]
             self._execute(_INSERT, self.epoch, json.dumps(rows))
 
-    def intend(self, intent: str) -> None:
+    def intend(self, parts: Sequence[PartSlice]) -> None:
         """The parts of a bounded read."""
-        self._execute(_INTEND, intent)
+        if parts:
+            self._execute(_INTEND, store.dump_intent(parts))
 
     def retire(self) -> None:
         """Removes the partitions; what they counted is counted by the head."""
@@ -124,19 +133,15 @@ class Branch:
     def step_over(self, gaps: Sequence[OffsetSlice]) -> dict[str, Partition]:
         """Moves partitions to the ends of their slices; the ones moved by somebody stay."""
         rows = json.dumps([[s.partition, s.after, s.upto] for s in gaps])
-        moved = self._execute(_STEP, self.epoch, rows)
-        found = {row[0]: Partition.of(row[1:]) for row in moved}
-        if missed := {s.partition for s in gaps} - set(found):
-            self.read()  # raises when another run has the epoch
-            raise PermanentError(
-                f"the checkpoint of flow {self._target.flow} was moved by somebody: partition "
-                f"{', '.join(sorted(missed))} stands before the span just read; start the flow "
-                "again from its checkpoint, or reset it"
-            )
+        stepped = self._execute(_STEP, self.epoch, rows)
+        found = {row[0]: Partition.of(row[1:]) for row in stepped}
+        if missed := [piece for piece in gaps if piece.partition not in found]:
+            positions = self.read().state.positions  # raises when another run has the epoch
+            raise moved(self._target.flow, missed[0], positions.get(missed[0].partition))
         return found
 
-    def _taken_over(self) -> PermanentError:
-        return store.taken_over(self._link, self._schema, self._target, self.epoch)
+    def _lost(self) -> PermanentError:
+        return store.lost(self._link, self._schema, self._target, self.epoch)
 
     def _execute(self, query: str, *parameters: object) -> list[Row]:
         text = query.format(**self._names)

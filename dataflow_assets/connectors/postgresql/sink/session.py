@@ -22,7 +22,6 @@ from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partit
 from dataflow_assets.contracts import (
     Checkpoint,
     Cut,
-    OffsetSlice,
     PartSlice,
     Position,
     Positions,
@@ -33,10 +32,10 @@ from dataflow_assets.contracts import (
     Span,
     Target,
     Ticket,
-    divided,
     next_reading,
     refuse_shared,
 )
+from dataflow_assets.sdk.checkpoint import gaps, intent_of, unknown_starts
 
 # Idle sessions hold no lock and commit nothing any more: the epoch alone stops them.
 _END_OLDER = """
@@ -118,11 +117,10 @@ class PostgresqlSession(SinkSession):
 
     @override
     def begin(self, span: Span) -> Span:
-        if self._stored.intent is not None:
-            return store.load_intent(self._stored.intent, self._checkpoint.positions)
-        intent = store.dump_intent(span)
-        known = self._stored.partitions
-        starts = {s.partition: s.after for s in span.slices if s.partition not in known}
+        if (unfinished := self._stored.state.unfinished) is not None:
+            return unfinished
+        intent = intent_of(span)
+        starts = unknown_starts(span, self._stored.partitions)
         unstamped = (
             not self._checkpoint.target or self._checkpoint.manifest != self._target.manifest
         )
@@ -133,15 +131,13 @@ class PostgresqlSession(SinkSession):
 
     @override
     def divide(self, span: Span, cut: Cut) -> Span:
-        # Our epoch stands in every partition: a part is committed by now, or never.
-        if self._stored.intent is None:
+        # Every partition has our epoch: a part is committed by now, or never.
+        parts = self._stored.state.divided(cut).intent
+        if not parts or parts == span.slices:
             return span
-        parts = divided((s for s in span.slices if isinstance(s, PartSlice)), cut)
-        if parts == span.slices:
-            return span
-        new = {part.partition: None for part in parts if part not in span.slices}
-        self._record(new, store.dump_intent(Span(parts)))
-        return Span(parts, at=span.at)
+        divided = replace(span, slices=parts)
+        self._record(unknown_starts(divided, self._stored.partitions), parts)
+        return divided
 
     @override
     def ticket(self) -> Ticket:
@@ -155,7 +151,6 @@ class PostgresqlSession(SinkSession):
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         failpoints.reach("postgresql.finish")
-        receipts = [r for r in receipts if r.branch == self._target.branch]
         if any(isinstance(piece, PartSlice) for piece in span.slices):
             self._finish_parts(source)
         else:
@@ -197,36 +192,37 @@ class PostgresqlSession(SinkSession):
         self._link.execute(f"TRUNCATE {qualified(self._schema, self._name)}")
         refuse_shared(self._target, place, self._branch.others(identity))
 
-    def _record(self, starts: Mapping[str, Position | None], intent: str | None) -> None:
+    def _record(self, starts: Mapping[str, Position | None], intent: Sequence[PartSlice]) -> None:
         with self._translated("beginning on"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.insert(starts)
-            if intent:
-                self._branch.intend(intent)
+            self._branch.intend(intent)
         self._reload()
 
     def _finish_offsets(self, span: Span, receipts: Sequence[Receipt]) -> None:
         """Receipts carry what the writers' own commits returned: without gaps nothing is asked."""
-        found = {r.partition: Partition.parse(r.staged[0]) for r in receipts if r.staged}
-        slices = [s for s in span.slices if isinstance(s, OffsetSlice) and not s.empty]
-        gaps = [s for s in slices if not _covered(found.get(s.partition), s)]
-        if gaps:
+        mine = [r for r in receipts if r.branch == self._target.branch and r.staged]
+        moved = {r.partition: Partition.parse(r.staged[0]) for r in mine}
+        self._move(moved)
+        if missed := gaps(span, self._checkpoint.positions):
             with self._translated("finishing on"):
-                found |= self._branch.step_over(gaps)
-        elif not slices:
+                self._move(self._branch.step_over(missed))
+        elif span.empty:
             self._reload()
-        self._keep(replace(self._stored, partitions={**self._stored.partitions, **found}))
 
     def _finish_parts(self, source: SourceSession) -> None:
         self._reload()
-        positions = self._checkpoint.positions
-        if not self._stored.intent or not store.load_intent(self._stored.intent, positions).empty:
+        unfinished = self._stored.state.unfinished
+        if unfinished is None or not unfinished.empty:
             return
         with self._translated("finishing on"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.retire()
-            self._branch.insert(source.fold(positions))
+            self._branch.insert(source.fold(self._checkpoint.positions))
         self._reload()
+
+    def _move(self, partitions: Mapping[str, Partition]) -> None:
+        self._keep(replace(self._stored, partitions={**self._stored.partitions, **partitions}))
 
     def _reload(self) -> None:
         with self._translated("reading the checkpoint of"):
@@ -234,7 +230,7 @@ class PostgresqlSession(SinkSession):
 
     def _keep(self, stored: store.Stored) -> None:
         self._stored = stored
-        self._checkpoint = stored.checkpoint
+        self._checkpoint = stored.state.checkpoint
 
     @contextlib.contextmanager
     def _translated(self, what: str) -> Iterator[None]:
@@ -253,7 +249,3 @@ class PostgresqlSession(SinkSession):
             with contextlib.suppress(Failure):
                 self._link.execute("ROLLBACK")
             raise
-
-
-def _covered(found: Partition | None, piece: OffsetSlice) -> bool:
-    return found is not None and isinstance(found.position, int) and found.position >= piece.upto

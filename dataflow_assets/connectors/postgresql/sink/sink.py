@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -27,9 +28,10 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
-class PostgresqlSink(PostgresqlSinkOptions):
+class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
     """Rows into one PostgreSQL table: appended, or with `upsertMode` matched by a key.
 
     Upserts are `INSERT ... ON CONFLICT ... DO UPDATE`.
@@ -69,7 +71,7 @@ class PostgresqlSink(PostgresqlSinkOptions):
                 link.close()
         except Failure as failure:
             raise failure.error(f"reading the checkpoint of {self.address()}") from None
-        return stored.checkpoint if stored and stored.known else None
+        return stored.state.checkpoint if stored and stored.state.known else None
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
@@ -82,3 +84,14 @@ class PostgresqlSink(PostgresqlSinkOptions):
     @override
     def rejected(self) -> Entries:
         return PostgresqlReplay(self)
+
+    @override
+    def frames(self, namespace: str | None, table: str) -> TableFrames:
+        """Tables of PostgreSQL. A write is one transaction; `overwrite` keeps the table itself."""
+        from dataflow_assets.connectors.postgresql.frames import read, write
+        from dataflow_assets.connectors.postgresql.frames.place import Place
+
+        place = Place(self.dsn(), namespace or self.usual_schema(), table)
+        return TableFrames(
+            partial(read.read, place), partial(write.write, place), partial(read.describe, place)
+        )

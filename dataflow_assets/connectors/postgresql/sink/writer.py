@@ -25,21 +25,23 @@ from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
 from dataflow_assets.contracts import (
     ErrorRecord,
-    OffsetSlice,
+    PartSlice,
     Position,
     Rejection,
     Sent,
     Slice,
     Ticket,
 )
-from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.errors import DataflowError, TransientError
+from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 
 _LOCK = """
-SELECT epoch, to_regclass($4::text)::oid::text,
-       next_offset, part, rows, rejected, bytes, committed_at
-FROM {p} WHERE flow = $1 AND branch = $2 AND partition = $3 FOR UPDATE
+SELECT p.epoch, to_regclass($4::text)::oid::text, h.intent,
+       next_offset, part, p.rows, p.rejected, p.bytes, committed_at
+FROM {p} AS p LEFT JOIN {h} AS h ON h.flow = p.flow AND h.branch = p.branch
+WHERE p.flow = $1 AND p.branch = $2 AND partition = $3 FOR UPDATE OF p
 """
 _MOVE = """
 UPDATE {p} SET next_offset = $4::bigint, part = $5, rows = rows + $6::bigint,
@@ -122,10 +124,13 @@ class PostgresqlWriter(SliceTransaction):
     def _locked(self, link: links.Link) -> Partition:
         found = link.execute(_LOCK.format(**self._names), *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
-            raise store.taken_over(link, self._schema, self._ticket.target, self._ticket.epoch)
-        self._check_table(found[0][1])
-        stored = Partition.of(found[0][2:])
-        self._check_start(stored.position)
+            raise store.lost(link, self._schema, self._ticket.target, self._ticket.epoch)
+        ((_, oid, intent, *row),) = found
+        self._check_table(oid)
+        flow, stored = self._ticket.target.flow, Partition.of(tuple(row))
+        if isinstance(self._piece, PartSlice):
+            check_recorded(flow, self._piece, store.load_intent(intent))
+        check_planned(flow, self._piece, stored.position)
         return stored
 
     def _check_table(self, oid: str | None) -> None:
@@ -135,20 +140,6 @@ class PostgresqlWriter(SliceTransaction):
             raise TransientError(
                 f"table {self._sink.address()} was replaced by another one of its name while the "
                 "flow ran"
-            )
-
-    def _check_start(self, position: Position | None) -> None:
-        """The planned start against the checkpoint; the first row may well lie beyond both."""
-        piece = self._piece
-        if isinstance(piece, OffsetSlice):
-            fits = isinstance(position, int) and position >= piece.after
-        else:
-            fits = position in (piece.after, piece.upto)
-        if not fits:
-            raise PermanentError(
-                f"the checkpoint of flow {self._ticket.target.flow}, partition {piece.partition}, "
-                f"stands at {position}, but the micro-batch was planned from {piece.after}: "
-                "somebody moved it; start the flow again from its checkpoint"
             )
 
     def _beside(self, found: Sequence[Rejection]) -> None:

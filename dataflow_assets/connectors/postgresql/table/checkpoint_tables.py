@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,13 +19,11 @@ from dataflow_assets.contracts import (
     Checkpoint,
     PartSlice,
     Position,
-    Positions,
-    Slice,
-    Span,
     Target,
     Totals,
 )
-from dataflow_assets.errors import PermanentError, TakenOver
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.checkpoint import BranchState, removed, taken_over
 
 _TABLES = {
     "dataflow_checkpoint": """(
@@ -176,25 +174,21 @@ class Stored:
     """Everything stored for one branch; `head` counts what no partition's row counts any more."""
 
     head: Checkpoint
-    intent: str | None
+    intent: tuple[PartSlice, ...]
     partitions: Mapping[str, Partition]
 
     @property
-    def known(self) -> bool:
-        """False for a branch that never began, or was forgotten."""
-        return bool(self.partitions) or self.head.source is not None
-
-    @property
-    def checkpoint(self) -> Checkpoint:
+    def state(self) -> BranchState:
         """Head and partitions as one."""
         parts = self.partitions
         times = [p.committed_at for p in parts.values() if p.committed_at]
-        return replace(
+        checkpoint = replace(
             self.head,
             positions={n: p.position for n, p in parts.items() if p.position is not None},
             totals=sum((p.totals for p in parts.values()), self.head.totals),
             committed_at=max(times, default=None),
         )
+        return BranchState(checkpoint, self.intent)
 
 
 def read(link: Link, schema: str, target: Target) -> Stored | None:
@@ -216,43 +210,24 @@ def read(link: Link, schema: str, target: Target) -> Stored | None:
         reading=reading or 0,
     )
     rows = link.execute(_PARTITIONS.format(**names), *arguments)
-    return Stored(head, intent, {row[0]: Partition.of(row[1:]) for row in rows})
+    return Stored(head, load_intent(intent), {row[0]: Partition.of(row[1:]) for row in rows})
 
 
-def taken_over(link: Link, schema: str, target: Target, epoch: int) -> PermanentError:
+def lost(link: Link, schema: str, target: Target, epoch: int) -> PermanentError:
     """Why our epoch holds no more: who has it now, or that somebody removed the rows."""
     query = "SELECT run, host, epoch FROM {h} WHERE flow = $1 AND branch = $2"
     heads = link.execute(query.format(**statements(schema)), target.flow, target.branch)
     if not heads or heads[0][2] == epoch:
-        return PermanentError(
-            f"the checkpoint of flow {target.flow} was removed from schema {schema} while it "
-            "ran; start the flow again"
-        )
+        return removed(target.flow, f"schema {schema}")
     run, host, _ = heads[0]
-    return TakenOver(
-        f"flow {target.flow} was taken over by run {run} on host {host}; this run stops, nothing "
-        "of it is lost: what it committed stands in the checkpoint"
-    )
+    return taken_over(target.flow, f"run {run} on host {host}")
 
 
-def dump_intent(span: Span) -> str | None:
-    """The parts of a bounded read as text; None where there are none to record."""
-    parts = [s for s in span.slices if isinstance(s, PartSlice)]
-    if not any(not part.empty for part in parts):
-        return None
+def dump_intent(parts: Iterable[PartSlice]) -> str:
+    """The parts of a bounded read as text."""
     return json.dumps([[p.partition, p.after, p.upto, p.part] for p in parts])
 
 
-def load_intent(text: str, positions: Positions) -> Span:
-    """The recorded parts; those committed since are empty slices."""
-    return Span(tuple(_resumed(PartSlice(*part), positions) for part in json.loads(text)))
-
-
-def _resumed(part: PartSlice, positions: Positions) -> Slice:
-    done = positions.get(part.partition) == part.upto
-    return replace(part, after=part.upto) if done else part
-
-
-def as_json(rows: Iterable[Sequence[object]]) -> str:
-    """Rows as one parameter: both drivers bind text, neither binds lists alike."""
-    return json.dumps(list(rows))
+def load_intent(text: str | None) -> tuple[PartSlice, ...]:
+    """The recorded parts; none where no bounded read is recorded."""
+    return tuple(PartSlice(*part) for part in json.loads(text or "[]"))

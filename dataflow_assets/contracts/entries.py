@@ -1,4 +1,4 @@
-"""Rejected records: what becomes of them, and where they wait for a replay."""
+"""Rejected records where they are kept: what an error sink stores, and what a replay takes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from dataflow_assets.contracts.address import Address
-from dataflow_assets.contracts.slices import PartSlice, Slice
-
-if TYPE_CHECKING:
-    from dataflow_assets.contracts.ends import Sink
-    from dataflow_assets.contracts.tasks import Target
+from dataflow_assets.contracts.connector import Connector
+from dataflow_assets.errors import PermanentError
 
 REPLAY = "#replay"  # ends the name of a branch that takes back what was rejected
-Name = tuple[str, int]
+EntryName = tuple[str, int]
 """An entry's id, and the reading of the source in which its record was rejected last."""
 _PLACE = re.compile(r"/([^/]+)/(\d+)/\d+/\w+$")  # the end of what `Rejection.id` makes
 _ATTEMPT = re.compile(r"#attempt-(\d+)(?:\.\d+)?$")
@@ -60,29 +56,49 @@ class Entry:
     reading: int = 0
 
     @property
-    def name(self) -> Name:
-        """What names it in the part of a replay."""
+    def name(self) -> EntryName:
+        """The name of the entry in the part of a replay.
+
+        Returns:
+            The id, and the reading in which the record was rejected last.
+        """
         return self.id, self.reading
 
     @property
     def first(self) -> str:
-        """The id of its first attempt."""
+        """Names one rejection through all of its replays.
+
+        Returns:
+            The id of the first attempt.
+        """
         return _ATTEMPT.sub("", self.id)
 
     @property
     def message(self) -> str:
-        """What the ids of all rejections of one message begin with, whatever the stage."""
+        """Groups the rejections of one message, whatever their stage.
+
+        Returns:
+            What the ids of all of them begin with.
+        """
         return _ROW.sub("", self.first)
 
     @property
     def place(self) -> tuple[str, int] | None:
-        """Partition and offset of its record, as its id tells; None where that has another form."""
+        """Where the record was read.
+
+        Returns:
+            Partition and offset, by the id; None where the id has another form.
+        """
         found = _PLACE.search(self.first)
         return (found[1], int(found[2])) if found else None
 
     @property
     def token(self) -> str:
-        """A short stand-in for its name."""
+        """A short stand-in for the name.
+
+        Returns:
+            16 hex digits.
+        """
         text = f"{self.id}@{self.reading}" if self.reading else self.id
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -140,99 +156,71 @@ class ErrorStore(Entries):
         """
 
 
-@dataclass(frozen=True)
-class Rejects:
-    """What becomes of a record that cannot be stored.
+class ErrorSink(Connector):
+    """A declared sink as the place of a flow's rejected records (`spec.errors`)."""
 
-    `table`: it lands beside the target, in the same commit. `errors`: in the error sink, before
-    the commit. `skip`: it is counted and logged. `fail`: the run stops at it. `holds`: it lands in
-    the error sink, and the run stops at it all the same.
-    """
+    def error_store(self) -> ErrorStore:
+        """This sink as an error sink.
 
-    way: Literal["table", "errors", "skip", "fail"] = "table"
-    sink: Sink | None = None
-    holds: bool = False
-    connection: str | None = None
-    """What the error sink's connection is called in this location."""
+        Called by the driver once for each attempt, and inside tasks.
 
-    @property
-    def address(self) -> Address | None:
-        """Where the error sink is; None without one."""
-        if self.sink is None:
-            return None
-        address = self.sink.address()
-        return replace(address, connection=self.connection) if self.connection else address
-
-    @property
-    def fate(self) -> str:
-        """What becomes of rejected records, as the end of a sentence about them."""
-        if self.way == "errors":
-            return f"are in the error sink {self.address}" + (
-                ", and the flow stops at them" if self.holds else ""
-            )
-        return {
-            "table": "stand in the table of rejected records",
-            "skip": "are skipped: the log names them",
-            "fail": "stop the flow",
-        }[self.way]
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """One record that could not be stored, with its origin and the reason."""
-
-    offset: int
-    stage: str  # decode, step, encode or sink
-    reason: str
-    body: bytes | None
-    n: int = 0
-    key: bytes | None = None
-    step: int | None = None
-    """Index of the step that refused it, in `transformations`."""
-    step_type: str | None = None
-    """The type of that step."""
-    error_type: str = ""
-    """The DataFlow Operator's error class, where it is known; else it is told from the reason."""
-    metadata: Mapping[str, Any] | None = None
-    """The message's, as far as it was read."""
-    rows: int = 1
-    """How many records its message has become: `n` is the index of this one."""
-
-    def id(self, target: Target, piece: Slice) -> str:
-        """Flow, branch, source, partition, offset, n and stage: the same whenever it is read.
-
-        Of what a replay rejects: the id of the entry that was replayed, and the attempt.
+        Raises:
+            PermanentError where the system cannot keep error records.
         """
-        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
-            return next_attempt(named_in(piece.part)[self.offset][0], self.n)
-        where = f"{target.flow}/{target.branch}/{target.source_id or target.source}"
-        return f"{where}/{piece.scope}/{self.offset}/{self.n}/{self.stage}"
-
-    def reading(self, target: Target, piece: Slice) -> int:
-        """In which reading of the source it was rejected; a replay keeps that of its entry."""
-        if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
-            return named_in(piece.part)[self.offset][1]
-        return target.reading
+        raise PermanentError(f"a {self.type} sink cannot take error records")
 
 
 def part_of(entries: Sequence[Entry]) -> str:
-    """What names these entries in a part; those of an earlier version have no reading."""
+    """Names the entries of one part of a replay.
+
+    Called by a replay when it plans, on the driver.
+
+    Args:
+        entries: of the part, by their ordinals.
+
+    Returns:
+        Text for `PartSlice.part`; entries of an earlier version have no reading in it.
+    """
     return json.dumps([one.name if one.reading else one.id for one in entries])
 
 
 @lru_cache(maxsize=4)
-def named_in(part: str) -> tuple[Name, ...]:
-    """The entries that a part names, by their ordinals."""
+def named_in(part: str) -> tuple[EntryName, ...]:
+    """Reads what `part_of` has written.
+
+    Called inside tasks, for each rejected record of a replay.
+
+    Args:
+        part: `PartSlice.part` of a replay.
+
+    Returns:
+        The names of the entries, by their ordinals.
+    """
     return tuple((one, 0) if isinstance(one, str) else (one[0], one[1]) for one in json.loads(part))
 
 
 def attempt_of(entry: str) -> int:
-    """Which attempt an entry's id tells of, counted from 1."""
+    """Counts the attempts of an entry.
+
+    Args:
+        entry: its id.
+
+    Returns:
+        The attempt that the id is of, counted from 1.
+    """
     found = _ATTEMPT.search(entry)
     return int(found[1]) if found else 1
 
 
 def next_attempt(entry: str, n: int) -> str:
-    """The id of what is rejected once more: of a whole entry, several rows may be."""
+    """Names what a replay rejects once more.
+
+    Args:
+        entry: the id of the entry that was replayed.
+        n: index of the row within the entry: several of them may be rejected.
+
+    Returns:
+        The id of the new entry.
+    """
     row = f".{n}" if n else ""
     return f"{_ATTEMPT.sub('', entry)}#attempt-{attempt_of(entry) + 1}{row}"

@@ -1,26 +1,18 @@
-"""The driver's connections to both ends of a flow."""
+"""The driver's connection to the source of a flow."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dataflow_assets.contracts.checkpoint import Checkpoint, Lag
-from dataflow_assets.contracts.slices import (
-    Cut,
-    Limit,
-    PartSlice,
-    Position,
-    Positions,
-    Span,
-)
-from dataflow_assets.contracts.tasks import Receipt, Ticket
+from dataflow_assets.contracts.checkpoint import Lag
+from dataflow_assets.contracts.slices import Limit, PartSlice, Position, Positions, Span
 from dataflow_assets.errors import PermanentError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a manifest is loaded without Spark
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -229,193 +221,4 @@ class SourceSession(ABC):
         """Frees the connection; safe twice.
 
         Called by whoever opened the session, on the same machine.
-        """
-
-
-class SinkSession(ABC):
-    """The driver's connection to one branch's target, holding one epoch.
-
-    Opening it takes a new epoch: sessions and tasks of older epochs can commit nothing any more
-    and stop with TakenOver ("flow X was taken over by run R on host H").
-    """
-
-    @property
-    @abstractmethod
-    def checkpoint(self) -> Checkpoint:
-        """The stored checkpoint as of the last `begin`, `restart` or `finish` of this session.
-
-        Read by the driver in each turn of the loop: it costs nothing.
-        """
-
-    @property
-    @abstractmethod
-    def identity(self) -> str | None:
-        """The id of the target table itself (oid, uuid); None while there is no table.
-
-        Called by the driver when a branch opens.
-        """
-
-    @abstractmethod
-    def schema(self) -> pa.Schema | None:
-        """The target's columns with their metadata (KIND and so on) set.
-
-        Called by the driver when a branch opens, and once for each micro-batch.
-
-        Returns:
-            None while there is no table.
-
-        Raises:
-            PermanentError where the target cannot be written to (a view, a foreign table).
-        """
-
-    def row_count(self) -> int | None:
-        """The table's rows in all, where that is exact and costs nothing; None elsewhere.
-
-        Called by the driver with each report.
-        """
-        return None
-
-    @abstractmethod
-    def create(self, sample: pa.Schema) -> None:
-        """Makes the table from the manifest's `columns` and the types of a sample.
-
-        Called by the driver once, when the first records have arrived.
-
-        Args:
-            sample: of messages the JSON types null, bool, int64, float64, string, struct, list, and
-                pa.json_() where records disagree beyond widening; of typed rows the types of the
-                source, as `Source.batches` may deliver them.
-
-        Raises:
-            PermanentError when tables may not be made, or when no column is known at all (an empty
-            sample, and no `columns`), with what to do.
-        """
-
-    @abstractmethod
-    def holds_rows(self) -> bool:
-        """Whether anything is in the target; True where that cannot be found out.
-
-        Called by the driver when the target's identity is not the one of the checkpoint.
-        """
-
-    @abstractmethod
-    def adopt(self) -> None:
-        """Stores the target as it is now as the one that the checkpoint is about.
-
-        Called by the driver once, for `table: adopt`.
-
-        Raises:
-            PermanentError where the checkpoint leaves open which rows the target holds; TakenOver.
-        """
-
-    @abstractmethod
-    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        """Stores these positions and identities as the new start, under this epoch.
-
-        Called by the driver when a branch begins, when a run rewinds, and when the source was
-        re-created.
-
-        Args:
-            positions: where to begin, by partition.
-            source: the identity of the source.
-            empty: takes every row out of the table in the same commit (`table: truncate`).
-
-        Raises:
-            PermanentError where rows of other flows would go as well (`refuse_shared`); TakenOver.
-        """
-
-    @abstractmethod
-    def begin(self, span: Span) -> Span:
-        """Stores what must survive a crash before anything is read.
-
-        Called by the driver once for each micro-batch, between `SourceSession.plan` and the pass.
-        Stores start positions of partitions that are not known yet, and the parts of a bounded
-        read.
-
-        Args:
-            span: as planned.
-
-        Returns:
-            The same span; or the recorded unfinished one, of which committed parts are empty and
-            not read again, and offsets that must be read to their end are `whole`.
-
-        Raises:
-            TakenOver when a newer session has the epoch.
-        """
-
-    @abstractmethod
-    def divide(self, span: Span, cut: Cut) -> Span:
-        """Records smaller parts for those of an unfinished span that `begin` has handed back.
-
-        Called by the driver before an unfinished span is read again. Only for parts of which
-        nothing can be committed any more under their own name.
-
-        Args:
-            span: as `begin` returned it.
-            cut: from a part to the borders of the parts that replace it.
-
-        Returns:
-            The span to read now.
-
-        Raises:
-            TakenOver when a newer session has the epoch.
-        """
-
-    @abstractmethod
-    def ticket(self) -> Ticket:
-        """What the tasks of this epoch need.
-
-        Called by the driver once for each micro-batch; the ticket is pickled to the workers.
-        """
-
-    def stage(  # noqa: B027 - most sinks have nothing to prepare
-        self, span: Span, receipts: Sequence[Receipt], spark: Callable[[], SparkSession]
-    ) -> None:
-        """Prepares, with Spark jobs of the sink's own, what `finish` publishes (Iceberg upserts).
-
-        Called by the driver once for each micro-batch, between the pass and `finish`. Nothing of it
-        is visible to readers; doing it twice changes nothing.
-
-        Args:
-            span: what was read.
-            receipts: of this branch's writers, by partition.
-            spark: gives a live session.
-
-        Raises:
-            TransientError when Spark fails.
-        """
-
-    @abstractmethod
-    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
-        """Publishes what the writers have staged, steps over gaps, folds parts: one commit.
-
-        Called by the driver once for each micro-batch, only after the whole pass succeeded. Doing
-        it twice changes nothing.
-
-        Args:
-            span: what was read; it ends where tasks have stopped reading, which may be before its
-                planned end.
-            receipts: of this branch's writers, by partition.
-            source: folds the positions.
-
-        Returns:
-            The checkpoint that is stored now.
-
-        Raises:
-            TakenOver when a newer session has the epoch; TransientError when the answer is lost:
-            the next attempt finds out what was committed.
-        """
-
-    @abstractmethod
-    def forget(self) -> None:
-        """Removes the branch's checkpoint; the rows stay.
-
-        Called by `dataflow reset`.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Frees the connection; safe twice.
-
-        Called by the driver at the end of each attempt.
         """

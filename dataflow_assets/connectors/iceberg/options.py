@@ -1,0 +1,143 @@
+"""All that a manifest may say about an Iceberg source or sink: fields and their validators.
+
+How the catalog is reached, which both share, is in `settings`. Loading a manifest needs these
+modules and no PyIceberg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.connectors.iceberg.column_types import parse_field
+from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
+from dataflow_assets.connectors.iceberg.settings import IcebergConnection
+from dataflow_assets.contracts import Source
+from dataflow_assets.sdk.database import one_or_many
+from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
+from dataflow_assets.spec import Addition, Hint, Needs, Refused, Requires
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(one_or_many)]
+"""One text or a list of them."""
+_LARGEST_ID = (1 << 63) - 1
+_NO_QUERY = (
+    "the DataFlow Operator accepts a query and reads the whole table all the same; use the steps "
+    "filter and select"
+)
+
+
+class IcebergSourceOptions(IcebergConnection, Source):
+    """What a manifest says about a source."""
+
+    poll_interval: int = Field(10, ge=1)
+    """The least time between two looks at the catalog, in seconds."""
+    query: Annotated[str | None, Refused(_NO_QUERY, allowed=(None, ""))] = None
+    """A query instead of the table."""
+    incremental_by_snapshot: bool = False
+    """True: rows carry the metadata `snapshot_id` and `snapshot_sequence`, and `startSnapshotID`
+    may say where to begin."""
+    start_snapshot_id: str | None = Field(None, alias="startSnapshotID")
+    """Where a flow without a checkpoint begins: behind this snapshot; else with the current one."""
+    snapshot_checkpoints: Annotated[
+        bool, Hint("the position always stands beside the rows, in the same commit")
+    ] = True
+    """Whether progress is kept."""
+    max_rows_per_poll: int = Field(0, ge=0)
+    """The most rows of one micro-batch; 0: as many as the flow's limits allow."""
+    max_bytes_per_poll: int = Field(0, ge=0)
+    """The most bytes of one micro-batch, as they stand in the data files; at least one row is read.
+    0: as many as the flow's limits allow."""
+    on_source_rewrite: Annotated[Literal["fail", "rescan", "ignore"], Addition()] = "fail"
+    """When a snapshot deletes or replaces rows: stop and name it; read the current snapshot in full
+    once more, which needs sinks that upsert (rows that were deleted stay in them); or pass over it
+    with a note, also over the rows that it adds."""
+    parallel_reads: Annotated[int, Addition()] = Field(4, ge=1, le=64)
+    """How many parts of a long snapshot are read at the same time."""
+
+    @field_validator("start_snapshot_id", mode="before")
+    @classmethod
+    def _digits(cls, value: Any) -> Any:
+        if value is None:
+            return value
+        text = str(value)
+        if isinstance(value, bool) or not (text.isdecimal() and int(text) <= _LARGEST_ID):
+            raise ValueError('must be the digits of a snapshot id, like "1234567890123456789"')
+        return text
+
+    @model_validator(mode="after")
+    def _by_snapshot(self) -> Self:
+        if self.start_snapshot_id and not self.incremental_by_snapshot:
+            raise ValueError("startSnapshotID is used only with incrementalBySnapshot: true")
+        return self
+
+    @property
+    @override
+    def poll_seconds(self) -> float:
+        return float(self.poll_interval)
+
+    @property
+    @override
+    def rereads(self) -> str:
+        return "onSourceRewrite: rescan" if self.on_source_rewrite == "rescan" else ""
+
+
+class IcebergSinkOptions(SoftDeleteOptions, IcebergConnection):
+    """What a manifest says about a sink."""
+
+    batch_size: Annotated[int, Hint("a commit takes a whole micro-batch")] = Field(100, ge=0)
+    """Rows per flush."""
+    batch_flush_interval_seconds: int = Field(10, ge=0)
+    """The least time between two commits while little arrives."""
+    target_file_size_bytes: Annotated[int, Addition()] = Field(128 * 1024 * 1024, ge=1024)
+    """A data file is closed once it is this long."""
+    partition_by: Annotated[Texts, Addition(), Needs("auto_create_table")] = ()
+    """Partitions of a table that is created: `created_at`, `year(..)`, `month(..)`, `day(..)`,
+    `hour(..)`, `bucket(16, id)`, `truncate(10, name)`."""
+    sort_by: Annotated[Texts, Addition(), Needs("auto_create_table")] = ()
+    """Sort order of a table that is created: `id`, `created_at desc nulls last`."""
+    upsert_mode: Annotated[bool, Addition(), Requires("conflict_key")] = False
+    """True: rows replace those of the same `conflictKey`, and deletes delete."""
+    conflict_key: Annotated[Texts, Addition(), Requires("upsert_mode")] = ()
+    """One column or a list of them that rows are matched by; required with `upsertMode`."""
+    soft_delete_column: Annotated[str | None, Addition(), Requires("upsert_mode")] = None
+    """A timestamp column that deletes set to now; an upsert of the key takes the mark away."""
+
+    @field_validator("columns")
+    @classmethod
+    def _types(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for name, text in value.items():
+            parse_field(name, text)
+        return value
+
+    @field_validator("partition_by")
+    @classmethod
+    def _terms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = [parse_term(text).name for text in value]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{', '.join(twice)} is a duplicate")
+        return value
+
+    @field_validator("sort_by")
+    @classmethod
+    def _orders(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            parse_order(text)
+        return value
+
+    @model_validator(mode="after")
+    def _mark_beside_key(self) -> Self:
+        if self.soft_delete_column in self.conflict_key:
+            raise ValueError("softDeleteColumn is a column of conflictKey: take another one")
+        return self
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that rows are matched by; empty where rows are appended."""
+        return self.conflict_key if self.upsert_mode else ()
+
+    @override
+    def flush_seconds(self) -> float:
+        return float(self.batch_flush_interval_seconds)

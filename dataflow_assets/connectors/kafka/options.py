@@ -1,0 +1,258 @@
+"""All that a manifest may say about a Kafka source or sink: fields and their validators.
+
+How the cluster is reached, which both share, is in `settings`. Loading a manifest needs these two
+modules and no Kafka client.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator
+from typing_extensions import override
+
+from dataflow_assets.connectors.kafka.settings import KafkaConnection, Later, Problem, Ref, Tls
+from dataflow_assets.contracts import MessageSource, Sink
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.paths.path import Path
+from dataflow_assets.records.placeholders import METADATA, interpolated
+from dataflow_assets.sdk.database import one_or_many
+from dataflow_assets.secrets import Fills
+from dataflow_assets.spec import Addition, Hint, Requires, Spec
+
+_AVRO = "Avro messages"
+_INT32 = 2**31 - 1
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+_ALL = "every record is acknowledged by all replicas that are in sync, as transactions need it"
+_ONE_COMMIT = "a slice of a micro-batch is one transaction: its records are seen together"
+_UNITS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
+_MOST = 24 * 24 * 3.6e6  # Kafka's clients count milliseconds in 31 bits
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+
+
+def milliseconds(duration: str) -> int:
+    """Go's way to write a duration, `1m30s` or `500ms`; ValueError unless above zero."""
+    parts = _PART.findall(duration)
+    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != duration or total <= 0.5:
+        raise ValueError("must be a duration above zero, like 500ms or 1m30s")
+    if total > _MOST:
+        raise ValueError("must be a duration of at most 24 days")
+    return round(total)
+
+
+def _duration(text: str) -> str:
+    milliseconds(text)
+    return text
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, int | float):
+        raise ValueError("must be a duration with its unit, like 500ms or 1m30s")  # noqa: TRY004
+    return value
+
+
+Duration = Annotated[str, AfterValidator(_duration), BeforeValidator(_text)]
+
+
+def moment(text: str) -> datetime:
+    """An ISO 8601 date and time; without a zone it is in UTC. ValueError for anything else."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _with_zone(text: str) -> str:
+    try:
+        zone = datetime.fromisoformat(text).tzinfo
+    except ValueError:
+        zone = None
+    if zone is None:
+        raise ValueError("must be a date and time with a zone, like 2026-01-31T00:00:00Z")
+    return text
+
+
+Timestamp = Annotated[str, AfterValidator(_with_zone)]
+
+
+class RegistryAuth(Spec):
+    """User and password of the schema registry; sent only if both are there."""
+
+    username: str | None = None
+    """User name."""
+    username_secret_ref: Annotated[Ref, Fills("username")] = None
+    """Secret with the user name."""
+    password: SecretStr | None = None
+    """Password."""
+    password_secret_ref: Annotated[Ref, Fills("password")] = None
+    """Secret with the password."""
+
+
+class SchemaRegistry(Spec):
+    """A registry that speaks Confluent's API."""
+
+    url: str = ""
+    """Address of the registry."""
+    url_secret_ref: Annotated[Ref, Fills("url", required=True)] = None
+    """Secret with the registry's address."""
+    basic_auth: RegistryAuth | None = None
+    """Basic authentication."""
+    tls: Tls | None = None
+    """Certificates."""
+
+
+class KafkaSourceOptions(KafkaConnection, MessageSource):
+    """What a manifest says about a source."""
+
+    consumer_group: str = Field(default="dataflow-operator", min_length=1)
+    """Group whose offsets a new flow adopts, and that is told what has been committed."""
+    consumer_group_secret_ref: Annotated[Ref, Fills("consumer_group")] = None
+    """Secret with the consumer group."""
+    format: Annotated[Literal["json", "avro"], Later(_AVRO, ("json",))] = "json"
+    """Format of the messages."""
+    schema_registry: Annotated[SchemaRegistry | None, Later(_AVRO)] = None
+    """Where Avro schemas are kept."""
+    avro_schema: Annotated[str | None, Later(_AVRO)] = None
+    """The Avro schema of all messages, as JSON."""
+    avro_schema_secret_ref: Annotated[Ref, Later(_AVRO), Fills("avro_schema")] = None
+    """Secret with the Avro schema."""
+    avro_schema_file: Annotated[str | None, Later(_AVRO)] = None
+    """Path of the Avro schema."""
+    consumer_max_wait: Duration | None = None
+    """How long the broker may hold a fetch back until `fetchMinBytes` are there; 5ms by default."""
+    fetch_min_bytes: int | None = Field(default=None, ge=0, le=_INT32)
+    """Least bytes of a fetch."""
+    fetch_max_bytes: int | None = Field(default=None, gt=0, le=_INT32)
+    """Most bytes of a fetch; 100 MiB by default."""
+    max_partition_fetch_bytes: int | None = Field(default=None, gt=0, le=_INT32)
+    """Most bytes of a fetch from one partition; 16 MiB by default."""
+    net_read_timeout: Duration | None = None
+    """How long an answer of the broker may take."""
+    net_write_timeout: Annotated[
+        Duration | None, Hint("netReadTimeout bounds request and answer together")
+    ] = None
+    """How long sending a request may take."""
+    starting_offsets: Annotated[Literal["group", "earliest", "latest", "timestamp"], Addition()] = (
+        "group"
+    )
+    """Where a flow without a checkpoint begins. `group`: at the offsets that another program has
+    committed for `consumerGroup`, where there are none at the earliest."""
+    starting_timestamp: Annotated[Timestamp | None, Addition()] = None
+    """With `startingOffsets: timestamp`: the first record that is not older."""
+    on_data_loss: Annotated[Literal["fail", "continue"], Addition()] = "fail"
+    """When retention has removed records that were not read: stop, or go on with a warning."""
+    on_topic_recreated: Annotated[Literal["fail", "restart"], Addition()] = "fail"
+    """When the topic was deleted and made anew: stop, or read the new one from its beginning."""
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        wait, read = self.consumer_max_wait, self.net_read_timeout
+        if wait and read and milliseconds(read) <= milliseconds(wait):
+            yield "value_error", "", "netReadTimeout must be greater than consumerMaxWait"
+        if self.starting_offsets == "timestamp" and not self.starting_timestamp:
+            yield "value_error", "", "startingTimestamp is required: startingOffsets is timestamp"
+        if self.starting_timestamp and self.starting_offsets != "timestamp":
+            sentence = "startingTimestamp is used only with startingOffsets: timestamp"
+            yield "value_error", "", sentence
+
+
+class KafkaSinkOptions(KafkaConnection, Sink):
+    """What a manifest says about a sink."""
+
+    required_acks: Annotated[Literal["all", "local", "none"], Hint(_ALL)] = "all"
+    """Who must have a record before it counts as written."""
+    compression: Compression = "none"
+    """How batches of records are compressed."""
+    idempotent: Annotated[bool, Hint("the producer is transactional, and so idempotent")] = True
+    """A record that is sent again is not stored again."""
+    max_open_requests: int = Field(default=5, ge=1)
+    """Requests on their way to one broker; more than 5 are served as 5."""
+    async_: Annotated[bool | None, Hint(_ONE_COMMIT), Field(alias="async")] = None
+    """Collect records before they are sent."""
+    flush_messages: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
+    """Records after which they are sent."""
+    flush_bytes: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
+    """Bytes after which records are sent."""
+    flush_frequency: Annotated[Duration | None, Hint(_ONE_COMMIT)] = None
+    """Time after which records are sent."""
+    key_field: Annotated[Path | None, Addition()] = None
+    """Path into the body: its value, as text, is the record's key."""
+    key_template: Annotated[str | None, Addition()] = None
+    """The record's key as text with placeholders `${$.path}`."""
+    topic_field: Annotated[Path | None, Addition()] = None
+    """Path into the body: the topic of this record; without a value there it is `topic`."""
+    upsert_mode: Annotated[bool, Addition()] = False
+    """For compacted topics: every record needs a key, and a delete becomes a record without value,
+    the key's tombstone."""
+    conflict_key: Annotated[
+        tuple[Path, ...], BeforeValidator(one_or_many), Addition(), Requires("upsert_mode")
+    ] = ()
+    """With `upsertMode`: the paths into the body that make the key; several as a JSON object. Of a
+    null message they are looked up in its own key, where that is an object."""
+    auto_create_topic: Annotated[bool, Addition()] = False
+    """Make a missing topic; compacted with `upsertMode`."""
+    topic_partitions: Annotated[
+        int | None, Addition(), Requires("auto_create_topic"), Field(ge=1)
+    ] = None
+    """Partitions of a topic that `autoCreateTopic` makes; the broker's default without."""
+    topic_replicas: Annotated[
+        int | None, Addition(), Requires("auto_create_topic"), Field(ge=1)
+    ] = None
+    """Replicas of a topic that `autoCreateTopic` makes; the broker's default without."""
+    transaction_timeout: Annotated[Duration, Addition()] = "10m"
+    """How long a slice may take; after that the broker ends its transaction. Until then a task that
+    died holds back readers of committed records, unless the flow goes on."""
+
+    @field_validator("key_template")
+    @classmethod
+    def _readable(cls, value: str | None) -> str | None:
+        if value is not None:
+            interpolated(value, "")
+            if METADATA.search(value) or "${now}" in value:
+                raise ValueError("a key is made of the body alone: allowed is ${$.path}")
+        return value
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        if (
+            "idempotent" in self.model_fields_set
+            and self.idempotent
+            and self.required_acks != "all"
+        ):
+            yield "value_error", "requiredAcks", "idempotent: true needs requiredAcks: all"
+        keys = {
+            "keyField": self.key_field,
+            "keyTemplate": self.key_template,
+            "conflictKey": self.conflict_key,
+        }
+        given = [name for name, value in keys.items() if value]
+        if len(given) > 1:
+            yield "value_error", given[1], f"{' and '.join(given)} exclude each other: keep one"
+
+    @property
+    @override
+    def upserts(self) -> bool:
+        return self.upsert_mode
+
+    @property
+    def rejected_topic(self) -> str:
+        """Where records go that were rejected beside this sink."""
+        return f"{self.topic}.rejected"
+
+    def settings(self) -> dict[str, Any]:
+        """What the declaration says about the producer."""
+        return {
+            "compression.type": self.compression,
+            "max.in.flight.requests.per.connection": min(self.max_open_requests, 5),
+            "transaction.timeout.ms": milliseconds(self.transaction_timeout),
+        }
+
+    def no_topic(self) -> PermanentError:
+        """Why there is nowhere to write, and the two ways out."""
+        return PermanentError(
+            f"topic {self.topic} does not exist on kafka {self.bootstrap()}; create it, or set "
+            f"autoCreateTopic: true"
+        )

@@ -1,0 +1,44 @@
+"""What is stored of one branch: a row of the store."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import msgspec
+
+from dataflow_assets.contracts import Checkpoint, PartSlice, Target
+from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.stored_session import Step
+
+_REMOVE = "delete from checkpoints where id = '{}'"
+
+
+def load(connection: sqlite3.Connection, target: Target) -> BranchState | None:
+    """The checkpoint and the unfinished parts; None before the first."""
+    sql = "select checkpoint, intent from checkpoints where id = ?"
+    row = connection.execute(sql, (target.id,)).fetchone()
+    if row is None:
+        return None
+    checkpoint = msgspec.json.decode(row[0], type=Checkpoint)
+    return BranchState(checkpoint, msgspec.json.decode(row[1], type=tuple[PartSlice, ...]))
+
+
+def move(connection: sqlite3.Connection, target: Target, step: Step) -> BranchState:
+    """Stores what the step makes of what is stored, in the caller's transaction."""
+    state = step(load(connection, target))
+    values = (target.id, msgspec.json.encode(state.checkpoint), msgspec.json.encode(state.intent))
+    connection.execute("insert or replace into checkpoints values (?, ?, ?)", values)
+    return state
+
+
+def other_flows(
+    connection: sqlite3.Connection, target: Target, identity: str | None
+) -> dict[str, str]:
+    """By the other flows that write into the table of this identity: what removes a checkpoint."""
+    others = {}
+    for name, text in connection.execute("select id, checkpoint from checkpoints order by 1"):
+        flow = name.removesuffix(f":{target.branch}")
+        same = msgspec.json.decode(text, type=Checkpoint).target == identity
+        if same and flow not in (name, target.flow):
+            others[flow] = _REMOVE.format(name)
+    return others

@@ -1,0 +1,68 @@
+"""The sinks that a manifest declares: one commits in its tasks, one publishes on the driver."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import ClassVar, Literal
+
+from dataflow_assets.connectors.memory.options import MemorySinkOptions
+from dataflow_assets.connectors.memory.rejected.error_sink import MemoryErrors, beside
+from dataflow_assets.connectors.memory.sink.checkpoint import load
+from dataflow_assets.connectors.memory.sink.session import MemorySession
+from dataflow_assets.connectors.memory.sink.writer import SliceWriter, SpanWriter
+from dataflow_assets.connectors.memory.store import Store
+from dataflow_assets.contracts import (
+    Checkpoint,
+    Entries,
+    ErrorStore,
+    Run,
+    SinkSession,
+    Slice,
+    Target,
+    Ticket,
+    Writer,
+)
+
+
+class _MemorySink(MemorySinkOptions, ABC):
+    def open(self, target: Target, run: Run) -> SinkSession:
+        """Takes a new epoch."""
+        return MemorySession(self, target, run)
+
+    def peek(self, target: Target) -> Checkpoint | None:
+        """The stored checkpoint."""
+        store = Store(self.store)
+        store.create()
+        with store.transaction() as connection:
+            stored = load(connection, target)
+        return stored.checkpoint if stored and stored.known else None
+
+    def error_store(self) -> ErrorStore:
+        """Error records as rows of the table."""
+        return MemoryErrors(self.store, self.table)
+
+    def rejected(self) -> Entries:
+        """Those that were rejected beside the table."""
+        return MemoryErrors(self.store, beside(self.table))
+
+
+class MemorySliceSink(_MemorySink):
+    """Commits rows and checkpoint of each slice in its task."""
+
+    type: ClassVar[str] = "memory-slice"
+    commits: ClassVar[Literal["slice", "span"]] = "slice"
+
+    def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        """A writer that commits in `close`."""
+        return SliceWriter(self, ticket, piece)
+
+
+class MemorySpanSink(_MemorySink):
+    """Stages rows in tasks and publishes the span in `finish`."""
+
+    type: ClassVar[str] = "memory-span"
+    commits: ClassVar[Literal["slice", "span"]] = "span"
+
+    def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        """A writer whose receipt carries the rows."""
+        return SpanWriter(self, ticket, piece)

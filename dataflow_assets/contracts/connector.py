@@ -1,0 +1,59 @@
+"""What a manifest names: a connection end, and the address of its topic or table."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dataflow_assets.secrets import SecretRef
+from dataflow_assets.spec import Spec
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a topic or table is, known without network or secrets; becomes the asset key."""
+
+    system: str
+    connection: str
+    namespace: str | None
+    name: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The components of the asset key.
+
+        Returns:
+            System, connection, namespace and name; the empty ones are left out.
+        """
+        return tuple(p for p in (self.system, self.connection, self.namespace, self.name) if p)
+
+    def __str__(self) -> str:
+        return "/".join(self.parts)
+
+
+class Connector(Spec):
+    """A declared connection end: the manifest's `config` block is the object."""
+
+    type: ClassVar[str]
+    icon: ClassVar[str] = ""
+    """What Dagster calls the system's icon, where that is not the type."""
+    guarantee: ClassVar[str]
+    """For docs/connectors: what a crash at any moment leaves, how, and where that ends."""
+
+    @abstractmethod
+    def address(self) -> Address:
+        """Where it points, without resolving or reaching anything.
+
+        Called when manifests are loaded, in the code location and on the command line.
+        """
+
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        """The ways this end is named in its manifest, for the location's `connections`.
+
+        Called when manifests are loaded.
+
+        Returns:
+            Addresses as text, or references to secrets.
+        """
+        return (self.address().connection,)

@@ -1,0 +1,162 @@
+"""The declared sink of a flow."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from dataflow_assets.contracts.checkpoint import Checkpoint, Run
+from dataflow_assets.contracts.entries import Entries, ErrorSink
+from dataflow_assets.contracts.sink_session import SinkSession
+from dataflow_assets.contracts.slices import Slice
+from dataflow_assets.contracts.target import Target
+from dataflow_assets.contracts.tasks import Ticket, Writer
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.record import Record
+from dataflow_assets.spec import Addition
+
+
+class Shape(ABC):
+    """What a sink stores of a record where that is not simply its body (raw mode).
+
+    Made once per slice, inside the task.
+    """
+
+    reads: ClassVar[frozenset[str]] = frozenset()
+    """The metadata keys that it looks at."""
+
+    def __init__(self) -> None:
+        self.notes: set[str] = set()
+        """What a person should be told once."""
+
+    @abstractmethod
+    def __call__(self, record: Record) -> Any:
+        """What the sink stores of a record.
+
+        Called inside tasks, once for each record.
+
+        Returns:
+            A JSON object of the sink's columns; of a null message its own body.
+
+        Raises:
+            RejectedRecord("encode", reason).
+        """
+
+
+class Sink(ErrorSink):
+    """A declared sink."""
+
+    unknown_fields: Annotated[Literal["reject", "ignore"], Addition()] = "reject"
+    """A key of the record that is no column of the target: reject the record, or leave it out."""
+    unwraps: ClassVar[bool] = False
+    """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
+    takes: ClassVar[Literal["columns", "messages"]] = "columns"
+    """`messages`: bodies, keys and headers byte for byte, in the schema MESSAGES. A null value is a
+    tombstone; a row of OP DELETE keeps its body, for the sink to find the key in."""
+    commits: ClassVar[Literal["slice", "span"]]
+    """`slice`: rows and checkpoint in `Writer.close`; `span`: files staged, published by finish."""
+
+    @abstractmethod
+    def open(self, target: Target, run: Run) -> SinkSession:
+        """Connects, makes the checkpoint's storage, takes a new epoch.
+
+        Called by the driver once for each branch and attempt of a run.
+
+        Args:
+            target: the branch, by which its checkpoint is found.
+            run: who drives, for takeover errors.
+
+        Raises:
+            TransientError when the sink cannot be reached; PermanentError when a person must act.
+        """
+
+    @abstractmethod
+    def peek(self, target: Target) -> Checkpoint | None:
+        """The stored checkpoint, read only: no epoch is taken.
+
+        Called by sensors and by `dataflow status`, while a run may be active.
+
+        Returns:
+            None where nothing is stored.
+
+        Raises:
+            TransientError when the sink cannot be reached.
+        """
+
+    @abstractmethod
+    def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        """A writer for one slice.
+
+        Called inside a task, once for each slice; a repeated task makes another one.
+
+        Args:
+            ticket: from `SinkSession.ticket`, pickled.
+            piece: the slice that the writer is for.
+
+        Raises:
+            TransientError when the sink cannot be reached; TakenOver when the ticket's epoch is
+            over.
+        """
+
+    @property
+    def upserts(self) -> bool:
+        """Whether rows are matched by a key, so that a record that is read twice is stored once.
+
+        Read when manifests are loaded, and when a run rewinds.
+
+        Returns:
+            False for a sink that appends.
+        """
+        return False
+
+    def rejected(self) -> Entries:
+        """The records that were rejected beside this sink (`onRejected: table`).
+
+        Called by a replay, on the driver.
+
+        Raises:
+            PermanentError where they cannot be replayed.
+        """
+        raise PermanentError(f"rejected records of a {self.type} sink cannot be replayed")
+
+    def shape(self, schema: pa.Schema | None) -> Shape | None:  # noqa: ARG002 - what overrides need
+        """What is stored where it is not the record's own body, in a table with these columns.
+
+        Called inside tasks once for each slice, and on the driver when a branch opens.
+
+        Args:
+            schema: of the table; None for the shape from which a table that does not exist yet gets
+                its types: values may then be times too.
+
+        Raises:
+            PermanentError where the table does not fit.
+        """
+        return None
+
+    def flush_seconds(self) -> float:
+        """How long the driver waits between two commits while little arrives.
+
+        Called by the driver in each turn of the loop.
+
+        Returns:
+            The least seconds between two commits of spans that are not full; 0 for no such bound.
+        """
+        return 0.0
+
+    @classmethod
+    def stored(cls, column: pa.Field) -> str:
+        """The type that `SinkSession.create` gives an interchange column, for docs/types.md.
+
+        Called when the reference is generated.
+        """
+        raise NotImplementedError(f"{cls.type} makes no columns")
+
+    @classmethod
+    def keeps(cls, column: pa.Field) -> bool:  # noqa: ARG003 - what overrides need
+        """Whether a table made for a column of the same system has its very type.
+
+        Called when the reference is generated.
+        """
+        return False

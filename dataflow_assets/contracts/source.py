@@ -1,0 +1,156 @@
+"""The declared source of a flow."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from dataflow_assets.contracts.connector import Connector
+from dataflow_assets.contracts.schema import TypeRow
+from dataflow_assets.contracts.slices import Slice
+from dataflow_assets.contracts.source_session import SourceSession
+from dataflow_assets.spec import Addition
+
+NullMessages = Literal["reject", "skip", "delete"]
+
+
+class Source(Connector):
+    """A declared source."""
+
+    delivers: ClassVar[Literal["messages", "columns", "entries"]] = "messages"
+    """`messages`: `SourceSession.frame`. The pass itself reads with `batches`: `columns` are typed
+    rows, `entries` are messages with body, key, metadata and the branch they are for."""
+    reads_back: ClassVar[bool] = True
+    """True: what a sink of the same address writes is read by this source."""
+    continuous: ClassVar[bool] = False
+    """True: new data keeps coming; runs of the flow's own job stay on (Kafka, CDC)."""
+
+    @property
+    def null_messages(self) -> NullMessages:
+        """What a null message means; tables have none.
+
+        Read inside tasks, once for each slice.
+
+        Returns:
+            `reject`: an error; `skip`: nothing; `delete`: the deletion of its key.
+        """
+        return "reject"
+
+    @property
+    def poll_seconds(self) -> float:
+        """How long the driver waits before it asks again for what is new.
+
+        Read by the driver whenever it has found nothing new.
+
+        Returns:
+            The least seconds between two questions; 0 for no such bound.
+        """
+        return 0.0
+
+    @property
+    def rereads(self) -> str:
+        """The option by which rows may come again, so that sinks must upsert.
+
+        Read when manifests are loaded.
+
+        Returns:
+            The option as a manifest says it; empty where rows come once.
+        """
+        return ""
+
+    metadata_keys: ClassVar[Mapping[str, str]] = {}
+    """For docs/connectors: each key of a record's metadata, and what it holds."""
+    metadata_columns: ClassVar[frozenset[str]] = frozenset()
+    """Metadata that `frame` or `batches` delivers as columns, on request."""
+
+    def metadata(self, piece: Slice) -> dict[str, Any]:  # noqa: ARG002 - what overrides need
+        """The metadata that all records of a slice share.
+
+        Called inside tasks, once for each slice.
+
+        Returns:
+            Values by the keys of `metadata_keys`.
+        """
+        return {}
+
+    @abstractmethod
+    def open(self, flow: str) -> SourceSession:
+        """Connects.
+
+        Called by the driver once for each attempt of a run, and by sensors.
+
+        Args:
+            flow: `namespace/name`, under which a server may keep something for the flow.
+
+        Raises:
+            TransientError when the source cannot be reached; PermanentError when a person must act.
+        """
+
+    def confirm(self, identity: str) -> None:
+        """Makes sure that what was read is the topic's own.
+
+        Called inside a task, after the last record of a slice was read and before its commit.
+        Sources that read by identity need not ask.
+
+        Args:
+            identity: of the topic for which the span was planned.
+
+        Raises:
+            TransientError when the topic is no longer that one: what was read may be another one's
+            records.
+        """
+
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        """Reads one part inside a task; ends only when the part is complete.
+
+        Called once for each part, only where `delivers` is not `messages`.
+
+        Args:
+            piece: the part.
+            metadata: what is wanted of `metadata_columns`: each becomes a column marked METADATA,
+                its Arrow name none of the table's. OP may be beside them.
+
+        Returns:
+            Typed rows: bool, integers, floats, decimals, string (with a KIND), binary, date32,
+            time64 in us, timestamp in us or ns, naive or UTC, lists and structs of these, null. The
+            largest and the smallest integer of a date or timestamp is infinity. At least one batch,
+            be it without rows, tells the schema.
+
+        Raises:
+            TransientError when the part cannot be read to its end.
+        """
+        raise NotImplementedError(f"{self.type} delivers messages")
+
+    def message_form(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Typed rows as batches whose columns are the keys of their messages.
+
+        Called inside tasks for each batch, only where steps or a sink need messages.
+        """
+        return batch
+
+    @classmethod
+    def types(cls) -> tuple[TypeRow, ...]:
+        """How the system's types travel, for docs/types.md; messages have only those of JSON.
+
+        Called when the reference is generated.
+        """
+        return ()
+
+
+class MessageSource(Source):
+    """A declared source of messages."""
+
+    tombstones: Annotated[NullMessages, Addition()] = "reject"
+    """What a null message means: an error, nothing, or the deletion of its key."""
+
+    @property
+    def null_messages(self) -> NullMessages:
+        """What the option `tombstones` says.
+
+        Returns:
+            As declared.
+        """
+        return self.tombstones

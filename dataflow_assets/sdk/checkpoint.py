@@ -1,0 +1,323 @@
+"""One branch's checkpoint as a state machine: what every sink decides alike, without a server.
+
+| event | what decides | what happens |
+|---|---|---|
+| `begin` | `unknown_starts`, `intent_of` | both are stored before anything is read |
+| `begin` after a crash | `resumed` | the recorded parts are read again, committed ones are empty |
+| a slice is committed | `check_planned`, `check_recorded` | only from where it was planned |
+| `finish` | `gaps`, `advanced` | what holds no records is stepped over |
+| another driver has the epoch | `taken_over` | TakenOver: the run ends for all branches |
+| the checkpoint is gone | `removed` | CheckpointRemoved: the branch ends, the others go on |
+| the checkpoint was set back | `moved` | PermanentError: the same |
+
+A checkpoint that somebody has moved *forward* is obeyed: what it covers is not stored again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from dataflow_assets.contracts import (
+    Checkpoint,
+    OffsetSlice,
+    PartSlice,
+    Position,
+    Positions,
+    Run,
+    Slice,
+    Span,
+    Target,
+    Totals,
+    divided,
+    next_reading,
+    utc_now,
+)
+from dataflow_assets.contracts.slices import Cut
+from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver
+
+
+def covered(piece: Slice, position: Position | None) -> bool:
+    """Whether everything of a slice is committed.
+
+    Called by sessions in `finish` on the driver, and by writers, once for each slice.
+
+    Args:
+        piece: a slice of a span, as planned or as recorded.
+        position: where its partition is by the stored checkpoint; None for nowhere yet.
+    """
+    if isinstance(piece, OffsetSlice):
+        return isinstance(position, int) and position >= piece.upto
+    return position == piece.upto
+
+
+def resumed(parts: Iterable[PartSlice], positions: Positions) -> tuple[PartSlice, ...]:
+    """The parts of an intent as they are to be read now: those that are committed are empty.
+
+    Called by sessions in `begin` on the driver, after a crash, and in `finish`.
+
+    Args:
+        parts: as `intent_of` has recorded them.
+        positions: those of the stored checkpoint.
+    """
+    return tuple(
+        replace(part, after=part.upto) if covered(part, positions.get(part.partition)) else part
+        for part in parts
+    )
+
+
+def intent_of(span: Span) -> tuple[PartSlice, ...]:
+    """What a crash must find again of a span: its parts, whole, with their borders.
+
+    Called by sessions in `begin` and `divide` on the driver, once for each micro-batch.
+
+    Returns:
+        Nothing for spans of offsets, and for bounded reads without anything left to read.
+    """
+    parts = tuple(piece for piece in span.slices if isinstance(piece, PartSlice))
+    return () if all(part.empty for part in parts) else parts
+
+
+def unknown_starts(span: Span, known: Container[str]) -> dict[str, Position | None]:
+    """Where the partitions of a span begin that the checkpoint does not know yet.
+
+    Called by sessions in `begin` on the driver, once for each micro-batch.
+
+    Args:
+        span: as planned.
+        known: the partitions of the stored checkpoint.
+
+    Returns:
+        By partition its start position; None for a part that was never begun.
+    """
+    return {s.partition: s.after for s in span.slices if s.partition not in known}
+
+
+def gaps(span: Span, positions: Mapping[str, Position | None]) -> tuple[OffsetSlice, ...]:
+    """The slices of offsets whose last offsets hold no record: nobody has committed up to there.
+
+    Called by sessions in `finish` on the driver, once the whole pass has succeeded.
+
+    Args:
+        span: what was read.
+        positions: those of the stored checkpoint, with what the writers have committed.
+    """
+    slices = (piece for piece in span.slices if isinstance(piece, OffsetSlice))
+    return tuple(
+        piece
+        for piece in slices
+        if not piece.empty and not covered(piece, positions.get(piece.partition))
+    )
+
+
+def advanced(positions: Positions, slices: Iterable[Slice]) -> dict[str, Position]:
+    """The positions once these slices are done; offsets never move back.
+
+    Called by sessions in `finish` on the driver.
+    """
+    ends = {
+        piece.partition: piece.upto
+        for piece in slices
+        if not covered(piece, positions.get(piece.partition))
+    }
+    return {**positions, **ends}
+
+
+def check_planned(flow: str, piece: Slice, position: Position | None) -> None:
+    """Raises PermanentError where a slice was planned beyond the stored checkpoint.
+
+    Called by writers in their task before a slice is committed, and by sessions that publish. A
+    slice may begin below the checkpoint (another branch is behind, a first attempt was committed),
+    and its first row may lie beyond both.
+
+    Args:
+        flow: namespace/name.
+        piece: as planned.
+        position: where its partition is by the stored checkpoint; None for nowhere.
+    """
+    if isinstance(piece, OffsetSlice):
+        fits = isinstance(position, int) and position >= piece.after
+    else:
+        fits = position in (piece.after, piece.upto)
+    if not fits:
+        raise moved(flow, piece, position)
+
+
+def check_recorded(flow: str, piece: PartSlice, intent: Iterable[PartSlice]) -> None:
+    """Raises TakenOver where a part is none of the span that is recorded now.
+
+    Called by writers in their task, before a part is committed: parts of the next span have the
+    names of those of the last one, and a task of the last one may come late.
+
+    Args:
+        flow: namespace/name.
+        piece: the part that the task has read.
+        intent: the parts that the stored checkpoint names.
+    """
+    known = {(part.partition, part.upto, part.part) for part in intent}
+    if (piece.partition, piece.upto, piece.part) not in known:
+        raise TakenOver(
+            f"flow {flow}: part {piece.partition} up to {piece.upto} is not in the span that is "
+            "recorded: this task came too late and stops"
+        )
+
+
+def taken_over(flow: str, run: str) -> TakenOver:
+    """The error of a driver, or of one of its tasks, whose epoch somebody else has.
+
+    Args:
+        flow: namespace/name.
+        run: who has it, as `Run` is printed.
+    """
+    return TakenOver(
+        f"flow {flow} was taken over by {run}; this run stops, nothing of it is lost: what it has "
+        "committed is in the checkpoint"
+    )
+
+
+def removed(flow: str, place: object) -> CheckpointRemoved:
+    """The error of a driver, or of one of its tasks, that finds no checkpoint any more.
+
+    Args:
+        flow: namespace/name.
+        place: what held the checkpoint: a schema, a topic, a table.
+    """
+    return CheckpointRemoved(
+        f"the checkpoint of flow {flow} was removed while it ran (from {place}); restore it, or "
+        "start the flow again: without a checkpoint it begins anew"
+    )
+
+
+def moved(flow: str, piece: Slice, position: Position | None) -> PermanentError:
+    """The error where the stored checkpoint is behind the start of a slice.
+
+    Args:
+        flow: namespace/name.
+        piece: as planned.
+        position: where its partition is by the stored checkpoint.
+    """
+    return PermanentError(
+        f"the checkpoint of flow {flow} was moved by somebody: partition {piece.partition} is at "
+        f"{position}, but the micro-batch was planned from {piece.after}; start the flow again "
+        "from its checkpoint, or reset it"
+    )
+
+
+@dataclass(frozen=True)
+class BranchState:
+    """Everything that is stored of one branch: the checkpoint, and the parts of a bounded read.
+
+    Its methods say what becomes of it; none of them stores anything.
+    """
+
+    checkpoint: Checkpoint = Checkpoint(epoch=0)
+    intent: tuple[PartSlice, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """False for a branch that never began, or was forgotten."""
+        return bool(self.checkpoint.positions) or self.checkpoint.source is not None
+
+    @property
+    def positions(self) -> Positions:
+        """Those of the checkpoint."""
+        return self.checkpoint.positions
+
+    @property
+    def unfinished(self) -> Span | None:
+        """The recorded span, its committed parts empty; None where nothing is recorded."""
+        return Span(resumed(self.intent, self.positions)) if self.intent else None
+
+    def left(self, span: Span) -> tuple[Slice, ...]:
+        """The slices of a span that the checkpoint does not cover.
+
+        Nothing of a bounded read that is recorded no more: it was finished before.
+        """
+        if intent_of(span) and not self.intent:
+            return ()
+        known = self.positions
+        return tuple(s for s in span.slices if not covered(s, known.get(s.partition)))
+
+    def taken(self, run: Run) -> BranchState:
+        """The same under a new epoch."""
+        epoch = self.checkpoint.epoch + 1
+        return replace(self, checkpoint=replace(self.checkpoint, epoch=epoch, run=str(run)))
+
+    def begun(self, span: Span, target: Target, identity: str | None) -> BranchState:
+        """With what must survive a crash before the span is read; the same where that is known."""
+        starts = unknown_starts(span, self.positions)
+        begun = {name: after for name, after in starts.items() if after is not None}
+        checkpoint = replace(
+            self.checkpoint,
+            positions={**self.positions, **begun},
+            target=self.checkpoint.target or identity,
+            manifest=target.manifest,
+        )
+        return BranchState(checkpoint, intent_of(span))
+
+    def divided(self, cut: Cut) -> BranchState:
+        """With smaller parts for those that are not committed."""
+        return replace(self, intent=divided(resumed(self.intent, self.positions), cut))
+
+    def adopted(self, identity: str | None) -> BranchState:
+        """The same about another table."""
+        return replace(self, checkpoint=replace(self.checkpoint, target=identity))
+
+    def restarted(
+        self, positions: Positions, source: str, target: Target, identity: str | None
+    ) -> BranchState:
+        """From now on this source goes into this table, in a reading of its own."""
+        checkpoint = replace(
+            self.checkpoint,
+            positions=dict(positions),
+            source=source,
+            target=identity,
+            manifest=target.manifest,
+            reading=next_reading(self.checkpoint.reading),
+        )
+        return BranchState(checkpoint)
+
+    def forgotten(self) -> BranchState:
+        """As if the branch had never begun.
+
+        Epoch and reading stay: a driver that was forgotten must not find its epoch free again, and
+        what was rejected before must not seem later than what will be.
+        """
+        known = self.checkpoint
+        return BranchState(Checkpoint(known.epoch, run=known.run, reading=known.reading))
+
+    def finished(self, positions: Positions, counted: Totals) -> BranchState:
+        """Without an intent, at these positions."""
+        checkpoint = replace(
+            self.checkpoint,
+            positions=dict(positions),
+            totals=self.checkpoint.totals + counted,
+            committed_at=utc_now(),
+        )
+        return BranchState(checkpoint)
+
+
+def owned(flow: str, found: BranchState | None, epoch: int, run: Run, place: object) -> BranchState:
+    """The stored state, which must be that of this epoch of this run.
+
+    Called by sessions on the driver and by writers in their task, inside the commit.
+
+    Args:
+        flow: namespace/name.
+        found: as stored now; None for nothing.
+        epoch: that of the session or the ticket.
+        run: that of the session or the ticket.
+        place: what holds the checkpoint, for the error.
+
+    Returns:
+        What was found.
+
+    Raises:
+        TakenOver: another driver has taken an epoch.
+        CheckpointRemoved: nothing was found.
+    """
+    if found is None:
+        raise removed(flow, place)
+    if (found.checkpoint.epoch, found.checkpoint.run) != (epoch, str(run)):
+        raise taken_over(flow, found.checkpoint.run)
+    return found

@@ -1,0 +1,116 @@
+"""Whole tables as Spark DataFrames, for the assets that users write beside flows.
+
+Who calls what, always on the driver of a run:
+
+- The code location, when it loads, gives every sink class that is a `FrameSink` an IO manager.
+- The IO manager calls `FrameSink.frames` once for each table that an asset takes or returns.
+- It calls `TableFrames.read` once for each input; Spark reads later, in tasks.
+- It calls `TableFrames.write` and then `describe` once for each output.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dataflow_assets.contracts import Sink
+from dataflow_assets.errors import PermanentError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+Mode = Literal["append", "overwrite", "upsert"]
+
+
+@dataclass(frozen=True)
+class TableFrames:
+    """One table of one connection, whether it exists yet or not; secrets are in place."""
+
+    read: Callable[[SparkSession, Sequence[str] | None, ExitStack], DataFrame]
+    """The named columns, or all of them, as a lazy frame of one state of the table. What must stay
+    open until the frame was read (a snapshot, say) goes on the stack, which is closed with the run.
+    Raises PermanentError where there is no table, TransientError where it cannot be reached."""
+    write: Callable[[DataFrame, Mode, Sequence[str]], int]
+    """Writes the rows of a frame and counts them: readers see all of them or none. `overwrite`
+    replaces all rows, `append` none, `upsert` those of the same key, whose columns follow. Creates
+    a missing table from the frame's columns. Raises PermanentError for what does not fit the table,
+    TransientError where the table cannot be reached."""
+    describe: Callable[[], tuple[pa.Schema, int | None]]
+    """The table's columns, as flows show them, and its rows in all; None where their number is not
+    known exactly. Raises PermanentError where there is no table."""
+
+
+class FrameSink(Sink):
+    """A sink whose tables users' assets also read and write as DataFrames.
+
+    The type of the sink is the key of the IO manager (`io_manager_key="iceberg"`).
+    """
+
+    @abstractmethod
+    def frames(self, namespace: str | None, table: str) -> TableFrames:
+        """Another table of this sink's connection.
+
+        Called by the IO manager on the driver of a run, once for each table. Reaches nothing. The
+        docstring of an override describes the IO manager in Dagster.
+
+        Args:
+            namespace: schema, database or namespace; None for the connection's usual one.
+            table: its name, without quotes.
+
+        Returns:
+            The table's functions; the sink's own table plays no part in them.
+        """
+
+
+def refuse_unknown_columns(table: object, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuses a frame with columns that its table lacks.
+
+    Called by `TableFrames.write` on the driver, once the table is known.
+
+    Args:
+        table: as errors name it.
+        names: the frame's columns.
+        known: the table's columns.
+
+    Raises:
+        PermanentError: a column of the frame is not in the table.
+    """
+    if missing := [name for name in names if name not in known]:
+        raise PermanentError(
+            f"{table} has no column {', '.join(missing)}; it has {', '.join(known)}. Alter or drop "
+            f"the table, or leave the column out of the frame"
+        )
+
+
+def map_batches(frame: DataFrame, work: Work, schema: str) -> DataFrame:
+    """The frame's rows through a function, whatever its columns are called.
+
+    `mapInArrow` takes a dot in a column's name for the way into a struct: the columns travel under
+    plain names. Called by `TableFrames.write` on the driver; the function runs in tasks.
+
+    Args:
+        frame: any frame.
+        work: called once in each task, with the batches of its partition under their own names.
+        schema: DDL of what the function yields.
+
+    Returns:
+        A lazy frame of what the function yields.
+    """
+    names = tuple(frame.columns)
+    plain = frame.toDF(*(f"c{number}" for number in range(len(names))))
+    return plain.mapInArrow(_Named(work, names), schema)
+
+
+@dataclass(frozen=True)
+class _Named:
+    work: Work
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.work(batch.rename_columns(list(self.names)) for batch in batches)
