@@ -16,9 +16,9 @@ from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.sink import create_table as making
-from dataflow_assets.connectors.clickhouse.sink import empty_table, materialized_views, recovery
+from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
-from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
+from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert import Upsert
 from dataflow_assets.connectors.clickhouse.sink.writer import Committed
 from dataflow_assets.connectors.clickhouse.table import checkpoint_table
@@ -239,7 +239,7 @@ class ClickhouseSession(SinkSession):
 
     def _tell(self) -> None:
         if self._table is not None and self._table.viewed:
-            for note in materialized_views.forgetful(self._client, self._table):
+            for note in tables.forgetful_views(self._client, self._table):
                 log.warning("flow %s: %s", self._target.flow, note)
 
     def _empty(self) -> None:

@@ -22,8 +22,7 @@ from dataflow_assets.connectors.clickhouse.rejected import table
 from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
-from dataflow_assets.connectors.clickhouse.sink.insert import Load
-from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
+from dataflow_assets.connectors.clickhouse.sink.insert import Facts, Load
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, Partition
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import LedgerTable
 from dataflow_assets.contracts import (

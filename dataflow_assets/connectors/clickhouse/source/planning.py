@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataflow_assets.connectors.clickhouse.client import Client, quote, rows
-from dataflow_assets.connectors.clickhouse.source import time_literals, upper_bound
+from dataflow_assets.connectors.clickhouse.source import upper_bound
 from dataflow_assets.connectors.clickhouse.source.relation import Column, Relation
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.errors import PermanentError
@@ -158,7 +158,7 @@ class Table:
         change = self.relation.change
         if change is None or change.digits is None:
             return None
-        return time_literals.before(time, change.digits, day=change.is_day)
+        return upper_bound.before(time, change.digits, day=change.is_day)
 
     def at(self, time: str) -> str:
         """The last change value that is not behind a time."""
@@ -168,7 +168,7 @@ class Table:
                 "the checkpoint has a time, and the changeTrackingColumn of "
                 f"{self.title} is no time" + (f": it is {change.type}" if change else "")
             )
-        return time_literals.at(time, change.digits, day=change.is_day)
+        return upper_bound.at(time, change.digits, day=change.is_day)
 
     def notes(self, position: Position) -> Iterator[str]:  # noqa: ARG002 - what others need
         """What a person should know about rows that wait, or may be missed."""

@@ -22,10 +22,9 @@ from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.table import batches
-from dataflow_assets.connectors.postgresql.table import create_table as making
-from dataflow_assets.connectors.postgresql.table import error_table
-from dataflow_assets.connectors.postgresql.table import table as tables
+from dataflow_assets.connectors.postgresql.table import create_table, error_table
 from dataflow_assets.connectors.postgresql.table.error_table import Layout
+from dataflow_assets.connectors.postgresql.table.table import find
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.record import encode, parse
@@ -56,7 +55,7 @@ class PostgresqlErrors(ErrorStore):
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         with self._transaction("reading") as link:
-            if tables.find(link, *self._sink.place()) is None:
+            if find(link, *self._sink.place()) is None:
                 return []
             layout = self._layout(link)
             moment = since.isoformat() if since else None
@@ -116,10 +115,10 @@ class PostgresqlErrors(ErrorStore):
             )
 
     def _layout(self, link: links.Link, *, make: bool = False) -> Layout:
-        found = tables.find(link, *self._sink.place())
+        found = find(link, *self._sink.place())
         if found is None and make:
-            making.create_errors(link, self._sink)
-            found = tables.find(link, *self._sink.place())
+            create_table.create_errors(link, self._sink)
+            found = find(link, *self._sink.place())
         if found is None:
             raise PermanentError(f"the error sink's {self._sink.no_table()}")
         found.check()

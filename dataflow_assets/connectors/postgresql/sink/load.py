@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,16 +15,13 @@ from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink import encode_copy, fold_keys, key_order
-from dataflow_assets.connectors.postgresql.sink.absent_columns import by_columns
-from dataflow_assets.connectors.postgresql.sink.ask_keys import ask
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints
-from dataflow_assets.connectors.postgresql.sink.key_spelling import as_inserted
 from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
 from dataflow_assets.connectors.postgresql.sink.upsert import Staging
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection, Sent
-from dataflow_assets.sdk.key_folding import matrix
+from dataflow_assets.sdk.key_folding import Bools, matrix
 
 Messages = Mapping[int, Sent]
 
@@ -106,7 +103,7 @@ class Append(Loader):
         self._rows, self._sent = [], []
 
     def _copy(self, rows: pa.RecordBatch) -> None:
-        for names, part in by_columns(rows, self._schema, self._optional):
+        for names, part in _by_columns(rows, self._schema, self._optional):
             fields = [self._schema.field(name) for name in names]
             for row, failure in self._trial.run(part, self._load(fields)):
                 self._reject(row, failure.reason, failure.error_type)
@@ -161,7 +158,7 @@ class Upsert(Loader):
         if not rows.num_rows:
             return
         refused: dict[int, Failure] = {}
-        for step in fold_keys.steps(as_inserted(rows, groups, self._rules), groups, self._rules):
+        for step in fold_keys.steps(rows, groups, self._rules):
             for row, failure in self._trial.run(step.rows, self._staging.loads(step)):
                 refused[row.column(GROUP)[0].as_py()] = failure
         if refused:
@@ -173,7 +170,7 @@ class Upsert(Loader):
         if known is not None:
             return rows, known
         codes = key_order.spellings(rows, self._key)
-        refused, first = ask(rows, codes, self._staging, self._trial)
+        refused, first = self._staging.equal(rows, codes, self._trial)
         wrong = np.isin(codes, list(refused))
         for index in np.flatnonzero(wrong).tolist():
             failure = refused[int(codes[index])]
@@ -237,3 +234,23 @@ def _with(batch: pa.RecordBatch, kinds: Mapping[str, pa.DataType]) -> pa.RecordB
         if name not in batch.schema.names:
             batch = batch.append_column(name, pa.nulls(batch.num_rows, kind))
     return batch
+
+
+def _by_columns(
+    rows: pa.RecordBatch, schema: pa.Schema, optional: Bools
+) -> Iterator[tuple[list[str], pa.RecordBatch]]:
+    """The rows by the columns to name in a statement: absent ones of `optional` are left out."""
+    codes, table = matrix(rows, len(schema))
+    left_out, which = np.unique(table & optional, axis=0, return_inverse=True)
+    if len(left_out) == 1:
+        yield _named(schema, left_out[0]), rows
+        return
+    group = which.reshape(-1)[codes]
+    for number, mask in enumerate(left_out):
+        part = rows.filter(pa.array(group == number))
+        if part.num_rows:
+            yield _named(schema, mask), part
+
+
+def _named(schema: pa.Schema, left_out: Bools) -> list[str]:
+    return [name for name, out in zip(schema.names, left_out, strict=True) if not out]

@@ -15,9 +15,8 @@ from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.decode_copy import HEADER, TRAILER, Decoder
-from dataflow_assets.connectors.postgresql.source.literals import Values
 from dataflow_assets.connectors.postgresql.source.newest import RESULT
-from dataflow_assets.connectors.postgresql.source.predicates import Conditions, change_of
+from dataflow_assets.connectors.postgresql.source.predicates import Conditions, Values, change_of
 from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, describe, quoted
 from dataflow_assets.connectors.postgresql.source.types import TypeOf, selected
 from dataflow_assets.contracts import METADATA

@@ -11,8 +11,8 @@ from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import error_table
-from dataflow_assets.connectors.postgresql.table import table as tables
 from dataflow_assets.connectors.postgresql.table.column_types import declared
+from dataflow_assets.connectors.postgresql.table.table import find
 from dataflow_assets.errors import PermanentError
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
@@ -50,7 +50,7 @@ def create_errors(link: Link, sink: PostgresqlSinkOptions) -> None:
         return
     schema, name = sink.place()
     link.execute(_LOCK, f"{schema}.{name}")
-    if tables.find(link, schema, name) is None:
+    if find(link, schema, name) is None:
         for text in error_table.statements(sink):
             link.execute(text)
 
