@@ -18,7 +18,7 @@ from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.iceberg.maintenance import maintain
 from dataflow_assets.connectors.iceberg.source.position import Position
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
-from dataflow_assets.contracts import ErrorRecord, Positions, Rejects, Run, utc_now
+from dataflow_assets.contracts import ErrorRecord, Positions, Rejects, Run, Sink, utc_now
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
@@ -32,7 +32,7 @@ def in_ten_days(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintain, "utc_now", lambda: utc_now() + timedelta(days=10))
 
 
-def flow(sink: IcebergSink, name: str, connection: str | None = "lake") -> Flow:
+def flow(sink: Sink, name: str, connection: str | None = "lake") -> Flow:
     source = MemoryOffsetSource(store="s", topic="orders")
     return Flow("default", name, source, (Branch(sink, connection),))
 
