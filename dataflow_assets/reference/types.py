@@ -26,10 +26,6 @@ timestamps may be infinite where both systems know that.
 """
 
 
-def _kind(name: str, kind: bytes) -> pa.Field:
-    return pa.field(name, pa.string(), metadata={KIND: kind})
-
-
 INTERCHANGE = tuple(
     TypeRow("", column)
     for column in (
@@ -41,7 +37,10 @@ INTERCHANGE = tuple(
         pa.field("decimal", pa.decimal128(18, 4)),
         pa.field("wide", pa.decimal256(50, 10)),
         pa.field("string", pa.string()),
-        *(_kind(kind, kind.encode()) for kind in ("json", "numeric", "uuid", "text")),
+        *(
+            pa.field(kind, pa.string(), metadata={KIND: kind.encode()})
+            for kind in ("json", "numeric", "uuid", "text")
+        ),
         pa.field("binary", pa.binary()),
         pa.field("date", pa.date32()),
         pa.field("time", pa.time64("us")),
