@@ -61,13 +61,9 @@ def render() -> str:
 
 
 def tables() -> dict[str, type[Sink]]:
-    """The sinks that make columns; those in memory are for tests."""
+    """The sinks that make columns, without doubles."""
     found = registry.sinks().items()
-    return {
-        name: cls
-        for name, cls in found
-        if cls.takes == "columns" and not name.startswith("memory-")
-    }
+    return {name: cls for name, cls in found if cls.takes == "columns" and not cls.double}
 
 
 def _interchange() -> str:

@@ -73,7 +73,7 @@ class IcebergSession(StoredSession):
         return total_records(self._property.table) if self._property.committer else None
 
     def create(self, sample: pa.Schema) -> None:
-        """Makes the table with the checkpoint in it; the manifest's `columns` win over the sample."""
+        """Makes the table with the checkpoint in it; the manifest's `columns` win over a sample."""
         if self._property.committer is not None:
             return
         self._owned(self.read())
