@@ -112,6 +112,7 @@ class Spec(BaseModel):
         hide_input_in_errors=True,
         use_attribute_docstrings=True,
         arbitrary_types_allowed=True,
+        defer_build=True,  # most of what is imported is in no manifest
     )
 
     def remarks(self) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,6 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from typing_extensions import override
@@ -15,10 +14,11 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.sink import create_table as making
-from dataflow_assets.connectors.clickhouse.sink import empty_table, materialized_views, recovery
+from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
-from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
+from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert import Upsert
 from dataflow_assets.connectors.clickhouse.sink.writer import Committed
 from dataflow_assets.connectors.clickhouse.table import checkpoint_table
@@ -57,16 +57,13 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.checkpoint import check_planned, covered, gaps, intent_of, unknown_starts
 
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
-
 log = logging.getLogger(__name__)
 
 
 class ClickhouseSession(SinkSession):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
-    def __init__(self, sink: ClickhouseSink, target: Target, run: Run) -> None:
+    def __init__(self, sink: ClickhouseSinkOptions, target: Target, run: Run) -> None:
         self._sink = sink
         self._target = target
         self._run = run
@@ -242,7 +239,7 @@ class ClickhouseSession(SinkSession):
 
     def _tell(self) -> None:
         if self._table is not None and self._table.viewed:
-            for note in materialized_views.forgetful(self._client, self._table):
+            for note in tables.forgetful_views(self._client, self._table):
                 log.warning("flow %s: %s", self._target.flow, note)
 
     def _empty(self) -> None:
@@ -364,7 +361,7 @@ class ClickhouseSession(SinkSession):
             raise failure.error(f"{what} {self._sink.address()}") from None
 
 
-def peek(sink: ClickhouseSink, target: Target) -> Checkpoint | None:
+def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:
     """The stored checkpoint; no epoch is taken."""
     database, name = sink.place()
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
@@ -16,6 +16,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import client as links
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected import table as rejected
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
@@ -35,9 +36,6 @@ from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 
 _LOCK = """
 SELECT p.epoch, to_regclass($4::text)::oid::text, h.intent,
@@ -60,7 +58,7 @@ class PostgresqlWriter(SliceTransaction):
 
     loading: ClassVar = "postgresql.copy"
 
-    def __init__(self, sink: PostgresqlSink, ticket: Ticket, piece: Slice) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, ticket: Ticket, piece: Slice) -> None:
         super().__init__(ticket, piece)
         self._sink = sink
         self._dsn = sink.dsn()
