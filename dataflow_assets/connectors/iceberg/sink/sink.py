@@ -75,9 +75,9 @@ class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
 
     def rejected(self) -> Entries:
         """Those of `<table>_rejected`."""
-        from dataflow_assets.connectors.iceberg.rejected.replay import Waiting
+        from dataflow_assets.connectors.iceberg.rejected.replay import IcebergReplay
 
-        return Waiting(self)
+        return IcebergReplay(self)
 
     def frames(self, namespace: str | None, table: str) -> TableFrames:
         """Tables of an Iceberg catalog. A write is one commit."""
