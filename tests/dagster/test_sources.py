@@ -167,7 +167,7 @@ def test_a_partition_that_is_added_to_a_topic_is_news_once_it_holds_something(
     source = KafkaSource(brokers=(kafka.bootstrap,), topic=name, consumer_group=name)
     shop = Shop(source, store, history)
     shop.stand({"0": 0})
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     for grown in admin.create_partitions([NewPartitions(name, 2)]).values():
         grown.result(30)
     with closing(source.open("grown")) as session:

@@ -35,7 +35,7 @@ def read(kafka: devservers.Kafka, topic: Topics) -> Iterator[KafkaSession]:
 
 @pytest.fixture
 def admin(kafka: devservers.Kafka) -> AdminClient:
-    return AdminClient({"bootstrap.servers": kafka.bootstrap})
+    return AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
 
 
 def why(frame: DataFrame, happens: Callable[[], object] = int) -> str:

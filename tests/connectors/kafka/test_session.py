@@ -40,7 +40,7 @@ def opened(kafka: devservers.Kafka) -> Iterator[Open]:
 
 @pytest.fixture
 def admin(kafka: devservers.Kafka) -> AdminClient:
-    return AdminClient({"bootstrap.servers": kafka.bootstrap})
+    return AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
 
 
 @pytest.fixture
