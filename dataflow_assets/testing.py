@@ -101,7 +101,7 @@ def steps_of(
     finding, and PermanentError where it is not clear which flow is meant.
     """
     if now is not None and now.tzinfo is None:
-        raise ValueError("now: wants a time with a zone, e.g. datetime(2026, 7, 20, tzinfo=UTC)")
+        raise ValueError("now: must be a time with a zone, e.g. datetime(2026, 7, 20, tzinfo=UTC)")
     return Run(chosen(load(path), flow), now or local_now())
 
 

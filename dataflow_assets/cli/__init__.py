@@ -121,7 +121,7 @@ def _preview(add: Add, common: argparse.ArgumentParser) -> None:
         "--input",
         metavar="FILE",
         help='one JSON object a line, {"body": ..., "metadata": {...}}, or {"text": "..."} for a '
-        "message that is no JSON; - is standard input",
+        "message that is not JSON; - is standard input",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per record")
     parser.set_defaults(command=previewing.preview)
@@ -185,7 +185,7 @@ def _replay(add: Add, common: argparse.ArgumentParser) -> None:
         "replay",
         parents=[common],
         help="retry rejected records after you fixed the cause",
-        description="Puts the rejected records of a flow back: from its error sink, or from the "
+        description="Retries the rejected records of a flow: from its error sink, or from the "
         "table of rejected records beside its tables. Each is stored at most once; what is "
         "rejected again waits for the next replay. The flow itself may run meanwhile.",
     )
@@ -223,7 +223,8 @@ def _reset(add: Add, common: argparse.ArgumentParser) -> None:
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="start where the DataFlow Operator stood: its ConfigMap, or the checkpoint.json in it",
+        help="start where the DataFlow Operator stopped: its ConfigMap, or the checkpoint.json in "
+        "that",
     )
     parser.set_defaults(command=commands.reset)
 
@@ -261,20 +262,20 @@ def _demo(add: Add, common: argparse.ArgumentParser) -> None:
 def _positive(text: str) -> float:
     seconds = float(text)
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError("wants seconds, more than 0")
+        raise argparse.ArgumentTypeError("must be seconds, more than 0")
     return seconds
 
 
 def _count(text: str) -> int:
     if text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError("wants a whole number, more than 0")
+    raise argparse.ArgumentTypeError("must be a whole number, more than 0")
 
 
 def _time(text: str) -> str:
     if _TIMESTAMP.fullmatch(text):
         return text
-    raise argparse.ArgumentTypeError("wants a timestamp such as 2026-01-31T00:00:00Z")
+    raise argparse.ArgumentTypeError("must be a timestamp such as 2026-01-31T00:00:00Z")
 
 
 def _moment(text: str) -> datetime:
@@ -292,6 +293,6 @@ def _start(text: str) -> str:
     if _OFFSETS.fullmatch(text) or _TIMESTAMP.fullmatch(text):
         return text
     raise argparse.ArgumentTypeError(
-        "wants checkpoint, earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or offsets "
-        "such as 0=120,1=300"
+        "must be checkpoint, earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or "
+        "offsets such as 0=120,1=300"
     )

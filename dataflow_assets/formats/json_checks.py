@@ -96,7 +96,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise RejectedRecord("decode", f"the key {twice!r} stands twice in one object")
+        raise RejectedRecord("decode", f"the key {twice!r} is a duplicate in one object")
     return members
 
 

@@ -28,7 +28,7 @@ from dataflow_assets.manifests.dialects.wording import kind
 NAMES = ("connections.yaml", "connections.yml")
 Pair = tuple[Flow, Document]
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_WANTS = "wants addresses as manifests write them, or {secret: name}"
+_WANTS = "must be addresses as manifests write them, or {secret: name}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def reads(document: Document) -> bool:
 def read(document: Document) -> tuple[list[Entry], list[Finding]]:
     """The entries that can be used, and what is wrong with the others."""
     if not isinstance(document.value, dict):
-        message = f"wants a mapping of short names to addresses, got {kind(document.value)}"
+        message = f"must be a mapping of short names to addresses, got {kind(document.value)}"
         return [], [document.finding((), message)]
     entries: list[Entry] = []
     findings = [document.finding(p, _WANTS, key=True) for p in document.empty if len(p) == 1]

@@ -122,7 +122,7 @@ def _repeated(files: list[_FileReading]) -> Iterator[Finding]:
         other = first.setdefault(secret.id, secret)
         if other is not secret:
             where = f"{other.document.file}:{other.document.places[()].line}"
-            message = f"Secret {'/'.join(secret.id)} stands twice; first in {where}"
+            message = f"Secret {'/'.join(secret.id)} is a duplicate; first in {where}"
             yield secret.document.finding(("metadata", "name"), message)
 
 
@@ -196,7 +196,7 @@ def _list(document: Document) -> Finding | None:
 def _unreadable(document: Document) -> Finding | None:
     """Why a document is nothing that Kubernetes would take either."""
     if not isinstance(document.value, dict):
-        return document.finding((), "wants a mapping with apiVersion, kind, metadata and spec")
+        return document.finding((), "must be a mapping with apiVersion, kind, metadata and spec")
     for key in ("apiVersion", "kind"):
         if not isinstance(document.get(key), str):
             return document.finding((key,), "is required, as text", key=True)

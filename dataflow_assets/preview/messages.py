@@ -22,7 +22,7 @@ from dataflow_assets.records import record
 from dataflow_assets.records.record import NotJson
 
 _WANTED = (
-    'wants {"body": ..., "metadata": {...}}, or {"text": "...", "metadata": {...}} for a message '
+    'must be {"body": ..., "metadata": {...}}, or {"text": "...", "metadata": {...}} for a message '
     "that is no JSON"
 )
 _KEYS = frozenset({"body", "text", "base64", "metadata"})

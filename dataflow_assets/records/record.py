@@ -119,7 +119,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> None:
     seen: set[str] = set()
     for name, _ in pairs:
         if name in seen:
-            raise RejectedRecord("decode", f"the key {name!r} stands twice in one object")
+            raise RejectedRecord("decode", f"the key {name!r} is a duplicate in one object")
         seen.add(name)
 
 

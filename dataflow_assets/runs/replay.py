@@ -84,12 +84,12 @@ class Replayed:
         several = f"{self.entries:,} rejected record{'' if self.entries == 1 else 's'}"
         silent = self.entries - self.rows - self.rejected
         rest = f", {silent:,} without a row (filtered, or put back before)" if silent > 0 else ""
-        return f"{several} put back: {self.rows:,} stored, {self.rejected:,} rejected again{rest}"
+        return f"{several} replayed: {self.rows:,} stored, {self.rejected:,} rejected again{rest}"
 
 
 def moment(text: str) -> datetime:
     """A time for `since`; raises ValueError with what is wanted."""
-    wants = f"{text!r} is no time with its zone; write it as 2026-01-31T00:00:00Z"
+    wants = f"{text!r} is not a time with its zone; write it as 2026-01-31T00:00:00Z"
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -20,7 +20,7 @@ _ANEW = {
     "messages": "its offsets mean other records now. Set onTopicRecreated: restart to read it from "
     "its beginning, or run dataflow reset",
     "columns": "its rows are others now. Start from earliest with table: truncate, or run dataflow "
-    "reset and keep the rows that stand",
+    "reset and keep the stored rows",
 }
 
 
@@ -51,7 +51,7 @@ def settle(
     elif session.checkpoint.target not in (None, session.identity):
         _meet_another(flow, branch, source, session, start)
     elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
-        log.warning("flow %s: checkpointReset: starting anew", flow.id)
+        log.warning("flow %s: checkpointReset: starting over", flow.id)
         session.restart(source.start(), source.identity)
 
 
@@ -75,7 +75,7 @@ def _meet_another(
     noun = "table" if branch.sink.takes == "columns" else "topic"
     if session.identity is None or not session.holds_rows():
         log.warning(
-            "flow %s: %s is another %s now, and empty: starting anew", flow.id, branch.address, noun
+            "flow %s: %s is another %s now, and empty: starting over", flow.id, branch.address, noun
         )
         session.restart(source.start(), source.identity)
     elif start.table == "adopt":
@@ -142,13 +142,13 @@ def before(flow: Flow, source: SourceSession, until: str) -> Positions:
     """
     if not _is_time(until):
         raise PermanentError(
-            f"flow {flow.id}: until {until!r} is no time: it wants ISO 8601, e.g. "
+            f"flow {flow.id}: until {until!r} is not a time; expected ISO 8601, such as "
             f"2026-01-31T00:00:00Z (seconds bounds how long a run stays on)"
         )
     if flow.source.delivers != "messages":
         raise PermanentError(
             f"flow {flow.id}: until cannot be used with {flow.source_address}: it is read as it "
-            f"stands, and its rows have no time of arrival"
+            f"is, and its rows have no time of arrival"
         )
     return source.seek(until)
 

@@ -37,13 +37,13 @@ class RawSink(Sink):
     flatten_metadata_columns: Annotated[bool, Requires("raw_mode")] = False
     """With `rawMode`: a column for each metadata key instead of `_metadata`."""
     flatten_metadata_columns_prefix: str = ""
-    """Stands before the names of those columns."""
+    """Prefix of the names of those columns."""
 
     @field_validator("flatten_metadata_columns_prefix")
     @classmethod
     def _a_prefix(cls, value: str) -> str:
         if value and not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", value):
-            raise ValueError("wants letters, digits and _, not beginning with a digit")
+            raise ValueError("must be letters, digits and _, not beginning with a digit")
         return value
 
     @override

@@ -151,7 +151,9 @@ def _writer(field: pa.Field) -> Write:
 
     def as_json(value: Any) -> Any:
         if value.__class__ is NotJson:
-            raise RejectedRecord("encode", f"the body is no JSON, as column {field.name} wants it")
+            raise RejectedRecord(
+                "encode", f"the body is not valid JSON, which column {field.name} needs"
+            )
         return _present(value)
 
     def as_text(value: Any) -> str:

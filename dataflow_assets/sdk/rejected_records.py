@@ -101,7 +101,7 @@ def _held(target: Target, piece: Slice, one: Rejection) -> Stopped:
     return Stopped(
         f"flow {target.flow} stops at {target.source}, partition {piece.partition}, offset "
         f"{one.offset}, for {target.branch}: {one.stage}: {one.reason}; {kept}the flow goes on "
-        f"once it can be stored: mend the table, the steps or the record, or {_ELSE[holds]}",
+        f"once it can be stored: fix the table, the steps or the record, or {_ELSE[holds]}",
         piece.partition,
         one.offset,
     )

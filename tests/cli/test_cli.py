@@ -138,7 +138,7 @@ def test_run_drains_and_says_so(
     name = name_of(store)
     assert first == f"default/people: memory/{name}/people -> memory/{name}/people"
     assert "default/people: done: 3 rows, 1 rejected in " in last
-    assert last.endswith("drained to the end that was visible at start")
+    assert last.endswith("read up to the newest record at start")
     assert len(store.query("select * from rows")) == 3
 
 

@@ -278,7 +278,7 @@ class Iceberg(SinkDriver, _Lake):
     down = r"cannot \w[^:]+ n_\w+\.target at \S+: ConnectionError"
     altered = (
         r"stops at t, partition \d, offset \d+, for iceberg:n_\w+:target: decode: Object contains "
-        r"unknown field `name`; the flow goes on once it can be stored: mend the table"
+        r"unknown field `name`; the flow goes on once it can be stored: fix the table"
     )
     dropped = (
         r"n_\w+\.target at \S+: NoSuchTableError: .+; create the table again, or set autoCreateT"

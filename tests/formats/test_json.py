@@ -58,10 +58,10 @@ REFUSED = {
     "wrong type": (b'{"id": "1"}', "got `str` - at `$.id`"),
     "beyond 64 bits": (b'{"id": 9223372036854775808}', "<= 9223372036854775807"),
     "unknown key": (b'{"id": 1, "zzz": 2}', "unknown field `zzz`"),
-    "twice": (b'{"id": 1, "id": 2}', "'id' stands twice"),
-    "twice, spaced": (b'{ "id" : 1 , "name":"a", "name" : "b" }', "'name' stands twice"),
-    "twice, escaped": (b'{"id": 1, "n\\u0061me": "a", "name": "b"}', "'name' stands twice"),
-    "twice, null": (b'{"id":1,"name":null,"name":"b"}', "'name' stands twice"),
+    "twice": (b'{"id": 1, "id": 2}', "'id' is a duplicate"),
+    "twice, spaced": (b'{ "id" : 1 , "name":"a", "name" : "b" }', "'name' is a duplicate"),
+    "twice, escaped": (b'{"id": 1, "n\\u0061me": "a", "name": "b"}', "'name' is a duplicate"),
+    "twice, null": (b'{"id":1,"name":null,"name":"b"}', "'name' is a duplicate"),
     "not UTF-8": (b'{"id": 1, "name": "\xff"}', "invalid UTF-8 at byte 19"),
     "not UTF-8 in json": (b'{"id": 1, "data": {"a": "\xff"}}', "invalid UTF-8"),
     "NUL": (b'{"id": 1, "name": "a\\u0000b"}', "character NUL"),
@@ -86,15 +86,15 @@ def test_refused_alone_with_origin_and_reason(body: bytes, reason: str) -> None:
 
 
 TWICE = {
-    "decimal": ('{"x":1.5,"x":2.5}', pa.decimal128(10, 2), "'x' stands twice"),
-    "struct": ('{"x":{"a":1,"a":2}}', pa.struct([("a", pa.int64())]), "'a' stands twice"),
+    "decimal": ('{"x":1.5,"x":2.5}', pa.decimal128(10, 2), "'x' is a duplicate"),
+    "struct": ('{"x":{"a":1,"a":2}}', pa.struct([("a", pa.int64())]), "'a' is a duplicate"),
     "decimal in a struct": (
         '{"x":{"a":1.5,"a":2.5}}',
         pa.struct([("a", pa.decimal128(10, 2))]),
-        "'a' stands twice",
+        "'a' is a duplicate",
     ),
     "list": ('{"x":[{"a":1,"a":2}]}', pa.list_(pa.struct([("a", pa.int64())])), "'a' stands"),
-    "map": ('{"x":{"a":1,"a":2}}', pa.map_(pa.string(), pa.int64()), "'a' stands twice"),
+    "map": ('{"x":{"a":1,"a":2}}', pa.map_(pa.string(), pa.int64()), "'a' is a duplicate"),
 }
 
 

@@ -136,11 +136,11 @@ def test_warehouses_of_one_catalog_stay_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("- one\n", "1:1: document: wants a mapping of short names to addresses, got a list"),
+        ("- one\n", "1:1: document: must be a mapping of short names to addresses, got a list"),
         ("a b: one\n", "1:1: (key): a name has letters"),
-        ("events:\n", "1:1: events: wants addresses as manifests write them"),
-        ("events: [one:9092, 7]\n", "1:20: events[1]: wants addresses as manifests write them"),
-        ("events: {broker: one}\n", "1:9: events: wants addresses as manifests write them"),
+        ("events:\n", "1:1: events: must be addresses as manifests write them"),
+        ("events: [one:9092, 7]\n", "1:20: events[1]: must be addresses as manifests write them"),
+        ("events: {broker: one}\n", "1:9: events: must be addresses as manifests write them"),
         ("events: one\nshop:\n  - one\n", "3:5: shop[0]: is called events already, in "),
         ("events: one\nevents: two\n", "2:1: events: is written twice"),
         ("events: [one\n", "2:1: document: not valid YAML"),

@@ -88,7 +88,7 @@ BAD_SPEC = [
     ),
     (
         "  maintenance: [{suspended: true}]",
-        "12:16: spec.maintenance: wants a mapping, got a list",
+        "12:16: spec.maintenance: must be a mapping, got a list",
     ),
     (
         "  suspended: true",
@@ -99,21 +99,24 @@ BAD_SPEC = [
         "12:19: spec.ackGranularity: is not one of the allowed values: batch, message",
     ),
     ("  replicas: -1", "12:13: spec.replicas: must be at least 0"),
-    ("  replicas: '2'", "12:13: spec.replicas: wants a whole number, got text: remove the quotes"),
+    (
+        "  replicas: '2'",
+        "12:13: spec.replicas: must be a whole number, got text: remove the quotes",
+    ),
     ("  transformWorkers: 65", "12:21: spec.transformWorkers: must be at most 64"),
     ("  maxRejectedPercent: 101", "12:23: spec.maxRejectedPercent: must be at most 100"),
     ("  max_rejected_percent: 1", "12:3: spec.max_rejected_percent: unknown key; "),
     (
         "  checkpointReset: 'true'",
-        "12:20: spec.checkpointReset: wants true or false, got text: remove the quotes",
+        "12:20: spec.checkpointReset: must be true or false, got text: remove the quotes",
     ),
     (
         "  checkpointSaveInterval: 30",
-        "12:27: spec.checkpointSaveInterval: wants text, got a number: put it in quotes",
+        "12:27: spec.checkpointSaveInterval: must be text, got a number: put it in quotes",
     ),
     (
         "  checkpointSaveInterval: soon",
-        "12:27: spec.checkpointSaveInterval: wants a duration such as 30s, 5m or 1h30m",
+        "12:27: spec.checkpointSaveInterval: must be a duration such as 30s, 5m or 1h30m",
     ),
     (
         "  terminationGracePeriodSeconds: 5",
@@ -210,7 +213,7 @@ BAD_CONFIGS = [
     (
         KAFKA,
         "upsertMode: true\n      conflictKey: [id, 5]",
-        f"15:25: {C}.conflictKey[1]: wants text, got a number: put it in quotes",
+        f"15:25: {C}.conflictKey[1]: must be text, got a number: put it in quotes",
     ),
     (
         KAFKA,
@@ -239,11 +242,15 @@ BAD_CONFIGS = [
         ICEBERG,
         "rawMode: true\n      flattenMetadataColumnsPrefix: 1x",
         (
-            f"16:37: {C}.flattenMetadataColumnsPrefix: wants letters, digits and _, "
+            f"16:37: {C}.flattenMetadataColumnsPrefix: must be letters, digits and _, "
             "not beginning with a digit"
         ),
     ),
-    (KAFKA, "autoCreateTable: 'yes'", f"14:24: {C}.autoCreateTable: wants true or false, got text"),
+    (
+        KAFKA,
+        "autoCreateTable: 'yes'",
+        f"14:24: {C}.autoCreateTable: must be true or false, got text",
+    ),
     (
         ICEBERG,
         "catalogURL: http://c",
@@ -255,7 +262,7 @@ BAD_CONFIGS = [
         "authenticationType: BEARER",
         f"15:27: {C}.authenticationType: authenticationType BEARER needs bearerToken",
     ),
-    (ICEBERG, "bearerToken: 5", f"15:20: {C}.bearerToken: wants text, got a number"),
+    (ICEBERG, "bearerToken: 5", f"15:20: {C}.bearerToken: must be text, got a number"),
 ]
 
 
@@ -294,7 +301,7 @@ BAD_HEADS = [
     (
         "name: orders",
         "name: orders\n  annotations: {a: true}",
-        "5:20: metadata.annotations.a: wants text, got a boolean",
+        "5:20: metadata.annotations.a: must be text, got a boolean",
     ),
     (
         "name: orders",

@@ -127,14 +127,14 @@ def test_one_broken_file_hides_nothing(folder: Path) -> None:
         "binary.yaml:1:1: file: is not UTF-8 text",
         "control.yaml:1:4: document: not valid YAML: a character that it does not allow",
         "huge.yaml:1:1: file: is larger than 512 KiB: split it",
-        "list.yaml:1:1: document: wants a mapping with apiVersion, kind, metadata and spec",
+        "list.yaml:1:1: document: must be a mapping with apiVersion, kind, metadata and spec",
         "long.yaml:1:1: file: has more than 10000 entries: split it",
         "missing.yaml:1:1: file: no such file or folder",
         "nothing.yaml:1:1: apiVersion: is required",
         "nothing.yaml:1:1: metadata: is required",
         "nothing.yaml:1:1: spec: is required",
         "pipe.yaml:1:1: file: is not a regular file",
-        "text.yaml:1:1: document: wants a mapping with apiVersion, kind, metadata and spec",
+        "text.yaml:1:1: document: must be a mapping with apiVersion, kind, metadata and spec",
         "waits.yaml:1:1: file: is not a regular file",
     ]
 
@@ -333,11 +333,11 @@ def test_secret_documents(folder: Path) -> None:
     assert said(loaded) == [
         "a.yaml:7:8: data.bad: is not text in base64; write plain text under stringData",
         "a.yaml:8:11: data.binary: is not text in base64; write plain text under stringData",
-        "a.yaml:9:11: data.number: wants text, got a number: put it in quotes",
-        "a.yaml:12:10: stringData.three: wants text, got a number: put it in quotes",
+        "a.yaml:9:11: data.number: must be text, got a number: put it in quotes",
+        "a.yaml:12:10: stringData.three: must be text, got a number: put it in quotes",
         "a.yaml:16:1: metadata.name: is required",
-        "a.yaml:20:18: metadata.name: Secret default/pg stands twice; first in a.yaml:1",
-        "a.yaml:21:7: data: wants a mapping, got text",
+        "a.yaml:20:18: metadata.name: Secret default/pg is a duplicate; first in a.yaml:1",
+        "a.yaml:21:7: data: must be a mapping, got text",
     ]
     (one,) = loaded.flows
     assert one.secrets.get(SecretRef(name="pg", key="one")) == "first\n"

@@ -85,19 +85,19 @@ MISTAKES = {
     ),
     "true in quotes": (
         sink("postgresql", f"{DSN}, autoCreateTable: 'true'"),
-        ["wants true or false, got text: remove the quotes"],
+        ["must be true or false, got text: remove the quotes"],
     ),
     "a list as text": (
         source("brokers: 'a:9092,b:9092', topic: t"),
-        ["wants a list, got text: write it as a list, [a, b]"],
+        ["must be a list, got text: write it as a list, [a, b]"],
     ),
     "steps as a mapping": (
         manifest(more="  transformations: {type: mask}\n"),
-        ["wants a list, got a mapping: begin each entry with `- `"],
+        ["must be a list, got a mapping: begin each entry with `- `"],
     ),
     "a unit": (
         manifest(more="  maxBytesPerBatch: 64MiB\n"),
-        ["wants a whole number, got text: write it without a unit"],
+        ["must be a whole number, got text: write it without a unit"],
     ),
     "a duration without a unit": (
         source("brokers: ['h:1'], topic: t, consumerMaxWait: 5"),
@@ -165,11 +165,11 @@ MISTAKES = {
     ),
     "a name with an umlaut": (
         manifest().replace("name: a", "name: aufträge"),
-        ["wants letters a-z, digits,"],
+        ["must be letters a-z, digits,"],
     ),
     "a zone": (
         steps("{type: timezone, config: {timezone: Berlin, fields: [t]}}"),
-        ["is no time zone: wanted is a name like Europe/Berlin, or +hh:mm"],
+        ["is not a time zone; write a name like Europe/Berlin, or +hh:mm"],
     ),
     "an engine": (
         sink("clickhouse", f"{CLICKHOUSE}, upsertMode: true, tableEngine: MergeTree"),

@@ -68,21 +68,21 @@ def test_good(text: str) -> None:
 
 
 BAD = [
-    ("name: 5", "1:7: name: wants text, got a number: put it in quotes"),
+    ("name: 5", "1:7: name: must be text, got a number: put it in quotes"),
     (
         "name: no",
-        f"1:7: name: wants text, got a boolean {BOOLEANS}: put it in quotes",
+        f"1:7: name: must be text, got a boolean {BOOLEANS}: put it in quotes",
     ),
     ("size: 1", "1:1: name: is required"),
     ("name:", "1:1: name: is required, but has no value"),
-    ("name: n\nsize: '1'", "2:7: size: wants a whole number, got text: remove the quotes"),
-    ("name: n\nsize: yes", "2:7: size: wants a whole number, got a boolean"),
-    ("name: n\nsize: 1.5", "2:7: size: wants a whole number, got a number"),
+    ("name: n\nsize: '1'", "2:7: size: must be a whole number, got text: remove the quotes"),
+    ("name: n\nsize: yes", "2:7: size: must be a whole number, got a boolean"),
+    ("name: n\nsize: 1.5", "2:7: size: must be a whole number, got a number"),
     ("name: n\nsize: 11", "2:7: size: must be at most 10"),
     ("name: n\nsize: -1", "2:7: size: must be at least 0"),
-    ("name: n\nshare: '1'", "2:8: share: wants a number, got text: remove the quotes"),
-    ("name: n\nflag: 'yes'", "2:7: flag: wants true or false, got text"),
-    ("name: n\nflag: 1", "2:7: flag: wants true or false, got a number"),
+    ("name: n\nshare: '1'", "2:8: share: must be a number, got text: remove the quotes"),
+    ("name: n\nflag: 'yes'", "2:7: flag: must be true or false, got text"),
+    ("name: n\nflag: 1", "2:7: flag: must be true or false, got a number"),
     (
         "name: n\nmode: earlyest",
         "2:7: mode: is not one of the allowed values: earliest, latest; did you mean earliest?",
@@ -95,16 +95,19 @@ BAD = [
         f'name: n\nkeys: "{SECRET}\\0"',
         "2:7: keys: must be the name of a column: not empty, and without the character NUL",
     ),
-    ("name: n\nseveral: 5", "2:10: several: wants text or a list, got a number: put it in quotes"),
+    (
+        "name: n\nseveral: 5",
+        "2:10: several: must be text or a list, got a number: put it in quotes",
+    ),
     (
         "name: n\nseveral: [a, 5]",
-        "2:14: several[1]: wants text, got a number: put it in quotes",
+        "2:14: several[1]: must be text, got a number: put it in quotes",
     ),
     (
         "name: n\nlabels:\n  a: 1",
-        "3:6: labels.a: wants text, got a number: put it in quotes",
+        "3:6: labels.a: must be text, got a number: put it in quotes",
     ),
-    ("name: n\ninner: [1]", "2:8: inner: wants a mapping, got a list"),
+    ("name: n\ninner: [1]", "2:8: inner: must be a mapping, got a list"),
     ("name: n\ninner:\n  deeep: 1", "3:3: inner.deeep: unknown key; did you mean deep?"),
     ("name: n\ninners:\n  - deeep: 1", "3:5: inners[0].deeep: unknown key; did you mean deep?"),
     ("name: n\ndeep: 1", "2:1: deep: unknown key; did you mean inner.deep?"),
@@ -117,7 +120,7 @@ BAD = [
     ("name: n\nref: {name: a}", "2:1: ref.key: is required"),
     (
         f"name: n\ninner: {{password: {{x: {SECRET}}}}}",
-        "2:19: inner.password: wants text, got a mapping",
+        "2:19: inner.password: must be text, got a mapping",
     ),
     ("name: n\nsteps: [a]", "2:8: steps: not supported yet: steps"),
     (

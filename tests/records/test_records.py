@@ -241,7 +241,7 @@ def test_any_bytes_are_json_or_kept_or_rejected(raw: bytes) -> None:
     ],
 )
 def test_a_key_that_stands_twice_is_rejected(raw: bytes) -> None:
-    with pytest.raises(RejectedRecord, match="the key 'a' stands twice in one object"):
+    with pytest.raises(RejectedRecord, match="the key 'a' is a duplicate in one object"):
         parse(raw)
 
 

@@ -25,7 +25,7 @@ class ClickhouseConnection(DatabaseTable):
     `skip_verify`, `compress`, `dial_timeout` and `read_timeout`; others set the server."""
     table: str | None = None
     """`name` or `database.name`; the database is the connection string's unless given. A name with
-    a dot in it stands in double quotes or backticks."""
+    a dot in it is put in double quotes or backticks."""
 
     @field_validator("connection_string")
     @classmethod

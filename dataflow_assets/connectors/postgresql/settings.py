@@ -20,7 +20,7 @@ class PostgresqlConnection(DatabaseTable):
     connection_string: SecretStr | None = None
     """`postgresql://` URL or libpq key=value text."""
     table: str | None = None
-    """`name` or `schema.name`; the schema is `public` unless given. A name with a dot in it stands
+    """`name` or `schema.name`; the schema is `public` unless given. A name with a dot in it is put
     in double quotes: `shop."orders.new"`."""
 
     @override

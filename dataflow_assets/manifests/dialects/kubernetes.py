@@ -43,7 +43,7 @@ def read(document: Document) -> tuple[SecretDocument | None, list[Finding]]:
     name = document.get("metadata", "name")
     namespace = document.get("metadata", "namespace") or "default"
     if not isinstance(name, str) or not isinstance(namespace, str):
-        message = "is required" if name is None else f"wants text, got {kind(name)}"
+        message = "is required" if name is None else f"must be text, got {kind(name)}"
         return None, [document.finding(("metadata", "name"), message, key=True)]
     values: dict[str, SecretStr] = {}
     unreadable: set[str] = set()
@@ -62,11 +62,11 @@ def _entries(document: Document, block: str) -> Iterator[tuple[Path, str | None,
     """(path, text, "") or (path, None, what is wrong)."""
     entries = document.get(block)
     if entries is not None and not isinstance(entries, dict):
-        yield (block,), None, f"wants a mapping, got {kind(entries)}"
+        yield (block,), None, f"must be a mapping, got {kind(entries)}"
         return
     for key, value in (entries or {}).items():
         if not isinstance(value, str):
-            yield (block, key), None, f"wants text, got {kind(value)}: put it in quotes"
+            yield (block, key), None, f"must be text, got {kind(value)}: put it in quotes"
         elif block == "stringData":
             yield (block, key), value, ""
         else:

@@ -202,7 +202,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _wrong_kind(wants: Iterable[str], path: Path, document: Document) -> str:
     value = document.get(*path)
     names = list(wants)
-    return f"wants {' or '.join(names)}, got {kind(value)}{_advice(names, value)}"
+    return f"must be {' or '.join(names)}, got {kind(value)}{_advice(names, value)}"
 
 
 def _advice(wants: list[str], value: Any) -> str:

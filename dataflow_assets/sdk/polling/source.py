@@ -54,7 +54,9 @@ class PolledSource(DatabaseTable, Source):
     @property
     @override
     def rereads(self) -> str:
-        return "query, of which no changeTrackingColumn tells what is new" if self.verbatim else ""
+        return (
+            "query without changeTrackingColumn, so new rows are not known" if self.verbatim else ""
+        )
 
     @property
     @override
@@ -105,8 +107,8 @@ class PolledSource(DatabaseTable, Source):
         order = columns.get(self.order_by_column)
         if order is None:
             raise PermanentError(
-                f"{self.title} has no column {self.order_by_column}: set orderByColumn to a column "
-                f"that tells its rows apart; it has {', '.join(columns)}"
+                f"{self.title} has no column {self.order_by_column}: set orderByColumn to a "
+                f"unique column; it has {', '.join(columns)}"
             )
         return order
 
@@ -118,18 +120,18 @@ class PolledSource(DatabaseTable, Source):
         if change is None and "change_tracking_column" in self.model_fields_set:
             raise PermanentError(
                 f"{self.title} has no column {self.change_tracking_column}, which "
-                f"changeTrackingColumn names; it has {', '.join(columns)}. Where nothing tells "
-                f"changes, set it to {self.order_by_column}: new rows alone are read then"
+                f"changeTrackingColumn names; it has {', '.join(columns)}. Without such a "
+                f"column, set it to {self.order_by_column}: only new rows are read then"
             )
         return change
 
     def no_table(self) -> PermanentError:
         """Why there is nothing to read, and the ways out."""
         return PermanentError(
-            f"{self.title} does not exist: it was dropped, or never made. Create it, or mend "
+            f"{self.title} does not exist: it was dropped, or never created. Create it, or correct "
             "`table`"
         )
 
     def made_anew(self) -> TransientError:
         """Why what was read so far is no part of the table that is there now."""
-        return TransientError(f"{self.title} was made anew while the flow ran")
+        return TransientError(f"{self.title} was recreated while the flow ran")

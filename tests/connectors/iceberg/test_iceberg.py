@@ -115,7 +115,7 @@ def test_a_span_that_begins_lower_adds_only_what_is_new(
 
 def test_a_span_beyond_the_checkpoint_is_refused(make: MakeSink) -> None:
     session = opened(make())
-    with pytest.raises(PermanentError, match="p0 stands at 0, the span begins at 7"):
+    with pytest.raises(PermanentError, match="p0 is at 0, the span begins at 7"):
         session.begin(span_of(7, 10))
 
 

@@ -77,7 +77,7 @@ def test_sort_orders(text: str, order: Order) -> None:
         ({"partitionBy": ["bucket(0, id)"]}, "must be from 1 to"),
         ({"partitionBy": ["day(3, at)"]}, "day takes a column alone, like day(created_at)"),
         ({"partitionBy": ["day(at"]}, "cannot read 'day(at'"),
-        ({"partitionBy": ["day(at)", "days(at)"]}, "at_day stands there twice"),
+        ({"partitionBy": ["day(at)", "days(at)"]}, "at_day is a duplicate"),
         ({"sortBy": ["id downwards"]}, "cannot read 'id downwards'"),
         ({"upsertMode": True}, "upsertMode requires conflictKey"),
         ({"conflictKey": "id"}, "conflictKey requires upsertMode: true"),

@@ -115,5 +115,5 @@ class Branch:
             )
         return TakenOver(
             f"flow {self._target.flow} was taken over by run {head.run} on host {head.host}; this "
-            "run stops, nothing of it is lost: what it committed stands in the ledger"
+            "run stops and loses nothing: its commits are recorded in dataflow_ledger"
         )

@@ -57,7 +57,7 @@ class ClickhouseSink(UpsertOptions, ClickhouseConnection, FrameSink):
     table_engine: Literal["MergeTree", "ReplacingMergeTree"] | None = None
     """Engine of a table that autoCreateTable makes; `ReplacingMergeTree` with upsertMode."""
     replacing_version_column: ColumnName | None = None
-    """Column of the records by which a ReplacingMergeTree tells the newest row of a key."""
+    """Column of the records by which a ReplacingMergeTree finds the newest row of a key."""
     delete_mode: DeleteMode = None
     """`hard`: queries with FINAL see the row of a deleted key no more. `soft`: they see it, and its
     column `_deleted` is 1."""
@@ -150,5 +150,5 @@ class ClickhouseSink(UpsertOptions, ClickhouseConnection, FrameSink):
         """The table went away under a run."""
         return PermanentError(
             f"table {'.'.join(self.place())} of {self.address()} was dropped while the flow ran; "
-            "create it again, or set autoCreateTable: true: the next run fills it anew"
+            "create it again, or set autoCreateTable: true: the next run fills it from the start"
         )

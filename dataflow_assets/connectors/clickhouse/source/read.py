@@ -70,7 +70,7 @@ def _checked(source: ClickhouseSource, batch: pa.RecordBatch, schema: pa.Schema)
             column.validate(full=True)
         except pa.ArrowInvalid:
             raise PermanentError(
-                f"{source.title}: column {field.name} holds bytes that are no UTF-8 text; give a "
+                f"{source.title}: column {field.name} holds bytes that are not UTF-8 text; give a "
                 f"`query` that selects them as hex({field.name}) or base64Encode({field.name})"
             ) from None
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

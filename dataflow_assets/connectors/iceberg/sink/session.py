@@ -168,7 +168,7 @@ class IcebergSession(SinkSession):
             known = self._keeper.ledger.positions.get(piece.partition)
             if known is not None and not _follows(piece, known):
                 raise PermanentError(
-                    f"the checkpoint of partition {piece.partition} stands at {known}, the span "
+                    f"the checkpoint of partition {piece.partition} is at {known}, the span "
                     f"begins at {piece.after}: somebody moved it; use `dataflow reset`"
                 )
 

@@ -32,8 +32,8 @@ class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
     columns that a record does not carry keep their values; the files that hold changed rows are
     written again (copy on write).
 
-    Other than the original's one string column `data`, nested objects and lists become struct and
-    list columns; `rawMode` keeps bodies as text.
+    Other than in the DataFlow Operator, which has one string column `data`, nested objects and
+    lists become struct and list columns; `rawMode` keeps bodies as text.
     """
 
     type: ClassVar[str] = "iceberg"

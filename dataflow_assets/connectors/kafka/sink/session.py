@@ -247,7 +247,7 @@ class KafkaSinkSession(SinkSession):
         if not shelf.rules().deletable:
             raise PermanentError(
                 f"topic {self._sink.topic} cannot be emptied: its cleanup.policy is compact; "
-                "delete and make it anew, or send tombstones"
+                "delete and create it again, or send tombstones"
             )
         highs = shelf.highs(range(self._topic.partitions))
         return {str(partition): high for partition, high in highs.items()}

@@ -55,7 +55,7 @@ class PostgresqlSink(SoftDeleteOptions, PostgresqlConnection, FrameSink):
     guarantee: ClassVar = (
         "Exactly once: the rows of a partition and its checkpoint, in the table "
         "`dataflow_checkpoint` of the same schema, are one transaction that asserts the epoch. "
-        "Rejected records stand in `dataflow_rejected`, in that transaction too."
+        "Rejected records are stored in `dataflow_rejected`, in that transaction too."
     )
     commits: ClassVar[Literal["slice", "span"]] = "slice"
     own_columns: ClassVar = frozenset(
@@ -172,7 +172,7 @@ class PostgresqlSink(SoftDeleteOptions, PostgresqlConnection, FrameSink):
         schema, name = self.place()
         return PermanentError(
             f"table {schema}.{name} of {self.address()} was dropped while the flow ran; create it "
-            "again, or set autoCreateTable: true: the next run fills it anew"
+            "again, or set autoCreateTable: true: the next run fills it from the start"
         )
 
     def _index(self, key: tuple[str, ...]) -> str:
