@@ -169,7 +169,7 @@ def taken_over(flow: str, run: str) -> TakenOver:
         run: who has it, as `Run` is printed.
     """
     return TakenOver(
-        f"flow {flow} was taken over by {run}; this run stops and loses nothing: what it has "
+        f"flow {flow} was taken over by {run}; this run stops, nothing of it is lost: what it has "
         "committed is in the checkpoint"
     )
 

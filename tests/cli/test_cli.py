@@ -256,7 +256,7 @@ def test_status_and_reset(flows: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_reset_asks_and_nobody_answers(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reset", str(flows), "--flow", "people"]) == 1
-    assert "give --yes" in capsys.readouterr().err
+    assert "pass --yes" in capsys.readouterr().err
 
 
 def test_status_of_what_cannot_be_reached(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:

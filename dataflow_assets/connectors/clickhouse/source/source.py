@@ -31,8 +31,8 @@ class ClickhouseSource(ClickhouseConnection, PolledSource):
         "Each row exactly once per change value, as far as its change column shows: bounds are "
         "fixed before anything is read, by the server's clock, and a part is stored whole or not "
         "at all. Values are compared to the last digit, so rows of one change value are neither "
-        "skipped nor repeated. Deletes are not seen, nor rows that are inserted with a change value "
-        "that was already passed."
+        "skipped nor repeated. Deletes are not seen, nor rows that are inserted with a change "
+        "value that was already passed."
     )
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"id"})
     metadata_keys: ClassVar[Mapping[str, str]] = {
