@@ -2,7 +2,7 @@
 
 | class | what to do |
 |---|---|
-| `ManifestError` | mend the manifest; nothing was read or written |
+| `ManifestError` | fix the manifest; nothing was read or written |
 | `TransientError` | wait and try again from the checkpoint |
 | `PermanentError` | stop; a person must act; the message says what to do |
 | `RejectedRecord` | set this one record aside and go on |
@@ -26,7 +26,7 @@ class DataflowError(Exception):
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """One mistake in one manifest: where it stands, what is wrong, what is allowed."""
+    """One mistake in one manifest: where it is, what is wrong, what is allowed."""
 
     file: str
     line: int

@@ -54,7 +54,7 @@ class Requires:
 
 @dataclass(frozen=True)
 class Addition:
-    """The field is an addition of this product to the original's manifest."""
+    """The field is an addition of this product to the DataFlow Operator's manifest."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ class Spec(BaseModel):
         hide_input_in_errors=True,
         use_attribute_docstrings=True,
         arbitrary_types_allowed=True,
+        defer_build=True,  # most of what is imported is in no manifest
     )
 
     def remarks(self) -> Iterator[tuple[str, str]]:

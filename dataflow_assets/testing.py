@@ -24,9 +24,8 @@ from dataflow_assets.contracts import local_now
 from dataflow_assets.errors import ManifestError, PermanentError, RejectedRecord
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import Loaded, load
-from dataflow_assets.records import record as records
 from dataflow_assets.records.chain import Chain
-from dataflow_assets.records.record import NotJson, Record
+from dataflow_assets.records.record import NotJson, Record, parse, text
 from dataflow_assets.records.step import Context
 
 __all__ = ["NotJson", "Out", "Rejected", "Result", "Run", "steps_of"]
@@ -121,7 +120,7 @@ def chosen(loaded: Loaded, name: str | None) -> Flow:
 def outcome(chain: Chain, raw: bytes | None, metadata: Mapping[str, Any]) -> Result:
     """One message through the steps."""
     try:
-        found = chain(Record(records.parse(raw), metadata))
+        found = chain(Record(parse(raw), metadata))
     except RejectedRecord as error:
         return Result(rejected=Rejected(error.step, error.step_type or error.stage, error.reason))
     try:
@@ -131,10 +130,10 @@ def outcome(chain: Chain, raw: bytes | None, metadata: Mapping[str, Any]) -> Res
 
 
 def _out(record: Record) -> Out:
-    return Out(record.body, record.metadata, record.route, records.text(record.body))
+    return Out(record.body, record.metadata, record.route, text(record.body))
 
 
 def _message(body: Any) -> bytes | None:
     if isinstance(body, str):
         return body.encode()
-    return body if body is None or isinstance(body, bytes) else records.text(body)
+    return body if body is None or isinstance(body, bytes) else text(body)

@@ -23,7 +23,7 @@ from dataflow_assets.runs.replay import Replayed, keeps, moment, replay
 NAME = "replay"
 OP = "put_back"
 _DESCRIPTION = (
-    "Retries rejected records: run it when their cause is fixed (the table, "
+    "Rejected records once more through their flow: run it when their cause is fixed (the table, "
     "the steps, the manifest). Reads them from the flow's error sink, or from the table of "
     "rejected records beside its tables. Each is stored at most once; what is rejected again waits "
     "for the next replay. The flow itself may run meanwhile."

@@ -89,7 +89,7 @@ def _written(graph: Graph) -> Iterator[tuple[Key, Connector, Address, Flow, Key 
 
 
 def _job(system: str, tables: Sequence[_Table]) -> dg.JobDefinition:
-    # Dagster wants another name for each op of a location; the launchpad knows it by its alias.
+    # Names of ops are unique in a location; the launchpad shows the alias.
     @dg.op(
         name=f"tidy_{system}_tables",
         description="Expires old snapshots, and deletes old files that no snapshot lists.",

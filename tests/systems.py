@@ -355,6 +355,30 @@ class Iceberg(System):
         return re.sub(r"\d+: ", "", kind)  # field ids
 
 
+class Files(System):
+    type = "files"
+
+    def at(self, role: str, config: Config) -> Config:
+        from tests.connectors.files import driver
+
+        server: devservers.SeaweedFS = self.request.getfixturevalue("seaweedfs")
+        store, name = driver.bucket(server)
+        self.request.addfinalizer(lambda: store.delete_dir(name))
+        here = driver.on_s3(server, f"{name}/{role}")
+        self.folder = driver.folder(here)
+        return {**config, **here}
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:  # noqa: ARG002 - one folder
+        rows = [json.dumps(row, default=str) + "\n" for row in state(changes)]
+        for name, half in (("b", rows[::2]), ("a", rows[1::2])):
+            self.folder.put(f"{name}.jsonl", "".join(half).encode())
+
+    def rows(self, config: Config) -> list[Row]:  # noqa: ARG002 - one folder
+        from tests.connectors.files import driver
+
+        return [row for file in driver.lines(self.folder) for row in file]
+
+
 def _without(row: Mapping[str, Any], names: Iterable[str]) -> Row:
     return {name: value for name, value in row.items() if name not in set(names)}
 
@@ -370,6 +394,7 @@ SYSTEMS: dict[str, type[System]] = {
         Postgresql,
         Clickhouse,
         Iceberg,
+        Files,
     )
 }
 

@@ -22,7 +22,7 @@ class Source(Connector):
 
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "messages"
     """`messages`: `SourceSession.frame`. The pass itself reads with `batches`: `columns` are typed
-    rows, `entries` are messages with body, key, metadata and the branch they are for."""
+    rows, `entries` are messages in parts, a column `body` and what is known beside it."""
     reads_back: ClassVar[bool] = True
     """True: what a sink of the same address writes is read by this source."""
     continuous: ClassVar[bool] = False
@@ -117,7 +117,8 @@ class Source(Connector):
             Typed rows: bool, integers, floats, decimals, string (with a KIND), binary, date32,
             time64 in us, timestamp in us or ns, naive or UTC, lists and structs of these, null. The
             largest and the smallest integer of a date or timestamp is infinity. At least one batch,
-            be it without rows, tells the schema.
+            be it without rows, tells the schema. Entries: a column `body` of binary, and those that
+            are marked METADATA; `key` and `headers` as in MESSAGES where there are any.
 
         Raises:
             TransientError when the part cannot be read to its end.

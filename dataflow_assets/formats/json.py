@@ -7,7 +7,7 @@ column and the reason. Rules that JSON leaves open are settled here:
 - integers stay exact; a fraction, or a number beyond the column's range, is rejected
 - `numeric` columns keep the digits as sent; `json` columns keep the text as sent
 - an absent key is not null: it sets the row's bit in ABSENT
-- a key that stands twice is rejected; inside a `json` column the target decides
+- a record with a duplicate key is rejected; inside a `json` column the target decides
 - timestamps are RFC 3339; one with a zone is required where the column has a zone
 """
 

@@ -29,7 +29,7 @@ def check_bodies(bodies: pa.Array, quotes: int, nested: AbstractSet[str], *, no_
     """Raises RejectedRecord when a body of the batch repeats a key, or holds NUL where not allowed.
 
     `bodies` binary without nulls; `quotes`: how many quotation marks the decoded values account
-    for, from `count_quotes`. `nested`: the columns in which no key may stand twice either.
+    for, from `count_quotes`. `nested`: the columns in which no key may be a duplicate either.
     """
     escaped = _count(bodies, _BACKSLASH) > 0
     if not escaped and _count(bodies, _QUOTE) == quotes:
@@ -79,7 +79,7 @@ def _count(array: pa.Array, byte: int) -> int:
 
 
 def check_unique(value: bytes, nested: AbstractSet[str] = frozenset()) -> None:
-    """Raises RejectedRecord when a key stands twice, in the body or in one of the nested columns.
+    """Raises RejectedRecord when a key is a duplicate, in the body or in one of the nested columns.
 
     Cheap where the body's own members are compact.
     """

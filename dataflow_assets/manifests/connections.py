@@ -28,7 +28,7 @@ from dataflow_assets.manifests.dialects.wording import kind
 NAMES = ("connections.yaml", "connections.yml")
 Pair = tuple[Flow, Document]
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_WANTS = "must be addresses as manifests write them, or {secret: name}"
+_ADDRESSES = "must be addresses as manifests write them, or {secret: name}"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def read(document: Document) -> tuple[list[Entry], list[Finding]]:
         message = f"must be a mapping of short names to addresses, got {kind(document.value)}"
         return [], [document.finding((), message)]
     entries: list[Entry] = []
-    findings = [document.finding(p, _WANTS, key=True) for p in document.empty if len(p) == 1]
+    findings = [document.finding(p, _ADDRESSES, key=True) for p in document.empty if len(p) == 1]
     for name, value in document.value.items():
         if _NAME.fullmatch(name) is None:
             message = "a name has letters, digits, `-`, `_` and `.`, with a letter or digit at ends"
@@ -77,7 +77,7 @@ def read(document: Document) -> tuple[list[Entry], list[Finding]]:
         for path, item in _items(name, value):
             spelling = _spelling(item)
             if spelling is None:
-                findings.append(document.finding(path, f"{_WANTS}, got {kind(item)}"))
+                findings.append(document.finding(path, f"{_ADDRESSES}, got {kind(item)}"))
             else:
                 entries.append(Entry(name, spelling, document, path))
     return entries, findings

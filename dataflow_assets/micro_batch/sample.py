@@ -14,7 +14,7 @@ from dataflow_assets.contracts import TYPED, Sink, Source, SourceSession, Span
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, table_columns
 from dataflow_assets.micro_batch.lanes import Steps
-from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, wanted
+from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
 from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame
 from dataflow_assets.micro_batch.transform import sampled
 from dataflow_assets.records.wrapped import unwrapped_texts
@@ -47,14 +47,25 @@ class Sampler:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row: the sample, as msgpack."""
         forget_archives()
-        sample = self._of_parts(batches) if self._typed else self.sample(batches)
+        sample = self._of_parts(batches) if self._typed else self.sample(self._messages(batches))
         output = msgspec.msgpack.encode((sample.records, sample.schema.serialize().to_pybytes()))
         yield pa.record_batch([[output]], RESULT)
 
     def sample(self, batches: Iterable[pa.RecordBatch]) -> Sample:
         """What all of them tell."""
-        found = [list(self._bodies(batch)) for batch in batches if batch.num_rows]
-        return Sample(sum(map(len, found)), merge(map(infer, found)))
+        bodies = (list(self._bodies(batch)) for batch in batches if batch.num_rows)
+        found = [(len(one), infer(one)) for one in bodies]
+        return Sample(sum(number for number, _ in found), merge(schema for _, schema in found))
+
+    def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The messages of a Spark partition, which entries are read into here."""
+        if self.source.delivers == "messages":
+            yield from batches
+            return
+        reads = wanted(self.source, self.steps.reads if self.steps else frozenset())
+        for index in (index for batch in batches for index in batch.column("id").to_pylist()):
+            piece = self.span.slices[index]
+            yield from numbered(self.source.batches(piece, reads), index, len(self.span.slices))
 
     def glance(self) -> Sample | None:
         """What the first typed rows tell; None where none of them reaches the branch."""

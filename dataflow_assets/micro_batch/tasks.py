@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Source, SourceSession, Span
 from dataflow_assets.errors import TransientError
-from dataflow_assets.spark import errors as causes
+from dataflow_assets.spark.errors import sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +43,7 @@ def collect(read: DataFrame, work: Work) -> list[bytes]:
     try:
         table = read.mapInArrow(work, "result binary").toArrow()
     except (PySparkException, RpcError, OSError) as error:
-        raise TransientError(f"the Spark job failed: {causes.sentence(error)}") from error
+        raise TransientError(f"the Spark job failed: {sentence(error)}") from error
     outputs: list[bytes] = table.column("result").to_pylist()
     return outputs
 

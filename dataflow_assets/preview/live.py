@@ -78,9 +78,9 @@ def _stored(flow: Flow, branch: Branch, session: SourceSession) -> Positions | s
 
 
 def _last(flow: Flow, session: SourceSession, limit: int) -> list[Row]:
-    """Of a table, where no position says how many rows are behind it, the first ones."""
+    """Of what has no offsets to tell how many records are behind an end, the first ones."""
     lows, ends = session.seek("earliest"), session.ends()
-    if flow.source.delivers == "columns":
+    if flow.source.delivers != "messages":
         return _merged(flow, session.peek(lows, limit))[:limit]
     back = limit
     while True:

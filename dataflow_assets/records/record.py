@@ -92,7 +92,7 @@ def encode_sorted(body: Any) -> bytes:
 def parse(raw: bytes | None) -> Any:
     """The body of a message: its JSON value, or `NotJson`.
 
-    Raises RejectedRecord for JSON that cannot be held exactly, for a key that stands twice in one
+    Raises RejectedRecord for JSON that cannot be held exactly, for a duplicate key in one
     object, and for invalid UTF-8.
     """
     if raw is None or not raw.strip():

@@ -66,7 +66,7 @@ _pair = msgspec.json.Decoder(_Pair).decode
 
 
 def _inner(text: bytes) -> bytes:
-    """The object inside; a body in which a key stands twice stays, so that it is rejected."""
+    """The object inside; a body with a duplicate key stays, so that it is rejected."""
     try:
         inner = bytes(_pair(text).value)
         members = json.loads(text, object_pairs_hook=list, parse_int=str)

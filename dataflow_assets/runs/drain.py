@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
     Cut,
+    PartSlice,
     Positions,
     Receipt,
     Span,
@@ -49,7 +50,7 @@ CADENCE_SECONDS = 1.0  # least time between commits of spans that are not full
 
 
 class _Reopen(Exception):
-    """A branch that was suspended may come back: everything is opened anew."""
+    """A branch that was suspended may come back: everything is opened again."""
 
 
 def drain(flow: Flow, spark: Callable[[], SparkSession], request: Request) -> Iterator[Report]:
@@ -288,7 +289,15 @@ def _begun(span: Span, ready: Sequence[OpenBranch], cut: Cut) -> tuple[Span, Seq
     for opened in ready:
         with blamed(opened.branch.id):
             begun = opened.session.begin(span)
-            if begun.slices != span.slices:
-                return opened.session.divide(begun, cut), [opened]
+        if begun.slices != span.slices:
+            return _in_smaller_parts(opened, begun, cut), [opened]
         span = begun
     return span, ready
+
+
+def _in_smaller_parts(opened: OpenBranch, span: Span, cut: Cut) -> Span:
+    """Cut before the branch is asked: an error in there is the source's and not the branch's."""
+    left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
+    smaller = {part: cut(part) for part in left}
+    with blamed(opened.branch.id):
+        return opened.session.divide(span, lambda part: smaller.get(part, (part.part,)))

@@ -1,4 +1,4 @@
-"""Rejected records once more through their flow, each at most once, when the cause is mended.
+"""Rejected records once more through their flow, each at most once, when the cause is fixed.
 
 Entries are read as part slices: `begin` records which ones a part holds, and the part is committed
 whole with its rows, under a checkpoint of its own beside the flow's (`<branch>#replay`). A crash
@@ -84,18 +84,18 @@ class Replayed:
         several = f"{self.entries:,} rejected record{'' if self.entries == 1 else 's'}"
         silent = self.entries - self.rows - self.rejected
         rest = f", {silent:,} without a row (filtered, or put back before)" if silent > 0 else ""
-        return f"{several} replayed: {self.rows:,} stored, {self.rejected:,} rejected again{rest}"
+        return f"{several} put back: {self.rows:,} stored, {self.rejected:,} rejected again{rest}"
 
 
 def moment(text: str) -> datetime:
     """A time for `since`; raises ValueError with what is wanted."""
-    wants = f"{text!r} is not a time with its zone; write it as 2026-01-31T00:00:00Z"
+    expected = f"{text!r} is not a time with its zone; write it as 2026-01-31T00:00:00Z"
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(wants) from None
+        raise ValueError(expected) from None
     if found.tzinfo is None:
-        raise ValueError(wants)
+        raise ValueError(expected)
     return found
 
 

@@ -39,7 +39,7 @@ class Settled:
         """False where the branch that rejected it has still to commit its record."""
         checkpoint = self._checkpoint(entry.branch.removesuffix(REPLAY))
         if checkpoint is None or entry.place is None or checkpoint.reading != entry.reading:
-            return True  # the flow has begun anew since, or not at all
+            return True  # the flow has started over since, or not at all
         partition, offset = entry.place
         position = checkpoint.positions.get(partition)
         return not isinstance(position, int) or offset < position

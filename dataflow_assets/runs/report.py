@@ -44,7 +44,7 @@ class Reporting:
             raise PermanentError(
                 f"flow {self._flow.id}: {done.rejected} of {consumed} records of this run were "
                 f"rejected, more than maxRejectedPercent {most:g}; they {policies.rejects.fate}. "
-                f"Mend the table, the steps or the producer, or raise the limit"
+                f"Fix the table, the steps or the producer, or raise the limit"
             )
 
     def _report(self, opened: OpenBranch, seconds: float) -> Report:

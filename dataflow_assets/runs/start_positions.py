@@ -16,11 +16,15 @@ from dataflow_assets.runs.request import Start
 log = logging.getLogger(__name__)
 
 
+_OTHERS = (
+    "its {} are others now. Start from earliest with table: truncate, or run dataflow reset and "
+    "keep the stored rows"
+)
 _ANEW = {
     "messages": "its offsets mean other records now. Set onTopicRecreated: restart to read it from "
     "its beginning, or run dataflow reset",
-    "columns": "its rows are others now. Start from earliest with table: truncate, or run dataflow "
-    "reset and keep the stored rows",
+    "columns": _OTHERS.format("rows"),
+    "entries": _OTHERS.format("records"),
 }
 
 

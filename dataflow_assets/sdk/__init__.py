@@ -1,1 +1,17 @@
-"""What connectors build on."""
+"""What connectors build on: nothing here knows a system.
+
+Who calls what, where (on the driver or in a task) and how often:
+
+| Caller | Calls | Where | How often |
+|---|---|---|---|
+| manifests | fields of `database.DatabaseTable`, `raw_mode.RawSink` | driver | each load |
+| the run | `polling.PolledSession.plan`, which asks a `Polled` | driver | each micro-batch |
+| the pass | `polling.PolledSource.batches`, which calls `read` | task | each part |
+| the pass | `slice_writer.SliceTransaction.write`, then `close` | task | each chunk; each slice |
+| the writer | the shapes of `raw_rows` | task | each record |
+| the writer | `key_folding`: the last row of each key | task | each batch of upserts |
+| the writer | `rejected_records.settle` | task | each slice, before its commit |
+| a replay | `rejected_records.entry` or `origin` | driver | each entry |
+| the IO manager | `table_frames.FrameSink.frames` | driver | each table of a user's asset |
+| the maintenance job | `maintenance.Maintained.maintain` | driver | each table |
+"""

@@ -15,7 +15,7 @@ A checkpoint that somebody has moved *forward* is obeyed: what it covers is not 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dataflow_assets.contracts import (
@@ -31,6 +31,7 @@ from dataflow_assets.contracts import (
     Totals,
     divided,
     next_reading,
+    utc_now,
 )
 from dataflow_assets.contracts.slices import Cut
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver
@@ -92,7 +93,7 @@ def unknown_starts(span: Span, known: Container[str]) -> dict[str, Position | No
     return {s.partition: s.after for s in span.slices if s.partition not in known}
 
 
-def gaps(span: Span, positions: Positions) -> tuple[OffsetSlice, ...]:
+def gaps(span: Span, positions: Mapping[str, Position | None]) -> tuple[OffsetSlice, ...]:
     """The slices of offsets whose last offsets hold no record: nobody has committed up to there.
 
     Called by sessions in `finish` on the driver, once the whole pass has succeeded.
@@ -258,6 +259,10 @@ class BranchState:
         """With smaller parts for those that are not committed."""
         return replace(self, intent=divided(resumed(self.intent, self.positions), cut))
 
+    def adopted(self, identity: str | None) -> BranchState:
+        """The same about another table."""
+        return replace(self, checkpoint=replace(self.checkpoint, target=identity))
+
     def restarted(
         self, positions: Positions, source: str, target: Target, identity: str | None
     ) -> BranchState:
@@ -283,9 +288,13 @@ class BranchState:
 
     def finished(self, positions: Positions, counted: Totals) -> BranchState:
         """Without an intent, at these positions."""
-        known = self.checkpoint
-        totals = known.totals + counted
-        return BranchState(replace(known, positions=dict(positions), totals=totals))
+        checkpoint = replace(
+            self.checkpoint,
+            positions=dict(positions),
+            totals=self.checkpoint.totals + counted,
+            committed_at=utc_now(),
+        )
+        return BranchState(checkpoint)
 
 
 def owned(flow: str, found: BranchState | None, epoch: int, run: Run, place: object) -> BranchState:

@@ -19,7 +19,18 @@ ColumnName = Annotated[str, StringConstraints(pattern=COLUMN_NAME)]
 
 
 def one_or_many(value: Any) -> Any:
-    """A single text as a list of one; nothing as an empty list."""
+    """A single text as a tuple of one, a list as a tuple; nothing as an empty tuple.
+
+    Called when a manifest is validated, by options that take one text or several.
+
+    Args:
+        value: as the manifest has it.
+
+    Returns:
+        The tuple; what is none of these as it is, for the finding of the field's own type.
+    """
+    if isinstance(value, list):
+        return tuple(value)
     return (value,) if isinstance(value, str) else value or ()
 
 

@@ -18,7 +18,16 @@ Bools = npt.NDArray[np.bool_]
 
 
 def deletes(rows: pa.RecordBatch) -> Bools:
-    """Whether each row deletes its key."""
+    """Whether each row deletes its key.
+
+    Called inside tasks, once for each batch of rows.
+
+    Args:
+        rows: typed rows, with or without the column OP.
+
+    Returns:
+        One value for each row.
+    """
     if OP not in rows.schema.names:
         return np.zeros(rows.num_rows, np.bool_)
     found: Bools = pc.equal(rows.column(OP), DELETE).fill_null(False).to_numpy(zero_copy_only=False)
@@ -26,9 +35,17 @@ def deletes(rows: pa.RecordBatch) -> Bools:
 
 
 def matrix(rows: pa.RecordBatch, columns: int) -> tuple[Ints, Bools]:
-    """(the mask of each row as a number, for each number which of the columns are absent).
+    """Which columns each row does not carry.
 
-    There are few distinct masks.
+    Called inside tasks, once for each batch of rows.
+
+    Args:
+        rows: typed rows, with or without the column ABSENT.
+        columns: how many columns the target has; a mask has a bit for each.
+
+    Returns:
+        The mask of each row as a number, and for each number which of the columns are absent: there
+        are few distinct masks.
     """
     if ABSENT not in rows.schema.names:
         return np.zeros(rows.num_rows, np.int64), np.zeros((1, columns), np.bool_)
@@ -46,7 +63,17 @@ def _bits(mask: bytes, columns: int) -> Bools:
 
 
 def last(group: Ints, wanted: Bools) -> Ints:
-    """For each key its last wanted row, or -1. `group`: keys as numbers from 0 without gaps."""
+    """The last wanted row of each key.
+
+    Called inside tasks, several times for each batch of rows.
+
+    Args:
+        group: the key of each row, as numbers from 0 without gaps.
+        wanted: the rows that count.
+
+    Returns:
+        For each key the number of a row, or -1.
+    """
     found = np.full(int(group.max(initial=-1)) + 1, -1, np.int64)
     rows = np.flatnonzero(wanted)
     found[group[rows]] = rows  # of equal places the last assignment stays
@@ -54,7 +81,17 @@ def last(group: Ints, wanted: Bools) -> Ints:
 
 
 def outliving(group: Ints, deleted: Bools) -> Bools:
-    """Rows that leave something in the table where a delete forgets what came before it."""
+    """The rows that leave something in the table, where a delete forgets what came before it.
+
+    Called inside tasks, once for each batch of rows of a sink with hard deletes.
+
+    Args:
+        group: the key of each row, as numbers from 0 without gaps.
+        deleted: the rows that delete their key.
+
+    Returns:
+        True for the rows behind the last delete of their key.
+    """
     if not deleted.any():
         return ~deleted
     order = np.arange(len(group))
@@ -63,6 +100,18 @@ def outliving(group: Ints, deleted: Bools) -> Bools:
 
 
 def carriers(group: Ints, alive: Bools, mask: Ints, absent: Bools) -> Ints:
-    """By key and column: the last living row that carried the column, or -1."""
+    """The row that each value comes from.
+
+    Called inside tasks, once for each batch of rows.
+
+    Args:
+        group: the key of each row, as numbers from 0 without gaps.
+        alive: the rows that count.
+        mask: of each row, from `matrix`.
+        absent: for each mask which columns are absent, from `matrix`.
+
+    Returns:
+        By key and column: the last living row that carried the column, or -1.
+    """
     columns = [last(group, alive & ~absent[mask, index]) for index in range(absent.shape[1])]
     return np.stack(columns, axis=1)

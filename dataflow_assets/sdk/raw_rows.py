@@ -151,9 +151,7 @@ def _writer(field: pa.Field) -> Write:
 
     def as_json(value: Any) -> Any:
         if value.__class__ is NotJson:
-            raise RejectedRecord(
-                "encode", f"the body is not valid JSON, which column {field.name} needs"
-            )
+            raise RejectedRecord("encode", f"the body is not JSON, which column {field.name} needs")
         return _present(value)
 
     def as_text(value: Any) -> str:

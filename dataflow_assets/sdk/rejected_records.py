@@ -67,11 +67,21 @@ def settle(
     beside: Callable[[Sequence[Rejection]], None],
     joined: Callable[[Records], bool] | None = None,
 ) -> None:
-    """Does with them what the flow asks for; sinks call it inside the commit of the slice.
+    """Does with rejected records what the flow asks for.
 
-    `beside` stores them in the sink's own table of rejected records. `joined` stores error records
-    in the sink's own transaction, and is False where the error sink is elsewhere. Raises Stopped
-    where the flow stops at the first of them.
+    Called by a sink's writer inside the task, once for each slice, before the commit of the slice.
+
+    Args:
+        target: the branch, with what its manifest says about rejected records.
+        piece: the slice that the records are of.
+        rejections: the records, none of which the checkpoint covers.
+        beside: stores them in the sink's own table of rejected records.
+        joined: stores error records in the sink's own transaction; False where the error sink is
+            elsewhere.
+
+    Raises:
+        Stopped: the flow stops at the first of them.
+        TransientError: the error sink cannot be reached.
     """
     if not rejections:
         return
@@ -108,7 +118,18 @@ def _held(target: Target, piece: Slice, one: Rejection) -> Stopped:
 
 
 def error_record(target: Target, piece: Slice, one: Rejection) -> ErrorRecord:
-    """The record for the error sink."""
+    """The record for the error sink.
+
+    Called inside tasks, once for each rejected record.
+
+    Args:
+        target: the branch that rejected it.
+        piece: the slice that it is of.
+        one: why, and the message itself.
+
+    Returns:
+        Body and metadata as JSON, under an id that is the same whenever the message is read.
+    """
     encoding, original = _original(one.body)
     error = _error(target, piece, one) | {"encoding": encoding}
     body = {"error": error, "original_message": original}
@@ -175,7 +196,16 @@ class _Written(msgspec.Struct):
 
 
 def entry(body: bytes | str) -> tuple[datetime, Entry]:
-    """An error record read back for a replay, and when it was rejected."""
+    """An error record read back for a replay.
+
+    Called by a connector's error sink on the driver, for each record that a replay looks at.
+
+    Args:
+        body: what `error_record` made.
+
+    Returns:
+        When the record was rejected, and the entry.
+    """
     written = msgspec.json.decode(body, type=_Written)
     error = written.error
     found = Entry(
@@ -203,7 +233,19 @@ def _sent(encoding: str, original: bytes) -> bytes | None:
 
 
 def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]:
-    """The metadata of a record that a table of rejected records keeps without its own."""
+    """The metadata of a record that a table of rejected records keeps without its own.
+
+    Called by a connector on the driver, for each row that a replay looks at.
+
+    Args:
+        id_: of the row.
+        source: name of the topic or table that it was read from.
+        partition: the row's column of that name.
+        offset: the row's column of that name.
+
+    Returns:
+        Topic, partition and offset of the message as it was first read.
+    """
     if attempt_of(id_) > 1:  # its columns tell of the replay that it was rejected in
         _, partition, text, _, _ = id_.rsplit("/", 4)
         offset = int(text)
@@ -212,7 +254,17 @@ def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]
 
 
 def classify(reason: str, stage: str) -> str:
-    """The class of an error by its text; data that does not fit is invalid."""
+    """The class of an error by its text; data that does not fit is invalid.
+
+    Called inside tasks, once for each rejected record whose sink names no class.
+
+    Args:
+        reason: why the record was rejected.
+        stage: decode, step, encode or sink.
+
+    Returns:
+        One of the classes of the DataFlow Operator, or `unknown`.
+    """
     for name, pattern in _CLASSES:
         if re.search(pattern, reason, re.IGNORECASE):
             return name

@@ -31,7 +31,8 @@ class SliceTransaction(Writer):
     """Begun with the first chunk; rows, rejected records and checkpoint are one commit.
 
     What the stored checkpoint covers already is skipped. A part is committed as a whole or not at
-    all, of offsets the prefix that was seen.
+    all, of offsets the prefix that was seen. All methods are called inside the task of the slice,
+    by one thread: `begin` once, `take` for each chunk, then `commit` or `roll_back`, `release`.
     """
 
     loading: ClassVar[str]
@@ -47,35 +48,82 @@ class SliceTransaction(Writer):
 
     @abstractmethod
     def begin(self) -> None:
-        """Begins the transaction and reads the stored checkpoint under it."""
+        """Begins the transaction and reads the stored checkpoint under it.
+
+        Called once, before the first chunk, or at the end of a slice without any.
+
+        Raises:
+            TakenOver: the epoch of the ticket is over.
+            TransientError: the target cannot be reached.
+        """
 
     @abstractmethod
     def stored(self) -> Position | None:
-        """Where the partition stands, once the transaction has begun."""
+        """The position of the partition, once the transaction has begun.
+
+        Called for each chunk, and after the commit for the receipt.
+
+        Returns:
+            The stored position, after `commit` the new one; None where none is stored.
+        """
 
     @abstractmethod
     def take(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:
-        """Takes rows into the transaction, but for those that it returns."""
+        """Takes rows into the transaction.
+
+        Called for each chunk that holds anything new.
+
+        Args:
+            rows: typed rows, none of which the checkpoint covers.
+            sent: by the number of a row, the message that it was made from.
+
+        Returns:
+            The rows that the target refuses; the others are in the transaction.
+        """
 
     @abstractmethod
     def commit(self, position: Position) -> None:
-        """Commits what was taken, with the checkpoint moved to this position."""
+        """Commits what was taken and the checkpoint at once.
+
+        Called at most once, at the end of the slice.
+
+        Args:
+            position: the checkpoint of the partition from now on.
+        """
 
     @abstractmethod
     def roll_back(self) -> None:
-        """Ends the transaction without a trace."""
+        """Ends the transaction without a trace.
+
+        Called where there is nothing to commit, and for a part whose end is in doubt.
+        """
 
     @abstractmethod
     def release(self) -> None:
-        """Gives the connection back, if there is one."""
+        """Gives the connection back, if there is one.
+
+        Called once, at the end of the slice.
+        """
 
     @abstractmethod
     def staged(self) -> tuple[str, ...]:
-        """What the receipt tells the driver."""
+        """What the receipt tells the driver.
+
+        Called once, at the end of the slice.
+
+        Returns:
+            Texts that the sink's session understands, such as names of files.
+        """
 
     @abstractmethod
     def guarded(self) -> AbstractContextManager[None]:
-        """Any error inside ends the transaction and becomes one of ours."""
+        """Any error inside ends the transaction and becomes one of ours.
+
+        Called around each of the other methods.
+
+        Returns:
+            A context; leaving it raises TransientError or PermanentError for what a client raised.
+        """
 
     @override
     def write(self, chunk: Chunk) -> None:

@@ -191,7 +191,7 @@ class DebeziumUnwrap(Step):
             return None
         row = _key_row(record.metadata.get("key"))
         if row is None:
-            # Dropping it, as the original does, would lose a delete without a trace.
+            # Dropping it, as the DataFlow Operator does, would lose a delete without a trace.
             raise RejectedRecord("step", "the key of this tombstone is not a JSON object")
         return self._unwrapped(record, row, delete, None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract import clickhouse_drivers, clickhouse_sink, drivers, real_drivers
+from tests.contract import clickhouse_drivers, clickhouse_sink, drivers, files_drivers, real_drivers
 from tests.contract.drivers import SinkDriver, SourceDriver
 from tests.contract.kafka_target import KafkaTarget
 
@@ -12,6 +12,7 @@ SOURCES: dict[str, type[SourceDriver]] = {
         drivers.MemoryOffsets,
         drivers.MemoryParts,
         real_drivers.Kafka,
+        files_drivers.FilesFolder,
         real_drivers.IcebergTable,
         clickhouse_drivers.ClickhouseTable,
         real_drivers.PostgresqlTable,
@@ -21,6 +22,8 @@ SINKS: dict[str, type[SinkDriver]] = {
     driver.label(): driver
     for driver in (
         clickhouse_sink.Clickhouse,
+        files_drivers.FilesTarget,
+        files_drivers.FilesOnDisk,
         drivers.MemorySlice,
         drivers.MemorySpan,
         real_drivers.Iceberg,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import clickhouse_connect
@@ -10,7 +11,15 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.clickhouse import ClickhouseSink
-from dataflow_assets.contracts import Sink
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
+    HEAD,
+    Entry,
+    Partition,
+    dump,
+    fold,
+)
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import LedgerTable
+from dataflow_assets.contracts import Target
 from devservers import Proxy
 from tests import arrivals
 from tests.contract.drivers import Row, SinkDriver, pairs
@@ -54,7 +63,7 @@ class Clickhouse(SinkDriver, Remote):
             "order by tuple() settings non_replicated_deduplication_window = 1000"
         )
 
-    def declare(self) -> Sink:
+    def declare(self) -> ClickhouseSink:
         config = {"connectionString": self.seen, "table": "target"}
         return ClickhouseSink.model_validate(config)
 
@@ -76,6 +85,18 @@ class Clickhouse(SinkDriver, Remote):
             self.query(f"insert into rebuilt values ({id_}, '{name}')")
         self.query("exchange tables rebuilt and target")
         self.query("drop table rebuilt sync")
+
+    def lose(self, target: Target) -> None:
+        self.query(f"delete from dataflow_ledger where flow = '{target.flow}'")
+
+    def move(self, target: Target, offset: int) -> None:
+        database, table = self.declare().place()
+        with clickhouse_connect.get_client(dsn=self.dsn) as client:
+            ledger = LedgerTable(client, database, table, target)
+            head = fold(ledger.read()).snapshot()
+            moved = {**head.partitions, "0": Partition(offset)}
+            head = replace(head, n=head.n + 1, generation="by hand", partitions=moved)
+            ledger.record(Entry(HEAD, dump(head), "hand", head.epoch, head.n))
 
     def through(self) -> tuple[Proxy, ...]:
         proxy = proxied(self.server.port, self.request.addfinalizer)

@@ -23,7 +23,7 @@ from dataflow_assets.connectors.memory import (
     MemorySpanSink,
     Store,
 )
-from dataflow_assets.contracts import Sink, Source
+from dataflow_assets.contracts import Sink, Source, Target
 
 Row = tuple[int, str]
 
@@ -105,6 +105,14 @@ class SinkDriver(ABC):
     def rebuild(self, rows: Sequence[Row]) -> None:
         """The target is another one of the same name and the same columns, with these rows."""
 
+    @abstractmethod
+    def lose(self, target: Target) -> None:
+        """Somebody has deleted the checkpoint of this branch, past every driver."""
+
+    @abstractmethod
+    def move(self, target: Target, offset: int) -> None:
+        """Somebody has set partition 0 of this branch to an offset, past every driver."""
+
 
 class _Memory:
     def __init__(self, request: pytest.FixtureRequest) -> None:
@@ -172,6 +180,13 @@ class _MemorySinkDriver(_Memory, SinkDriver):
         for row in rows:
             sql = "insert into rows values ('target', '', '0', 0, 0, 0, ?)"
             self.store.query(sql, encode(row).decode())
+
+    def lose(self, target: Target) -> None:
+        self.store.query("delete from checkpoints where id = ?", target.id)
+
+    def move(self, target: Target, offset: int) -> None:
+        sql = "update checkpoints set checkpoint = json_set(checkpoint, '$.positions.0', ?)"
+        self.store.query(f"{sql} where id = ?", offset, target.id)
 
 
 class MemorySlice(_MemorySinkDriver):

@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink
-from dataflow_assets.contracts import Sink
+from dataflow_assets.connectors.kafka.sink.checkpoint import side_topic
+from dataflow_assets.contracts import Sink, Target
 from devservers import Proxy
 from tests import arrivals
 from tests.connectors.kafka.topics import committed
@@ -101,6 +102,13 @@ class KafkaTarget(SinkDriver, Remote):
         for row in rows:
             producer.produce(self.topic, encode(row), key=str(row[0]).encode())
         assert producer.flush(30) == 0
+
+    def lose(self, target: Target) -> None:
+        name = side_topic(target)
+        self.admin.delete_topics([name])[name].result(20)
+
+    def move(self, target: Target, offset: int) -> None:
+        raise NotImplementedError("the driver alone writes its record")
 
     def _messages(self, topic: str) -> list[Message]:
         return committed(self.server.bootstrap, topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Sequence
@@ -16,9 +17,10 @@ from pyiceberg.catalog import Catalog
 
 import devservers
 from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource
+from dataflow_assets.connectors.iceberg.table.checkpoint import property_key
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
-from dataflow_assets.contracts import Sink, Source
+from dataflow_assets.contracts import Sink, Source, Target
 from devservers import Proxy
 from tests import arrivals
 from tests.connectors.iceberg.driver import connection
@@ -197,6 +199,15 @@ class Postgresql(SinkDriver, _Database):
         self._execute("drop table {}.{}")
         self._execute("alter table {}.rebuilt rename to {}")
 
+    def lose(self, target: Target) -> None:
+        for table in ("dataflow_checkpoint_partition", "dataflow_checkpoint"):
+            self._execute(f"delete from {{}}.{table} where flow = '{target.flow}'")
+
+    def move(self, target: Target, offset: int) -> None:
+        where = f"where flow = '{target.flow}' and partition = '0'"
+        moved = f"update {{}}.dataflow_checkpoint_partition set next_offset = {offset}"
+        self._execute(f"{moved} {where}")
+
 
 class _Lake(Remote):
     """A table of the test catalog, at either end."""
@@ -337,6 +348,17 @@ class Iceberg(SinkDriver, _Lake):
         if rows:
             found = [{"id": id_, "name": text} for id_, text in rows]
             made.append(pa.Table.from_pylist(found, made.schema().as_arrow()))
+
+    def lose(self, target: Target) -> None:
+        with self.catalog.load_table((self.namespace, self.table)).transaction() as change:
+            change.remove_properties(property_key(target))
+
+    def move(self, target: Target, offset: int) -> None:
+        table = self.catalog.load_table((self.namespace, self.table))
+        stored = json.loads(table.properties[property_key(target)])
+        stored["positions"]["0"] = offset
+        with table.transaction() as change:
+            change.set_properties({property_key(target): json.dumps(stored)})
 
 
 class IcebergPartitioned(Iceberg):

@@ -212,6 +212,28 @@ def test_a_failure_between_the_commits_of_branches(
     branched.expect(50)
 
 
+def test_an_error_of_the_source_while_it_cuts_parts_is_no_branch_s(
+    engine: SparkSession, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Branched(engine, MemoryParts(request))
+    request.addfinalizer(case.store.remove)
+    case.source.seed(numbered(1, 50))
+    with monkeypatch.context() as patch:
+        patch.setenv("DATAFLOW_FAILPOINT", "drain.begun:raise")
+        patch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+        with pytest.raises(TransientError):
+            case.drain(patience=0)
+
+    def smaller(*_: object) -> None:
+        raise PermanentError("the source is broken")
+
+    case.limit = 15
+    monkeypatch.setattr(type(case.source.declare().open("f")), "smaller", smaller)
+    with pytest.raises(PermanentError) as caught:
+        case.drain()
+    assert (str(caught.value), caught.value.branch) == ("the source is broken", None)
+
+
 def test_a_branch_that_is_added_later_reads_from_the_beginning(branched: Branched) -> None:
     branched.source.seed(numbered(1, 30))
     six = branched.sinks.pop()

@@ -85,7 +85,7 @@ def test_one_bad_record_is_rejected_and_the_others_arrive(sink_case: Case) -> No
 
 
 def test_rejecting_nearly_everything_stops_the_flow(sink_case: Case) -> None:
-    sink_case.source.seed([], raw=[b"{}"] * 3_000)
+    sink_case.source.seed([], raw=[sink_case.sink.bad[0]] * 3_000)
     with pytest.raises(PermanentError, match="maxRejectedPercent 10"):
         sink_case.drain()
     sink_case.expect([])
@@ -168,7 +168,7 @@ def test_the_share_of_rejected_records_is_of_the_run_not_of_its_attempts(
 ) -> None:
     """Two micro-batches, each of which holds too few to be judged by, in two attempts."""
     sink_case.limit = 300
-    sink_case.source.seed([], raw=[b"{}"] * 1_200)
+    sink_case.source.seed([], raw=[sink_case.sink.bad[0]] * 1_200)
     monkeypatch.setenv("DATAFLOW_FAILPOINT", failure)
     monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
     with pytest.raises(PermanentError, match="1200 of 1200 records of this run were rejected"):

@@ -16,7 +16,7 @@ import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.iceberg.maintenance import maintain
-from dataflow_assets.connectors.iceberg.source.position import Position
+from dataflow_assets.connectors.iceberg.table.position import Position
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
 from dataflow_assets.contracts import ErrorRecord, Positions, Rejects, Run, Sink, utc_now
 from dataflow_assets.errors import PermanentError

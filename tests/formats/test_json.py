@@ -93,7 +93,11 @@ TWICE = {
         pa.struct([("a", pa.decimal128(10, 2))]),
         "'a' is a duplicate",
     ),
-    "list": ('{"x":[{"a":1,"a":2}]}', pa.list_(pa.struct([("a", pa.int64())])), "'a' is a duplicate"),
+    "list": (
+        '{"x":[{"a":1,"a":2}]}',
+        pa.list_(pa.struct([("a", pa.int64())])),
+        "'a' is a duplicate",
+    ),
     "map": ('{"x":{"a":1,"a":2}}', pa.map_(pa.string(), pa.int64()), "'a' is a duplicate"),
 }
 

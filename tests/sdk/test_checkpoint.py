@@ -330,4 +330,7 @@ def test_a_forgotten_branch_keeps_its_epoch_and_its_reading() -> None:
 
 def test_finishing_counts_and_ends_the_intent() -> None:
     done = READING.finished({"table": "10"}, Totals(4, 1, 40))
-    assert done == BranchState(Checkpoint(3, {"table": "10"}, Totals(4, 1, 40), source="t"))
+    at = done.checkpoint.committed_at
+    assert at is not None
+    expected = Checkpoint(3, {"table": "10"}, Totals(4, 1, 40), source="t", committed_at=at)
+    assert done == BranchState(expected)

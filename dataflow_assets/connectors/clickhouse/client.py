@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -14,7 +14,9 @@ from dataflow_assets.connectors.clickhouse import dsn
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 
 if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
+    from clickhouse_connect.driver import client as driver
+
+Client: TypeAlias = "driver.Client"  # imported when the first one connects: loading stays fast
 
 log = logging.getLogger(__name__)
 

@@ -6,18 +6,22 @@ modules and no PyIceberg.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
 from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.contracts import Source
-from dataflow_assets.sdk.raw_mode import RawSink
-from dataflow_assets.spec import Addition, Hint, Needs, Refused
+from dataflow_assets.sdk.database import one_or_many
+from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
+from dataflow_assets.spec import Addition, Hint, Needs, Refused, Requires
 
+Texts = Annotated[tuple[str, ...], BeforeValidator(one_or_many)]
+"""One text or a list of them."""
 _LARGEST_ID = (1 << 63) - 1
 _NO_QUERY = (
     "the DataFlow Operator accepts a query and reads the whole table all the same; use the steps "
@@ -80,47 +84,33 @@ class IcebergSourceOptions(IcebergConnection, Source):
         return "onSourceRewrite: rescan" if self.on_source_rewrite == "rescan" else ""
 
 
-class IcebergSinkOptions(IcebergConnection, RawSink):
+class IcebergSinkOptions(SoftDeleteOptions, IcebergConnection):
     """What a manifest says about a sink."""
 
     batch_size: Annotated[int, Hint("a commit takes a whole micro-batch")] = Field(100, ge=0)
     """Rows per flush."""
     batch_flush_interval_seconds: int = Field(10, ge=0)
     """The least time between two commits while little arrives."""
-    auto_create_table: bool = False
-    """True: a missing namespace or table is created, with `columns` and the types of a sample."""
-    columns: Annotated[dict[str, str], Addition(), Needs("auto_create_table")] = Field(
-        default_factory=dict
-    )
-    """Columns of a table that is created: name to Iceberg type, such as `decimal(10,2)`."""
     target_file_size_bytes: Annotated[int, Addition()] = Field(128 * 1024 * 1024, ge=1024)
     """A data file is closed once it is this long."""
-    partition_by: Annotated[tuple[str, ...], Addition(), Needs("auto_create_table")] = ()
+    partition_by: Annotated[Texts, Addition(), Needs("auto_create_table")] = ()
     """Partitions of a table that is created: `created_at`, `year(..)`, `month(..)`, `day(..)`,
     `hour(..)`, `bucket(16, id)`, `truncate(10, name)`."""
-    sort_by: Annotated[tuple[str, ...], Addition(), Needs("auto_create_table")] = ()
+    sort_by: Annotated[Texts, Addition(), Needs("auto_create_table")] = ()
     """Sort order of a table that is created: `id`, `created_at desc nulls last`."""
-    upsert_mode: Annotated[bool, Addition()] = False
+    upsert_mode: Annotated[bool, Addition(), Requires("conflict_key")] = False
     """True: rows replace those of the same `conflictKey`, and deletes delete."""
-    conflict_key: Annotated[tuple[str, ...], Addition()] = ()
+    conflict_key: Annotated[Texts, Addition(), Requires("upsert_mode")] = ()
     """One column or a list of them that rows are matched by; required with `upsertMode`."""
-    delete_mode: Annotated[Literal["soft", "hard"] | None, Addition()] = None
-    """`hard` removes the row of a deleted key, `soft` marks it; soft where `softDeleteColumn` is
-    given, else hard."""
-    soft_delete_column: Annotated[str | None, Addition()] = None
+    soft_delete_column: Annotated[str | None, Addition(), Requires("upsert_mode")] = None
     """A timestamp column that deletes set to now; an upsert of the key takes the mark away."""
 
     @field_validator("columns")
     @classmethod
-    def _types(cls, value: dict[str, str]) -> dict[str, str]:
+    def _types(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         for name, text in value.items():
             parse_field(name, text)
         return value
-
-    @field_validator("partition_by", "sort_by", "conflict_key", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value or ()
 
     @field_validator("partition_by")
     @classmethod
@@ -138,30 +128,7 @@ class IcebergSinkOptions(IcebergConnection, RawSink):
         return value
 
     @model_validator(mode="after")
-    def _upserting(self) -> Self:
-        if len(set(self.conflict_key)) < len(self.conflict_key):
-            raise ValueError("conflictKey names a column twice")
-        if self.upsert_mode and not self.conflict_key:
-            raise ValueError(
-                "upsertMode requires conflictKey: the columns that rows are matched by"
-            )
-        if self.raw_mode and self.upsert_mode:
-            raise ValueError(
-                "rawMode and upsertMode exclude each other: a whole body has no key column to "
-                "match rows by; leave one of them out"
-            )
-        if self.delete_mode == "soft" and not self.soft_delete_column:
-            raise ValueError("deleteMode soft requires softDeleteColumn")
-        return self._only_with_upserts()
-
-    def _only_with_upserts(self) -> Self:
-        given = {
-            "conflictKey": self.conflict_key,
-            "deleteMode": self.delete_mode,
-            "softDeleteColumn": self.soft_delete_column,
-        }
-        if not self.upsert_mode and (wrong := [name for name, value in given.items() if value]):
-            raise ValueError(f"{', '.join(wrong)} requires upsertMode: true")
+    def _mark_beside_key(self) -> Self:
         if self.soft_delete_column in self.conflict_key:
             raise ValueError("softDeleteColumn is a column of conflictKey: take another one")
         return self
@@ -170,16 +137,6 @@ class IcebergSinkOptions(IcebergConnection, RawSink):
     def key(self) -> tuple[str, ...]:
         """The columns that rows are matched by; empty where rows are appended."""
         return self.conflict_key if self.upsert_mode else ()
-
-    @property
-    def soft(self) -> str | None:
-        """The column that marks deleted rows; None where deletes remove them."""
-        return None if self.delete_mode == "hard" else self.soft_delete_column
-
-    @property
-    @override
-    def upserts(self) -> bool:
-        return self.upsert_mode
 
     @override
     def flush_seconds(self) -> float:

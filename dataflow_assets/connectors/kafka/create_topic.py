@@ -30,7 +30,7 @@ class Rules:
     deletable: bool
 
 
-class Shelf(Broker):
+class TopicAdmin(Broker):
     """One topic with everything that can be done to it; the name need not exist yet."""
 
     def find(self, patience: float = 0.0) -> Topic | None:

@@ -19,8 +19,9 @@ from dataflow_assets.contracts import MessageSource, Sink
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import METADATA, interpolated
+from dataflow_assets.sdk.database import one_or_many
 from dataflow_assets.secrets import Fills
-from dataflow_assets.spec import Addition, Hint, Spec
+from dataflow_assets.spec import Addition, Hint, Requires, Spec
 
 _AVRO = "Avro messages"
 _INT32 = 2**31 - 1
@@ -187,25 +188,24 @@ class KafkaSinkOptions(KafkaConnection, Sink):
     upsert_mode: Annotated[bool, Addition()] = False
     """For compacted topics: every record needs a key, and a delete becomes a record without value,
     the key's tombstone."""
-    conflict_key: Annotated[tuple[Path, ...], Addition()] = ()
+    conflict_key: Annotated[
+        tuple[Path, ...], BeforeValidator(one_or_many), Addition(), Requires("upsert_mode")
+    ] = ()
     """With `upsertMode`: the paths into the body that make the key; several as a JSON object. Of a
     null message they are looked up in its own key, where that is an object."""
     auto_create_topic: Annotated[bool, Addition()] = False
     """Make a missing topic; compacted with `upsertMode`."""
-    topic_partitions: Annotated[int | None, Addition(), Field(ge=1)] = None
+    topic_partitions: Annotated[
+        int | None, Addition(), Requires("auto_create_topic"), Field(ge=1)
+    ] = None
     """Partitions of a topic that `autoCreateTopic` makes; the broker's default without."""
-    topic_replicas: Annotated[int | None, Addition(), Field(ge=1)] = None
+    topic_replicas: Annotated[
+        int | None, Addition(), Requires("auto_create_topic"), Field(ge=1)
+    ] = None
     """Replicas of a topic that `autoCreateTopic` makes; the broker's default without."""
     transaction_timeout: Annotated[Duration, Addition()] = "10m"
     """How long a slice may take; after that the broker ends its transaction. Until then the open
     transaction of a task that died blocks read_committed readers, unless the flow goes on."""
-
-    @field_validator("conflict_key", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        if isinstance(value, list):
-            return tuple(value)
-        return (value,) if isinstance(value, str) else value or ()
 
     @field_validator("key_template")
     @classmethod
@@ -224,8 +224,6 @@ class KafkaSinkOptions(KafkaConnection, Sink):
             and self.required_acks != "all"
         ):
             yield "value_error", "requiredAcks", "idempotent: true needs requiredAcks: all"
-        if self.conflict_key and not self.upsert_mode:
-            yield "value_error", "conflictKey", "conflictKey requires upsertMode: true"
         keys = {
             "keyField": self.key_field,
             "keyTemplate": self.key_template,
@@ -234,9 +232,6 @@ class KafkaSinkOptions(KafkaConnection, Sink):
         given = [name for name, value in keys.items() if value]
         if len(given) > 1:
             yield "value_error", given[1], f"{' and '.join(given)} exclude each other: keep one"
-        made = {"topicPartitions": self.topic_partitions, "topicReplicas": self.topic_replicas}
-        for name in (name for name, value in made.items() if value and not self.auto_create_topic):
-            yield "value_error", name, f"{name} requires autoCreateTopic: true"
 
     @property
     @override

@@ -146,7 +146,7 @@ class Transaction:
             self.send(record)
 
     def commit(self) -> None:
-        """Commits. After a TransientError it is not known whether it did: the token tells."""
+        """Commits. After a TransientError it is not known whether it did: the checkpoint tells."""
         self._again("committing to", self._commit, COMMIT_SECONDS)
 
     def abort(self) -> None:

@@ -149,7 +149,7 @@ def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
 
 
 def _rereading(document: Document, source: Source, branches: Iterable[Branch]) -> Iterable[Finding]:
-    """What comes again would stand twice in a table that is appended to."""
+    """Records that come again would be duplicates in a table that is appended to."""
     for branch in branches:
         if source.rereads and not branch.sink.upserts:
             message = (

@@ -58,7 +58,7 @@ class Metadata(Spec):
     """Name and namespace of the flow. Keys that an API server adds are accepted and ignored."""
 
     name: _Name
-    """With the namespace, the flow's identity. **Renaming a flow resets it**: the renamed flow has
+    """With the namespace, the flow's identity: **renaming a flow resets it**: the renamed flow has
     no checkpoint and reads everything again."""
     namespace: _Namespace = "default"
     """Also the namespace of SecretRefs that name none."""
@@ -168,7 +168,7 @@ class DataFlowSpec(Spec):
     ] = False
     """Refuse sinks that would store a record twice when it is read twice."""
     checkpoint_persistence: Annotated[
-        bool, Hint("the checkpoint is always stored with the rows; `dataflow reset` starts over")
+        bool, Hint("the checkpoint is always stored beside the rows; `dataflow reset` starts over")
     ] = True
     """Whether a restart goes on where the flow stopped."""
     checkpoint_sync_on_ack: Annotated[bool, _EXACT] = False

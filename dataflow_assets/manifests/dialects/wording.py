@@ -27,7 +27,7 @@ _WORD = re.compile(r"[a-z]+|[A-Z]+|[a-z]+([A-Z][a-z]*)+")
 COLUMN_NAME = r"^[^\x00]+$"
 MOST_FINDINGS = 100  # of one block: each is looked up with care, and nobody reads more
 _WITH_UNIT = re.compile(r"\d+(\.\d+)?\s*[A-Za-zµ]{1,3}")
-_WANTS = {
+_ALLOWED = {
     "string_type": "text",
     "string_sub_type": "text",
     "int_type": "a whole number",
@@ -157,9 +157,9 @@ def _finding(
     if code == "missing":
         empty = ", but has no value" if path in document.empty else ""
         return document.finding(path, f"is required{empty}", key=True)
-    wants = [_WANTS.get(trouble.details["type"]) for trouble in group]
-    if all(wants):
-        return document.finding(path, _wrong_kind(dict.fromkeys(map(str, wants)), path, document))
+    allowed = [_ALLOWED.get(trouble.details["type"]) for trouble in group]
+    if all(allowed):
+        return document.finding(path, _wrong_kind(dict.fromkeys(map(str, allowed)), path, document))
     if code in {"value_error", "assertion_error"}:
         message = str(details.get("ctx", {}).get("error", "is not allowed"))
         return ruled(message, path, models_at(path, model, base), document)
@@ -199,26 +199,26 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
-def _wrong_kind(wants: Iterable[str], path: Path, document: Document) -> str:
+def _wrong_kind(allowed: Iterable[str], path: Path, document: Document) -> str:
     value = document.get(*path)
-    names = list(wants)
+    names = list(allowed)
     return f"must be {' or '.join(names)}, got {kind(value)}{_advice(names, value)}"
 
 
-def _advice(wants: list[str], value: Any) -> str:
+def _advice(allowed: list[str], value: Any) -> str:
     """What to do, where a value of the wrong kind is an everyday mistake."""
-    if "text" in wants and isinstance(value, bool):
+    if "text" in allowed and isinstance(value, bool):
         return " (yes, no, on, off, true and false are): put it in quotes"
-    if "text" in wants and isinstance(value, int | float):
+    if "text" in allowed and isinstance(value, int | float):
         return ": put it in quotes"
-    if "a list" in wants:
+    if "a list" in allowed:
         lists = {str: ": write it as a list, [a, b]", dict: ": begin each entry with `- `"}
         return next((say for sort, say in lists.items() if isinstance(value, sort)), "")
     if not isinstance(value, str):
         return ""
-    if wants == ["true or false"] and value in {"true", "false"}:
+    if allowed == ["true or false"] and value in {"true", "false"}:
         return ": remove the quotes"
-    if wants[0] in {"a whole number", "a number"}:
+    if allowed[0] in {"a whole number", "a number"}:
         if re.fullmatch(r"-?\d+(\.\d+)?", value):
             return ": remove the quotes"
         return ": write it without a unit" if _WITH_UNIT.fullmatch(value) else ""

@@ -1,7 +1,7 @@
 """The grammar of conditions: read once, when the manifest is, into a small tree.
 
-What the original would take for a field that no record has, and so drop every record, is an error
-with its column here: a forgotten quote or parenthesis, `=` for `==`, blanks inside a path.
+What the DataFlow Operator would take for a field that no record has, and so drop every record, is
+an error with its column here: a forgotten quote or parenthesis, `=` for `==`, blanks inside a path.
 """
 
 from __future__ import annotations

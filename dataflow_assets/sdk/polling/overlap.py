@@ -15,7 +15,7 @@ from dataflow_assets.sdk.polling.positions import Position
 def late_from(position: Position, overlap: int) -> str | None:
     """From where rows are read again; None where no late one can have come.
 
-    Not while a sweep is under way: it would begin anew with each of its spans.
+    Not while a sweep is under way: it would start over with each of its spans.
     """
     due = _late_until(position, overlap)
     if not due or position.sweeping or position.read_at is None:

@@ -9,7 +9,12 @@ from dataflow_assets.sdk.polling.positions import Pair, Position, Rows
 
 
 class Polled(Protocol):
-    """A table or query as its server describes it now."""
+    """A table or query as its server describes it now.
+
+    A connector's session makes one for each question of the engine (`PolledSession.asking`), on the
+    driver of a run and in the process of the sensors. Every method may raise TransientError where
+    the server cannot be reached, PermanentError where a person must act.
+    """
 
     @property
     def title(self) -> str:
@@ -35,7 +40,13 @@ class Polled(Protocol):
         """The server's clock, as ISO 8601 text."""
 
     def newest(self) -> Pair:
-        """The last pair there is now, none beyond the server's clock."""
+        """The last pair there is now, none beyond the server's clock.
+
+        Called for each micro-batch that looks for new rows, and for lag.
+
+        Returns:
+            `NOTHING` for a table without rows that have a place in the order.
+        """
 
     def has_rows(self) -> bool:
         """Whether there is any row at all."""
@@ -44,7 +55,19 @@ class Polled(Protocol):
         """How many rows have no place in the order."""
 
     def is_before(self, one: Pair, other: Pair) -> bool:
-        """Whether a pair comes before another; a missing value comes before every other."""
+        """Whether a pair comes before another.
+
+        Called whenever positions are compared; values are compared by the server, by the columns'
+        own types and collations.
+
+        Args:
+            one: a pair of a change value and an order value; a missing value comes before every
+                other.
+            other: the pair that it is compared with.
+
+        Returns:
+            False also for pairs that are equal.
+        """
 
     def estimate(self, rows: Rows) -> int:
         """How many rows there are, about."""
@@ -53,22 +76,75 @@ class Polled(Protocol):
         """How many rows there are; of very many, about."""
 
     def size(self, rows: Rows) -> tuple[int, int]:
-        """How many rows there are, and how many bytes their values have."""
+        """How many rows there are, and how many bytes their values have.
+
+        Called while parts are planned, for each part that may be too long.
+
+        Args:
+            rows: the bounds of the part.
+
+        Returns:
+            Rows, and the bytes of their values.
+        """
 
     def age(self, rows: Rows) -> float | None:
         """Seconds since the oldest of the rows was changed; None where nothing tells."""
 
     def key(self, rows: Rows, most: int) -> str | None:
-        """The last order value of the first `most` rows; None where there are no more."""
+        """Where the first part of a first load ends.
+
+        Called once for each part that is planned.
+
+        Args:
+            rows: what is left to be planned.
+            most: the most rows of the part.
+
+        Returns:
+            The last order value of the first `most` rows; None where there are no more.
+        """
 
     def border(self, rows: Rows, most: int) -> Pair | None:
-        """The last pair of the first `most` rows; None where there are no more."""
+        """Where the first part of the rows after a first load ends.
+
+        Called once for each part that is planned.
+
+        Args:
+            rows: what is left to be planned.
+            most: the most rows of the part.
+
+        Returns:
+            The last pair of the first `most` rows; None where there are no more.
+        """
 
     def before(self, time: str) -> str | None:
-        """The last change value before a time; None where changes have none."""
+        """The last change value before a time.
+
+        Called when a person rewinds to a time.
+
+        Args:
+            time: ISO 8601.
+
+        Returns:
+            None where changes have no time.
+        """
 
     def at(self, time: str) -> str:
-        """A time as a change value. Raises PermanentError where changes have none."""
+        """A time as a change value.
+
+        Called when a checkpoint of the DataFlow Operator is taken over.
+
+        Args:
+            time: ISO 8601.
+
+        Raises:
+            PermanentError: changes have no time.
+        """
 
     def notes(self, position: Position) -> Iterator[str]:
-        """What else a person should know: rows that are read later, or slowly."""
+        """What else a person should know: rows that are read later, or slowly.
+
+        Called once for each session and state; the sentences are logged.
+
+        Args:
+            position: up to which rows are read.
+        """

@@ -13,7 +13,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, folded
-from dataflow_assets.sdk.polling import seek as places
+from dataflow_assets.sdk.polling import seek
 from dataflow_assets.sdk.polling.planning import Planner
 from dataflow_assets.sdk.polling.polled import Polled
 from dataflow_assets.sdk.polling.positions import PARTITION, START, Part, Position, adopted
@@ -48,9 +48,9 @@ class PolledSession(SourceSession):
         if where == "earliest":
             return self.start()
         with self.asking() as polled:
-            found = places.end(polled)
+            found = seek.end(polled)
             if where != "latest":
-                found = places.since(polled, where, found)
+                found = seek.since(polled, where, found)
         return {PARTITION: found.dump()}
 
     @override
@@ -101,7 +101,7 @@ class PolledSession(SourceSession):
             return False  # without a question
         interval, overlap = self._source.poll_interval, self._source.overlap
         with self.asking() as polled:
-            return places.is_behind(polled, one, other, interval=interval, overlap=overlap)
+            return seek.is_behind(polled, one, other, interval=interval, overlap=overlap)
 
     @override
     def release(self, upto: Positions) -> None:
@@ -111,8 +111,8 @@ class PolledSession(SourceSession):
     def lag(self, after: Positions) -> Lag:
         position = Position.parse(folded(after, PARTITION))
         with self.asking() as polled:
-            last = places.end(polled)
-            records, age = places.lag(polled, position, last)
+            last = seek.end(polled)
+            records, age = seek.lag(polled, position, last)
         return Lag(records, age, {PARTITION: last.dump()})
 
     @override
@@ -129,12 +129,12 @@ class PolledSession(SourceSession):
     def adopt(self, document: Mapping[str, Any]) -> Positions:
         position = adopted(document, self._source.type)
         with self.asking() as polled:
-            return {PARTITION: places.taken_over(polled, position).dump()}
+            return {PARTITION: seek.taken_over(polled, position).dump()}
 
     def _tell(self, polled: Polled, position: Position) -> None:
         """What a person should know, once per session and state."""
         if position.state in self._told:
             return
         self._told.add(position.state)
-        for note in (*places.unread(polled, position), *polled.notes(position)):
+        for note in (*seek.unread(polled, position), *polled.notes(position)):
             log.warning("flow %s: %s: %s", self._flow, polled.title, note)

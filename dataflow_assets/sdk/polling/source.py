@@ -128,10 +128,9 @@ class PolledSource(DatabaseTable, Source):
     def no_table(self) -> PermanentError:
         """Why there is nothing to read, and the ways out."""
         return PermanentError(
-            f"{self.title} does not exist: it was dropped, or never created. Create it, or correct "
-            "`table`"
+            f"{self.title} does not exist: it was dropped, or never made. Create it, or fix `table`"
         )
 
     def made_anew(self) -> TransientError:
         """Why what was read so far is no part of the table that is there now."""
-        return TransientError(f"{self.title} was recreated while the flow ran")
+        return TransientError(f"{self.title} was re-created while the flow ran")

@@ -20,7 +20,7 @@ from dataflow_assets.connectors.clickhouse.client import quote
 from dataflow_assets.connectors.clickhouse.frames.place import Place as FramePlace
 from dataflow_assets.connectors.clickhouse.frames.read import read
 from dataflow_assets.connectors.clickhouse.frames.write import write
-from dataflow_assets.connectors.clickhouse.settings import ClickhouseConnection
+from dataflow_assets.connectors.clickhouse.options import ClickhouseConnection
 from dataflow_assets.contracts import DELETE, OP, Limit, PartSlice
 from tests.connectors.clickhouse.driver import TARGET, start, store
 

@@ -429,9 +429,9 @@ def test_another_table_of_the_same_name_is_another_one(server: Any) -> None:
     with pytest.raises(PermanentError, match="does not exist"):
         flow.session.ends()
     make(server, "id Int64")
-    with pytest.raises(TransientError, match="recreated"):
+    with pytest.raises(TransientError, match="re-created"):
         flow.session.plan(flow.at, MOST)
-    with pytest.raises(TransientError, match="recreated"):
+    with pytest.raises(TransientError, match="re-created"):
         list(flow.source.batches(span.slices[0], frozenset()))
     assert reader(server).session.identity != known
 

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.iceberg import IcebergSource
-from dataflow_assets.connectors.iceberg.source.position import Position
+from dataflow_assets.connectors.iceberg.table.position import Position
 from dataflow_assets.contracts import Limit, Positions, Span
 from devservers import SeaweedFS
 from tests.connectors.iceberg.driver import connection

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.source.parts import (
     Range,
     cut,
 )
-from dataflow_assets.connectors.iceberg.source.position import Position
+from dataflow_assets.connectors.iceberg.table.position import Position
 
 UNBOUNDED = 1 << 62
 WIDE = Bounds(4, 1_000, 1_000_000, UNBOUNDED, UNBOUNDED)

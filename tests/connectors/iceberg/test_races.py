@@ -97,10 +97,10 @@ def test_even_with_one_epoch_only_one_commit_counts(
 
 def twin(session: SinkSession) -> SinkSession:
     assert isinstance(session, IcebergSession)
-    other, keeper = copy.copy(session), copy.copy(session._keeper)
-    keeper.committer = copy.copy(keeper.committer)
-    other._keeper, other._publisher = keeper, copy.copy(session._publisher)
-    other._publisher._keeper = keeper
+    other, checkpoint = copy.copy(session), copy.copy(session._property)
+    checkpoint.committer = copy.copy(checkpoint.committer)
+    other._property, other._publisher = checkpoint, copy.copy(session._publisher)
+    other._publisher._property = checkpoint
     return other
 
 

@@ -11,7 +11,11 @@ from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.connectors.iceberg import IcebergSink, IcebergSource
 from dataflow_assets.connectors.iceberg.column_types import parse_field
-from dataflow_assets.connectors.iceberg.table.checkpoint import Ledger, parse, property_key
+from dataflow_assets.connectors.iceberg.table.checkpoint import (
+    StoredCheckpoint,
+    parse,
+    property_key,
+)
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.contracts import KIND, OffsetSlice, PartSlice, Target, Totals
 from dataflow_assets.registry import sinks
@@ -188,8 +192,8 @@ def test_json_text_is_remembered_wherever_it_stands() -> None:
     assert deep.field("c").metadata is None
 
 
-def test_the_ledger_is_what_was_put_in() -> None:
-    ledger = Ledger(
+def test_the_checkpoint_is_what_was_put_in() -> None:
+    stored = StoredCheckpoint(
         flow="default/a",
         branch="iceberg:t",
         epoch=3,
@@ -200,9 +204,9 @@ def test_the_ledger_is_what_was_put_in() -> None:
         totals=Totals(1, 2, 3),
         intent=(PartSlice("a", None, "z", "0-9"), OffsetSlice("p", 5, 9)),
     ).stamped("c1")
-    assert parse(ledger.text()) == ledger
+    assert parse(stored.text()) == stored
     assert parse(None) is None
-    assert parse(ledger.text()[:-1] + ',"later":1}') == ledger
+    assert parse(stored.text()[:-1] + ',"later":1}') == stored
 
 
 def test_property_keys_tell_flows_and_branches_apart() -> None:

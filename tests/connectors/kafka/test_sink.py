@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import devservers
-from dataflow_assets.connectors.kafka.create_topic import Shelf
+from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
 from dataflow_assets.connectors.kafka.sink.checkpoint import side_topic
 from dataflow_assets.contracts import (
     OffsetSlice,
@@ -267,10 +267,10 @@ def test_a_missing_topic_is_told_or_made(kafka: devservers.Kafka, into: Make) ->
     made = Into(kafka, name, autoCreateTopic=True, topicPartitions=3, upsertMode=True)
     session = made.open()
     session.create(pa.schema([]))
-    shelf = Shelf(kafka.bootstrap, name)
-    assert session.identity == shelf.topic().id
-    assert shelf.topic().partitions == 3
-    assert shelf.rules().compacted
+    topic_admin = TopicAdmin(kafka.bootstrap, name)
+    assert session.identity == topic_admin.topic().id
+    assert topic_admin.topic().partitions == 3
+    assert topic_admin.rules().compacted
     session.close()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.delete_topics([name])[name].result(20)

@@ -360,7 +360,7 @@ class TestPlaces:
             assert counts == [2, 0, 1, 0]
             found = json.loads(str(session.seek("2099-01-01T00:00:00Z")["table"]))
             assert found["change"] == "2026-01-01 00:00:00.000002+00"
-            with pytest.raises(PermanentError, match="'yesterday' is not a point in time; allowed"):
+            with pytest.raises(PermanentError, match="'yesterday' is no point in time; allowed"):
                 session.seek("yesterday")
 
     def test_lag_is_told_by_the_database_s_clock(self, polled: Polled) -> None:
@@ -434,7 +434,7 @@ def test_a_table_made_anew_is_another_one(polled: Polled) -> None:
     with closing(polled.source.open("x")) as session:
         before = session.identity
         polled.run(f"DROP TABLE source; CREATE TABLE source ({TRACKED})")
-        with pytest.raises(TransientError, match="was recreated while the flow ran"):
+        with pytest.raises(TransientError, match="was re-created while the flow ran"):
             session.ends()
     with closing(polled.source.open("x")) as session:
         assert session.identity != before
@@ -444,7 +444,7 @@ def test_a_table_made_anew_is_another_one(polled: Polled) -> None:
 
 def test_the_source_table_is_made_where_it_is_missing(polled: Polled) -> None:
     polled.run("DROP TABLE source")
-    with pytest.raises(PermanentError, match="does not exist: it was dropped, or never created"):
+    with pytest.raises(PermanentError, match="does not exist: it was dropped, or never made"):
         polled.drain()
     polled.options = {"autoCreateTable": True}
     assert polled.drain() == 0

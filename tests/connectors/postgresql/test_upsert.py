@@ -71,13 +71,13 @@ def test_a_row_without_a_required_column_updates_but_cannot_insert(place: Place)
 def attempts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each statement's rows: did they go straight into the table?"""
     found: list[bool] = []
-    load = copy_new_keys.Straight.load
+    load = copy_new_keys.DirectCopy.load
 
-    def spy(self: copy_new_keys.Straight, *arguments: Any) -> bool:
+    def spy(self: copy_new_keys.DirectCopy, *arguments: Any) -> bool:
         found.append(load(self, *arguments))
         return found[-1]
 
-    monkeypatch.setattr(copy_new_keys.Straight, "load", spy)
+    monkeypatch.setattr(copy_new_keys.DirectCopy, "load", spy)
     return found
 
 

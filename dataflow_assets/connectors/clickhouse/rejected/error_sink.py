@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.client import Client, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
-from dataflow_assets.connectors.clickhouse.rejected import table as rejected
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.replay import moment, note_replayed
-from dataflow_assets.connectors.clickhouse.table import table as tables
+from dataflow_assets.connectors.clickhouse.rejected.table import (
+    REPLAYED,
+    statement,
+    token,
+    version,
+    widen,
+)
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import insert_rows, inserting
+from dataflow_assets.connectors.clickhouse.table.table import find
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import HELD, entry
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
 
 _ID = {"id": "String", "flow": "String"}
 _AT = {"created_at": "DateTime64(6, 'UTC') DEFAULT now64(6)"}
@@ -48,7 +50,7 @@ class _Body(msgspec.Struct):
 class ClickhouseErrors(ErrorStore):
     """Stores error records in the sink's table: `error` and `original_message`, or raw `data`."""
 
-    def __init__(self, sink: ClickhouseSink) -> None:
+    def __init__(self, sink: ClickhouseSinkOptions) -> None:
         self._sink = sink
         self._columns = _WHOLE if sink.raw_mode else _APART
         self._place = quote(*sink.place())
@@ -58,7 +60,7 @@ class ClickhouseErrors(ErrorStore):
         with self._client("preparing") as client:
             if self._sink.auto_create_table:
                 with failing():
-                    client.command(rejected.statement(self._place, self._columns))
+                    client.command(statement(self._place, self._columns))
             self._check(client)
 
     @override
@@ -66,7 +68,7 @@ class ClickhouseErrors(ErrorStore):
         failpoints.reach("clickhouse.errors")
         rows = [self._row(one) for one in records]
         with self._client("storing rejected records in") as client:
-            insert_rows(client, self._place, rows, inserting(rejected.token(rows)))
+            insert_rows(client, self._place, rows, inserting(token(rows)))
         failpoints.reach("clickhouse.errors-stored")
 
     @override
@@ -74,7 +76,7 @@ class ClickhouseErrors(ErrorStore):
         body = DATA if self._sink.raw_mode else "error, original_message"
         query = _PENDING.format(t=self._place, body=body, since=moment(since), held=HELD)
         with self._client("reading") as client:
-            if tables.find(client, *self._sink.place()) is None:
+            if find(client, *self._sink.place()) is None:
                 return []
             self._check(client)
             rows = clients.rows(client, query, {"flow": flow, "most": most})
@@ -91,7 +93,7 @@ class ClickhouseErrors(ErrorStore):
             "id": record.id,
             "flow": record.flow,
             METADATA: record.metadata.decode(),
-            "_version": rejected.version(record.reading),
+            "_version": version(record.reading),
         }
         if self._sink.raw_mode:
             return row | {DATA: record.body.decode()}
@@ -100,17 +102,17 @@ class ClickhouseErrors(ErrorStore):
         return row | {"error": error, "original_message": original}
 
     def _check(self, client: Client) -> None:
-        table = tables.find(client, *self._sink.place())
+        table = find(client, *self._sink.place())
         if table is None:
             raise PermanentError(f"the error sink's {self._sink.no_table()}")
-        wanted = self._columns | rejected.REPLAYED
+        wanted = self._columns | REPLAYED
         if missing := sorted(set(wanted) - table.names):
             raise PermanentError(
                 f"the error sink's table {'.'.join(self._sink.place())} cannot take error records: "
                 f"it has no {', '.join(missing)}; name a new table and set autoCreateTable: true, "
-                f"or run: {rejected.statement(self._place, self._columns)}"
+                f"or run: {statement(self._place, self._columns)}"
             )
-        rejected.widen(client, self._sink.place(), ())
+        widen(client, self._sink.place(), ())
 
     @contextmanager
     def _client(self, what: str) -> Iterator[Client]:

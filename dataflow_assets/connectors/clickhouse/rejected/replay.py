@@ -6,22 +6,18 @@ import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import literal, quote
+from dataflow_assets.connectors.clickhouse.client import Client, literal, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
-from dataflow_assets.connectors.clickhouse.rejected import table as rejected
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
+from dataflow_assets.connectors.clickhouse.rejected.table import place, version, widen
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.sdk.rejected_records import origin
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
 
 _AT_ONCE = 500  # ids in one statement
 _THERE = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
@@ -37,13 +33,13 @@ INSERT INTO {r} SELECT * REPLACE (now64(6) AS replayed_at, _version + 1 AS _vers
 """
 
 
-class Waiting(Entries):
+class ClickhouseReplay(Entries):
     """Those beside the sink's table."""
 
-    def __init__(self, sink: ClickhouseSink) -> None:
+    def __init__(self, sink: ClickhouseSinkOptions) -> None:
         self._sink = sink
         self._database, self._table = sink.place()
-        self._where = rejected.place(self._database, self._table)
+        self._where = place(self._database, self._table)
         self._place = quote(*self._where)
 
     @override
@@ -51,7 +47,7 @@ class Waiting(Entries):
         with self._client("reading") as client:
             if not clients.rows(client, _THERE, dict(zip("dt", self._where, strict=True))):
                 return []
-            rejected.widen(client, self._where)
+            widen(client, self._where)
             query = _PENDING.format(r=self._place, since=moment(since))
             rows = clients.rows(client, query, {"flow": flow, "most": most})
         return [_entry(row) for row in rows]
@@ -73,7 +69,7 @@ class Waiting(Entries):
 
 def note_replayed(client: Client, place: str, entries: Sequence[Entry]) -> None:
     """Notes that these have had their replay; may be repeated. Raises Failure."""
-    named = [f"({literal(one.id)}, {rejected.version(one.reading)})" for one in entries]
+    named = [f"({literal(one.id)}, {version(one.reading)})" for one in entries]
     for first in range(0, len(named), _AT_ONCE):
         query = _REPLAYED.format(r=place, named=", ".join(named[first : first + _AT_ONCE]))
         with failing():

@@ -5,17 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.client import Client, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import insert_rows, inserting
 from dataflow_assets.connectors.clickhouse.table.table import WINDOW
 from dataflow_assets.contracts import Rejection, Slice, Target
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 _TEXT = "Nullable(String)"
 _COLUMNS = {

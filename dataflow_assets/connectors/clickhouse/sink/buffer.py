@@ -5,17 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dataflow_assets.connectors.clickhouse.sink.chunks import Piece
-from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
-from dataflow_assets.connectors.clickhouse.sink.time_limits import beyond
+from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert import deletes
+from dataflow_assets.connectors.clickhouse.type_names import Type
+from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE
 from dataflow_assets.contracts import OFFSET, OP, Chunk, N, Rejection, Sent
 
 _NO_DELETES = "a delete needs upsertMode: true with deleteMode: hard or soft"
+_DAYS = (date(1970, 1, 1), date(2149, 6, 6))
+_SECONDS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2106, 2, 7, 6, 28, 15, tzinfo=UTC))
+_LIMITS = {"Date": _DAYS, "DateTime": _SECONDS, "DateTime32": _SECONDS}
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class Buffer:
 
     def _fitting(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         rows = _complete(rows, self._full)
-        found = beyond(rows, self.schema)
+        found = _beyond(rows, self.schema)
         if self.facts.deleted is None:
             found |= {int(at): _NO_DELETES for at in np.flatnonzero(deletes(rows))}
         if not found:
@@ -118,3 +124,24 @@ def _complete(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for one in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _beyond(rows: pa.RecordBatch, schema: pa.Schema) -> dict[int, str]:
+    """By row: why a time does not fit its column, which would turn it into another one."""
+    found: dict[int, str] = {}
+    for one in schema:
+        limits = _LIMITS.get(_type_name(one))
+        if limits is None or not pa.types.is_temporal(one.type):
+            continue
+        low, high = (pa.scalar(limit, one.type) for limit in limits)
+        column = rows.column(one.name)
+        wrong = pc.or_(pc.less(column, low), pc.greater(column, high)).fill_null(False)
+        for at in np.flatnonzero(wrong.to_numpy(zero_copy_only=False)).tolist():
+            reason = f"{column[at]} lies outside {limits[0]} to {limits[1]}"
+            found.setdefault(at, f"column {one.name}: {reason}")
+    return found
+
+
+def _type_name(field: pa.Field) -> str:
+    text = (field.metadata or {}).get(CLICKHOUSE_TYPE, b"").decode()
+    return Type.of(text).bare.name if text else ""

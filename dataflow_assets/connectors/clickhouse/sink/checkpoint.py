@@ -21,7 +21,8 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     fold,
 )
 from dataflow_assets.contracts import Run, Target
-from dataflow_assets.errors import PermanentError, TakenOver, TransientError
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.checkpoint import removed, taken_over
 
 _TRIES = 50
 
@@ -66,6 +67,11 @@ class Branch:
             return self.head(replace(before.snapshot(), run=run.id, host=host))
         raise TransientError(f"flow {self._target.flow}: other runs took every epoch that was free")
 
+    @property
+    def flow(self) -> str:
+        """namespace/name."""
+        return self._target.flow
+
     def read(self, partition: str | None = None) -> State:
         """The state, of one partition or of all. Raises TakenOver where our epoch is over."""
         state = fold(self._ledger.read(partition))
@@ -109,11 +115,5 @@ class Branch:
 
     def _over(self, head: Head) -> PermanentError:
         if head.epoch < self.epoch:
-            return PermanentError(
-                f"the checkpoint of flow {self._target.flow} was removed from the ledger while it "
-                "ran; start the flow again"
-            )
-        return TakenOver(
-            f"flow {self._target.flow} was taken over by run {head.run} on host {head.host}; this "
-            "run stops and loses nothing: its commits are recorded in dataflow_ledger"
-        )
+            return removed(self._target.flow, "table dataflow_ledger")
+        return taken_over(self._target.flow, f"run {head.run} on host {head.host}")

@@ -14,8 +14,9 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Partition,
     State,
 )
-from dataflow_assets.contracts import OffsetSlice, Position, Slice, Totals, utc_now
+from dataflow_assets.contracts import OffsetSlice, PartSlice, Position, Slice, Totals, utc_now
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
+from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,6 @@ class Chunks:
     def first(self) -> int | None:
         """The first offset or ordinal still wanted; None when the slice is done."""
         position = self.partition.position
-        self._check_start(position)
         if isinstance(self._piece, OffsetSlice):
             return position if isinstance(position, int) else self._piece.after
         return None if position == self._piece.upto else 0
@@ -67,7 +67,7 @@ class Chunks:
             state = self._begun()
             border = state.pending.get(self._piece.partition)
             if border is None:
-                state = self._proposed(state, seen, rows, at)
+                state = self._checked(self._proposed(state, seen, rows, at))
                 border = state.pending.get(self._piece.partition)
             self._state = state
             if border is not None:
@@ -82,8 +82,17 @@ class Chunks:
 
     def _begun(self) -> State:
         if self._state is None:
-            self._state = self._branch.read(self._piece.partition)
+            self._state = self._checked(self._branch.read(self._piece.partition))
         return self._state
+
+    def _checked(self, state: State) -> State:
+        """A state in which the slice is still to be committed from where it was planned."""
+        piece, flow = self._piece, self._branch.flow
+        if isinstance(piece, PartSlice):
+            check_recorded(flow, piece, state.branch.intent)
+        known = state.partitions.get(piece.partition, Partition(piece.after))
+        check_planned(flow, piece, known.position)
+        return state
 
     def _proposed(self, state: State, seen: Position, rows: Rows, at: datetime) -> State:
         version = max(int(utc_now().timestamp() * 1_000_000), state.version + 1)
@@ -131,20 +140,6 @@ class Chunks:
         if isinstance(seen, int):
             return isinstance(position, int) and position >= seen
         return position == seen
-
-    def _check_start(self, position: Position | None) -> None:
-        """The planned start against the ledger; the first row may well lie beyond both."""
-        piece = self._piece
-        if isinstance(piece, OffsetSlice):
-            fits = isinstance(position, int) and position >= piece.after
-        else:
-            fits = position in (piece.after, piece.upto)
-        if not fits:
-            raise PermanentError(
-                f"{self._name}: the checkpoint of partition {piece.partition} is at "
-                f"{position}, but the micro-batch was planned from {piece.after}: somebody moved "
-                "it; start the flow again from its checkpoint"
-            )
 
     def _differs(self, piece: Piece) -> PermanentError:
         return PermanentError(

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import listed, literal, quote
+from dataflow_assets.connectors.clickhouse.client import Client, listed, literal, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
-from dataflow_assets.connectors.clickhouse.sink.upsert import DELETED, VERSION, engine
+from dataflow_assets.connectors.clickhouse.options import DELETED, VERSION, ClickhouseSinkOptions
+from dataflow_assets.connectors.clickhouse.sink.upsert import engine
 from dataflow_assets.connectors.clickhouse.table.table import JSON_TEXT, WINDOW
 from dataflow_assets.contracts import KIND
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
 
 _JSON_TYPES = frozenset(
     {pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.decimal128(38, 0)}
@@ -28,7 +22,7 @@ _JSON_TYPES = frozenset(
 _CREATED = {"created_at": "DateTime64(3, 'UTC') DEFAULT now64(3)"}
 
 
-def create(client: Client, sink: ClickhouseSink, sample: pa.Schema) -> None:
+def create(client: Client, sink: ClickhouseSinkOptions, sample: pa.Schema) -> None:
     """Makes the target unless a racing flow has. Raises Failure."""
     if not sink.auto_create_table:
         raise sink.no_table()
@@ -36,7 +30,7 @@ def create(client: Client, sink: ClickhouseSink, sample: pa.Schema) -> None:
         client.command(raw_statement(sink, sample) if sink.raw_mode else statement(sink, sample))
 
 
-def statement(sink: ClickhouseSink, sample: pa.Schema) -> str:
+def statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
     """The DDL: the sample's columns, sorted; the manifest's types over them."""
     given = {field.name: field for field in sample}
     names = sorted({*given, *sink.columns})
@@ -56,7 +50,7 @@ def statement(sink: ClickhouseSink, sample: pa.Schema) -> str:
     return _statement(sink, types_, order)
 
 
-def raw_statement(sink: ClickhouseSink, sample: pa.Schema) -> str:
+def raw_statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
     """The DDL of a table for raw mode: bodies, metadata, and the moment of storing."""
     found = {field.name: column_type(field) for field in sink.raw_columns(sample)}
     kept = {DATA: "String", METADATA: f"Nullable(String) COMMENT {literal(JSON_TEXT)}"}
@@ -64,7 +58,7 @@ def raw_statement(sink: ClickhouseSink, sample: pa.Schema) -> str:
     return _statement(sink, types_ | dict(sink.columns), sink.order_by or ("created_at",))
 
 
-def _statement(sink: ClickhouseSink, types_: dict[str, str], order: tuple[str, ...]) -> str:
+def _statement(sink: ClickhouseSinkOptions, types_: dict[str, str], order: tuple[str, ...]) -> str:
     body = ",\n  ".join(f"{quote(name)} {kind}" for name, kind in types_.items())
     partition = f"\nPARTITION BY {sink.partition_by}" if sink.partition_by else ""
     by = f"({listed(order)})" if order else "tuple()"
@@ -75,7 +69,7 @@ def _statement(sink: ClickhouseSink, types_: dict[str, str], order: tuple[str, .
     )
 
 
-def _order(sink: ClickhouseSink, names: list[str]) -> tuple[str, ...]:
+def _order(sink: ClickhouseSinkOptions, names: list[str]) -> tuple[str, ...]:
     order = sink.conflict_key or sink.order_by
     if absent := [name for name in order if name not in names]:
         raise PermanentError(
@@ -95,19 +89,19 @@ def _order(sink: ClickhouseSink, names: list[str]) -> tuple[str, ...]:
     return ()
 
 
-def _required(sink: ClickhouseSink, order: tuple[str, ...]) -> frozenset[str]:
+def _required(sink: ClickhouseSinkOptions, order: tuple[str, ...]) -> frozenset[str]:
     """Columns that cannot be NULL: of the key and the version."""
     version = sink.replacing_version_column
     return frozenset([*order, version] if version else order)
 
 
-def _filled(sink: ClickhouseSink) -> dict[str, str]:
+def _filled(sink: ClickhouseSinkOptions) -> dict[str, str]:
     if not sink.delete_mode:
         return dict(_CREATED)
     return {VERSION: "UInt64", DELETED: "UInt8", **_CREATED}
 
 
-def _field(sink: ClickhouseSink, field: pa.Field) -> pa.Field:
+def _field(sink: ClickhouseSinkOptions, field: pa.Field) -> pa.Field:
     """The version of a ReplacingMergeTree cannot be text: in messages that is a time."""
     if field.name != sink.replacing_version_column or field.type != pa.string():
         return field

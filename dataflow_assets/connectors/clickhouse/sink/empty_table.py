@@ -10,17 +10,13 @@ it (SYNC). From then on a statement of the older driver names a table that does 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
 
 from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import literal, quote
+from dataflow_assets.connectors.clickhouse.client import Client, literal, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.table.table import Table
 from dataflow_assets.contracts import Target
 from dataflow_assets.errors import PermanentError
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 _AT_ONCE = 500  # partitions of one statement: a server takes 256 KiB of text
 _TOTAL = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"

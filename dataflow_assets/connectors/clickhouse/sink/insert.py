@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from datetime import datetime
 
+import msgspec
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse.client import insert, quote
+from dataflow_assets.connectors.clickhouse.client import Client, insert, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, Kind, failing
-from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert import Upsert
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import inserting, known
 
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
 SECONDS = 600  # after that the server gives an INSERT up; a later one of the same token is the same
 _MOST_TRIALS = 1_000  # with as many refusals rows are no longer worth looking for
+_METADATA = b"dataflow.clickhouse"
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a task must know of the target and the micro-batch; travels in the ticket's schema."""
+
+    uuid: str
+    """Of the table: another one of its name is not written to."""
+    at: datetime
+    """What the steps take for now."""
+    partitioned: bool
+    """One INSERT may become several blocks: they are atomic each, not together."""
+    replicated: bool
+    version: str | None
+    """The column that is filled with the chunk's version."""
+    deleted: str | None
+    """The column that says whether the row is a deletion."""
+
+    def into(self, schema: pa.Schema) -> pa.Schema:
+        """The schema with these facts."""
+        told = {_METADATA: msgspec.json.encode(self)}
+        return schema.with_metadata({**(schema.metadata or {}), **told})
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> Facts:
+        """Read back."""
+        return msgspec.json.decode(schema.metadata[_METADATA], type=cls)
 
 
 class Load:

@@ -7,7 +7,6 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from typing_extensions import override
@@ -15,10 +14,11 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.sink import create_table as making
-from dataflow_assets.connectors.clickhouse.sink import empty_table, materialized_views, recovery
+from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
-from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
+from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert import Upsert
 from dataflow_assets.connectors.clickhouse.sink.writer import Committed
 from dataflow_assets.connectors.clickhouse.table import checkpoint_table
@@ -55,9 +55,7 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import TransientError
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
+from dataflow_assets.sdk.checkpoint import check_planned, covered, gaps, intent_of, unknown_starts
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +63,7 @@ log = logging.getLogger(__name__)
 class ClickhouseSession(SinkSession):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
-    def __init__(self, sink: ClickhouseSink, target: Target, run: Run) -> None:
+    def __init__(self, sink: ClickhouseSinkOptions, target: Target, run: Run) -> None:
         self._sink = sink
         self._target = target
         self._run = run
@@ -241,7 +239,7 @@ class ClickhouseSession(SinkSession):
 
     def _tell(self) -> None:
         if self._table is not None and self._table.viewed:
-            for note in materialized_views.forgetful(self._client, self._table):
+            for note in tables.forgetful_views(self._client, self._table):
                 log.warning("flow %s: %s", self._target.flow, note)
 
     def _empty(self) -> None:
@@ -282,15 +280,14 @@ class ClickhouseSession(SinkSession):
 
     def _record(self, span: Span) -> None:
         state, known = self._state, self._state.partitions
-        parts = tuple(s for s in span.slices if isinstance(s, PartSlice))
-        intent = None
-        if any(not part.empty for part in parts):
+        parts, intent = intent_of(span), None
+        if parts:
             # The rows of a part that was read before are not known by their number of blocks.
             intent = Intent(uuid.uuid4().hex, self._at, self._ledger.blocks, parts)
         starts = {
-            s.partition: Partition(s.after)
-            for s in span.slices
-            if isinstance(s, OffsetSlice) and s.partition not in known
+            name: Partition(at)
+            for name, at in unknown_starts(span, known).items()
+            if at is not None
         }
         head = replace(
             state.snapshot(),
@@ -309,11 +306,9 @@ class ClickhouseSession(SinkSession):
         for name, committed in found.items():
             if committed.seen is not None:
                 self._shorten(name, committed.seen, ends[name])
-        slices = [s for s in span.slices if isinstance(s, OffsetSlice) and not s.empty]
         moved = {name: committed.partition for name, committed in found.items()}
-        for piece in slices:
-            if not _covered(moved.get(piece.partition), piece):
-                moved[piece.partition] = self._step_over(piece)
+        for piece in gaps(span, {name: one.position for name, one in moved.items()}):
+            moved[piece.partition] = self._step_over(piece)
         pending = {n: b for n, b in self._state.pending.items() if n not in moved}
         partitions = {**self._state.partitions, **moved}
         self._state = replace(self._state, partitions=partitions, pending=pending)
@@ -335,10 +330,11 @@ class ClickhouseSession(SinkSession):
         """Nothing stands between the checkpoint and the end of the slice: the whole job says so."""
         name = piece.partition
         state = self._branch.read(name)
+        check_planned(self._target.flow, piece, state.partitions[name].position)
         if name in state.pending:
             self._branch.done(state, name, Done(Totals(), utc_now()))
             state = self._branch.read(name)
-        while not _covered(state.partitions.get(name), piece):
+        while not covered(piece, state.partitions[name].position):
             border = Border(piece.upto, self._at, 0, state.version, empty=True)
             state = self._branch.propose(state, name, border)
             if name in state.pending:
@@ -365,7 +361,7 @@ class ClickhouseSession(SinkSession):
             raise failure.error(f"{what} {self._sink.address()}") from None
 
 
-def peek(sink: ClickhouseSink, target: Target) -> Checkpoint | None:
+def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:
     """The stored checkpoint; no epoch is taken."""
     database, name = sink.place()
     try:
@@ -378,8 +374,4 @@ def peek(sink: ClickhouseSink, target: Target) -> Checkpoint | None:
             client.close()
     except Failure as failure:
         raise failure.error(f"reading the checkpoint of {sink.address()}") from None
-    return state.checkpoint if state.known else None
-
-
-def _covered(found: Partition | None, piece: OffsetSlice) -> bool:
-    return found is not None and isinstance(found.position, int) and found.position >= piece.upto
+    return state.checkpoint if state.branch.known else None

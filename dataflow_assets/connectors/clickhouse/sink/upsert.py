@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import listed, quote
+from dataflow_assets.connectors.clickhouse.options import DELETED, VERSION, ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.table import Table
 from dataflow_assets.contracts import DELETE, OP
 from dataflow_assets.errors import PermanentError
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
-
-VERSION, DELETED = "_version", "_deleted"
 
 
 @dataclass(frozen=True)
@@ -35,7 +30,7 @@ class Upsert:
         return frozenset(name for name in (self.version, self.deleted) if name)
 
     @classmethod
-    def of(cls, sink: ClickhouseSink, table: Table) -> Upsert:
+    def of(cls, sink: ClickhouseSinkOptions, table: Table) -> Upsert:
         """Read from the table. Raises PermanentError where it cannot replace rows so."""
         if not sink.upsert_mode:
             return cls()
@@ -70,7 +65,7 @@ def deletes(rows: pa.RecordBatch | pa.Table) -> np.ndarray:
     return np.asarray(rows.column(OP).fill_null(0).to_numpy() == DELETE)
 
 
-def _deleted(sink: ClickhouseSink, table: Table) -> str | None:
+def _deleted(sink: ClickhouseSinkOptions, table: Table) -> str | None:
     if sink.delete_mode is None:
         return None
     if sink.delete_mode == "hard":
@@ -82,7 +77,7 @@ def _deleted(sink: ClickhouseSink, table: Table) -> str | None:
     return DELETED
 
 
-def _check_type(sink: ClickhouseSink, table: Table, version: str | None) -> None:
+def _check_type(sink: ClickhouseSinkOptions, table: Table, version: str | None) -> None:
     kind = next((column.type for column in table.columns if column.name == version), "UInt64")
     if kind != "UInt64":
         raise _unfit(
@@ -93,7 +88,7 @@ def _check_type(sink: ClickhouseSink, table: Table, version: str | None) -> None
         )
 
 
-def _unfit(sink: ClickhouseSink, table: Table, why: str) -> PermanentError:
+def _unfit(sink: ClickhouseSinkOptions, table: Table, why: str) -> PermanentError:
     key = listed(sink.conflict_key or table.sorting_key)
     return PermanentError(
         f"upsertMode: table {table.database}.{table.name} cannot replace rows as the manifest "
@@ -102,7 +97,7 @@ def _unfit(sink: ClickhouseSink, table: Table, why: str) -> PermanentError:
     )
 
 
-def engine(sink: ClickhouseSink) -> str:
+def engine(sink: ClickhouseSinkOptions) -> str:
     """The engine of a table that autoCreateTable makes."""
     if sink.engine == "MergeTree":
         return "MergeTree"

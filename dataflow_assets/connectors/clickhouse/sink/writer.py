@@ -9,20 +9,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse.client import Client
 from dataflow_assets.connectors.clickhouse.errors import Failure, Kind
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected import table
 from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
-from dataflow_assets.connectors.clickhouse.sink.insert import Load
-from dataflow_assets.connectors.clickhouse.sink.ticket_facts import Facts
+from dataflow_assets.connectors.clickhouse.sink.insert import Facts, Load
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, Partition
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import LedgerTable
 from dataflow_assets.contracts import (
@@ -37,11 +37,6 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.rejected_records import settle
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from dataflow_assets.connectors.clickhouse.sink.sink import ClickhouseSink
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class Committed:
 class ClickhouseWriter(Writer):
     """Keeps what it sees of one slice, and commits it in `close`."""
 
-    def __init__(self, sink: ClickhouseSink, ticket: Ticket, piece: Slice) -> None:
+    def __init__(self, sink: ClickhouseSinkOptions, ticket: Ticket, piece: Slice) -> None:
         failpoints.arm(ticket.failpoint)
         self._sink = sink
         self._ticket = ticket

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dataflow_assets.connectors.clickhouse.client import quote, rows
-from dataflow_assets.connectors.clickhouse.source import time_literals, upper_bound
+from dataflow_assets.connectors.clickhouse.client import Client, quote, rows
+from dataflow_assets.connectors.clickhouse.source import upper_bound
 from dataflow_assets.connectors.clickhouse.source.relation import Column, Relation
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import NOTHING, Pair, Position, Rows
 from dataflow_assets.sdk.polling import ticks as ticking
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 _NOW = "SELECT toString(now64(6, 'UTC'))"
 
@@ -161,7 +158,7 @@ class Table:
         change = self.relation.change
         if change is None or change.digits is None:
             return None
-        return time_literals.before(time, change.digits, day=change.is_day)
+        return upper_bound.before(time, change.digits, day=change.is_day)
 
     def at(self, time: str) -> str:
         """The last change value that is not behind a time."""
@@ -171,7 +168,7 @@ class Table:
                 "the checkpoint has a time, and the changeTrackingColumn of "
                 f"{self.title} is not a time" + (f": it is {change.type}" if change else "")
             )
-        return time_literals.at(time, change.digits, day=change.is_day)
+        return upper_bound.at(time, change.digits, day=change.is_day)
 
     def notes(self, position: Position) -> Iterator[str]:  # noqa: ARG002 - what others need
         """What a person should know about rows that wait, or may be missed."""

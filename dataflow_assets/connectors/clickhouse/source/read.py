@@ -7,28 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import connect, quote, stream
+from dataflow_assets.connectors.clickhouse.client import Client, connect, quote, stream
 from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.source.planning import Values, conditions
 from dataflow_assets.connectors.clickhouse.source.relation import Relation, describe
 from dataflow_assets.contracts import METADATA
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import Part
 
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from dataflow_assets.connectors.clickhouse.source.source import ClickhouseSource
-
 
 def read(
-    source: ClickhouseSource, part: Part, metadata: frozenset[str], most: int | None = None
+    source: ClickhouseSourceOptions, part: Part, metadata: frozenset[str], most: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The part's rows in its order, at least one batch; `most`: no more rows than that.
 
@@ -38,11 +33,15 @@ def read(
         with closing(connect(source.dsn(), "dataflow-read")) as client:
             yield from _rows(client, source, part, metadata, most)
     except Failure as failure:
-        raise source.meaning(failure, "reading") from None
+        raise failure.error(f"reading {source.title}") from None
 
 
 def _rows(
-    client: Client, source: ClickhouseSource, part: Part, metadata: frozenset[str], most: int | None
+    client: Client,
+    source: ClickhouseSourceOptions,
+    part: Part,
+    metadata: frozenset[str],
+    most: int | None,
 ) -> Iterator[pa.RecordBatch]:
     relation = describe(client, source)
     if relation.identity != part.identity:
@@ -63,7 +62,9 @@ def _rows(
         yield pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def _checked(source: ClickhouseSource, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _checked(
+    source: ClickhouseSourceOptions, batch: pa.RecordBatch, schema: pa.Schema
+) -> pa.RecordBatch:
     """Text is UTF-8 from here on; ClickHouse itself takes any bytes for text."""
     for field, column in zip(schema, batch.columns, strict=True):
         try:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import literal, quote, rows
+from dataflow_assets.connectors.clickhouse.client import Client, literal, quote, rows
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.type_names import Type
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
-
-    from dataflow_assets.connectors.clickhouse.source.source import ClickhouseSource
 
 NO_UUID = "00000000-0000-0000-0000-000000000000"  # of tables outside Atomic databases
 _TABLE = """
@@ -78,7 +73,7 @@ class Relation:
         return [types.field(column.name, column.type) for column in self.columns]
 
 
-def identity(client: Client, source: ClickhouseSource) -> str | None:
+def identity(client: Client, source: ClickhouseSourceOptions) -> str | None:
     """The id of the table itself; None where there is none."""
     database, table = source.place()
     found = rows(client, _TABLE, {"database": database, "table": table})
@@ -88,7 +83,7 @@ def identity(client: Client, source: ClickhouseSource) -> str | None:
     return str(uuid) if uuid != NO_UUID else f"{database}.{table} of {made}"
 
 
-def describe(client: Client, source: ClickhouseSource) -> Relation:
+def describe(client: Client, source: ClickhouseSourceOptions) -> Relation:
     """The source's relation as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
         base, own = source.bare_query(), None

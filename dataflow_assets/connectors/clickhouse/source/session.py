@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.client import connect
 from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.source.planning import Table
 from dataflow_assets.connectors.clickhouse.source.relation import describe, identity
 from dataflow_assets.sdk.polling import PolledSession
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.clickhouse.source.source import ClickhouseSource
 
 
 class ClickhouseSourceSession(PolledSession):
     """One table or query; each answer is of its own moment."""
 
-    _source: ClickhouseSource
+    _source: ClickhouseSourceOptions
 
-    def __init__(self, source: ClickhouseSource, flow: str) -> None:
+    def __init__(self, source: ClickhouseSourceOptions, flow: str) -> None:
         super().__init__(source, flow)
         with self._translated("connecting to"):
             self._client = connect(source.dsn(), "dataflow-source")
@@ -66,4 +63,4 @@ class ClickhouseSourceSession(PolledSession):
         try:
             yield
         except Failure as failure:
-            raise self._source.meaning(failure, what) from None
+            raise failure.error(f"{what} {self._source.title}") from None

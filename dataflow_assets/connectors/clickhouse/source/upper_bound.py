@@ -5,17 +5,14 @@ The latest values tell the tick of the column: a DateTime64(6) may hold what was
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
 
-from dataflow_assets.connectors.clickhouse.client import quote, rows
+from dataflow_assets.connectors.clickhouse.client import Client, quote, rows
 from dataflow_assets.connectors.clickhouse.source.relation import Column, Relation
-from dataflow_assets.connectors.clickhouse.source.time_literals import moment_text
-from dataflow_assets.sdk.polling import ticks
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
+from dataflow_assets.sdk.polling import moment, ticks
 
 _ALIAS = quote("#n")  # a name that could be a column's would stand for it in the conditions
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SAMPLE = """
 SELECT toUnixTimestamp64Nano(now64(9)), count(), {counts}
 FROM (
@@ -36,7 +33,7 @@ def upto(client: Client, relation: Relation, column: Column) -> str | None:
     if column.is_day:
         return str(rows(client, "SELECT toString(today())")[0][0])
     now, tick = _sampled(client, relation, column)
-    return moment_text(ticks.running(now, tick), column.digits)
+    return _text(ticks.running(now, tick), column.digits, day=False)
 
 
 def tick(client: Client, relation: Relation, column: Column) -> int:
@@ -44,6 +41,18 @@ def tick(client: Client, relation: Relation, column: Column) -> int:
     if column.digits is None:
         return 0
     return ticks.DAY if column.is_day else _sampled(client, relation, column)[1]
+
+
+def at(text: str, digits: int, *, day: bool = False) -> str:
+    """The last tick that is not behind a point in time."""
+    tick = _width(digits, day=day)
+    return _text(_nanoseconds(text) // tick * tick, digits, day=day)
+
+
+def before(text: str, digits: int, *, day: bool = False) -> str:
+    """The last tick that is before a point in time."""
+    tick = _width(digits, day=day)
+    return _text((-(-_nanoseconds(text) // tick) - 1) * tick, digits, day=day)
 
 
 def _sampled(client: Client, relation: Relation, column: Column) -> tuple[int, int]:
@@ -60,3 +69,23 @@ def _sampled(client: Client, relation: Relation, column: Column) -> tuple[int, i
     ((now, values, *multiples),) = rows(client, query)
     found = ticks.tick(dict(zip(ticks.WIDTHS, multiples, strict=True)), values)
     return int(now), max(found, 10 ** (9 - (column.digits or 0)))
+
+
+def _width(digits: int, *, day: bool) -> int:
+    return ticks.DAY if day else 10 ** (9 - digits)
+
+
+def _nanoseconds(text: str) -> int:
+    whole, _, zone = moment(text, 9).rpartition("+")
+    seconds, _, fraction = whole.partition(".")
+    since = datetime.fromisoformat(f"{seconds}+{zone}") - _EPOCH
+    return (since.days * 86_400 + since.seconds) * ticks.SECOND + int(fraction.ljust(9, "0") or 0)
+
+
+def _text(nanoseconds: int, digits: int, *, day: bool) -> str:
+    seconds, rest = divmod(nanoseconds, ticks.SECOND)
+    found = _EPOCH + timedelta(seconds=seconds)
+    if day:
+        return found.date().isoformat()
+    fraction = f".{rest:09}"[: digits + 1] if digits else ""
+    return f"{found:%Y-%m-%d %H:%M:%S}{fraction}"

@@ -34,6 +34,7 @@ from typing import Any
 import msgspec
 
 from dataflow_assets.contracts import Checkpoint, PartSlice, Position, Positions, Totals
+from dataflow_assets.sdk.checkpoint import BranchState, resumed
 
 HEAD, CHUNK, WHOLE, DONE = "head", "chunk", "whole", "done"
 Key = tuple[str | int, ...]
@@ -153,11 +154,6 @@ class State:
     """Where pending chunks end by now."""
 
     @property
-    def known(self) -> bool:
-        """False for a branch that never began, or was forgotten."""
-        return bool(self.partitions) or self.head.source is not None
-
-    @property
     def version(self) -> int:
         """The highest that a chunk has."""
         consumed = [one.version for one in self.partitions.values()]
@@ -165,10 +161,10 @@ class State:
         return max([self.head.version, *consumed, *begun])
 
     @property
-    def checkpoint(self) -> Checkpoint:
+    def branch(self) -> BranchState:
         """The same for the engine."""
         head, parts = self.head, self.partitions
-        return Checkpoint(
+        checkpoint = Checkpoint(
             head.epoch,
             {n: p.position for n, p in parts.items() if p.position is not None},
             sum((p.totals for p in parts.values()), head.totals),
@@ -179,6 +175,12 @@ class State:
             max((p.at for p in parts.values() if p.at), default=None),
             head.reading,
         )
+        return BranchState(checkpoint, head.intent.parts if head.intent else ())
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What is stored, without the parts of a bounded read."""
+        return self.branch.checkpoint
 
     def snapshot(self) -> Head:
         """A head that says the same without the rows before it."""
@@ -197,18 +199,12 @@ class State:
     @property
     def parts(self) -> tuple[PartSlice, ...]:
         """Those of the intent; what is done is empty."""
-        given = self.head.intent.parts if self.head.intent else ()
-        return tuple(_resumed(part, self.checkpoint.positions) for part in given)
+        return resumed(self.branch.intent, self.branch.positions)
 
     def after(self, partition: str) -> str:
         """Where the next chunk of a partition begins, as it stands in its key."""
         position = self.partitions[partition].position
         return place(position, self.head.intent.id if self.head.intent else "")
-
-
-def _resumed(part: PartSlice, positions: Positions) -> PartSlice:
-    done = positions.get(part.partition) == part.upto
-    return replace(part, after=part.upto) if done else part
 
 
 def fold(entries: Iterable[Entry]) -> State:

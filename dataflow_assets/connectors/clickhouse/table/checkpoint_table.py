@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.client import Client, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Entry, Head
 from dataflow_assets.contracts import PART, Target
 from dataflow_assets.errors import PermanentError
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 log = logging.getLogger(__name__)
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import quote
+from dataflow_assets.connectors.clickhouse.client import Client, quote
 from dataflow_assets.connectors.clickhouse.type_names import Type, listed, unquoted
 from dataflow_assets.contracts import HAS_DEFAULT, KEY, KIND
 from dataflow_assets.errors import PermanentError
-
-if TYPE_CHECKING:
-    from clickhouse_connect.driver.client import Client
 
 JSON_TEXT = "JSON text"
 """Comment of a String column that takes JSON of any kind."""
@@ -39,6 +36,18 @@ _REPLACING = re.compile(r"\w*ReplacingMergeTree\(")
 _CHANGING = re.compile(
     r"\b(now|now64|today|yesterday|rand\w*|generate\w+|hostName|currentUser)\b", re.IGNORECASE
 )
+# Older servers do not tell where a view stores its rows.
+_TELLS_VIEWS = """
+SELECT count() FROM system.columns
+WHERE database = 'system' AND table = 'tables' AND name = 'target_table'
+"""
+_VIEWS = """
+SELECT database, name, target_database, target_table FROM system.tables
+WHERE engine = 'MaterializedView' AND (database, name) IN (
+    SELECT arrayJoin(arrayZip(dependencies_database, dependencies_table))
+    FROM system.tables WHERE uuid = {u:UUID})
+ORDER BY database, name
+"""
 
 
 @dataclass(frozen=True)
@@ -179,6 +188,22 @@ def find(client: Client, database: str, name: str) -> Table | None:
         total,
         bool(viewed),
     )
+
+
+def forgetful_views(client: Client, target: Table) -> Iterator[str]:
+    """What a person should know of each view whose table does not remember what was inserted.
+
+    A materialized view sees an INSERT that is repeated after a crash once more.
+    """
+    ((told,),) = clients.rows(client, _TELLS_VIEWS)
+    views = clients.rows(client, _VIEWS, {"u": target.uuid}) if told else []
+    for database, name, *place in views:
+        table = find(client, *place)
+        if table is not None and table.forgets:
+            yield (
+                f"materialized view {database}.{name} may count rows twice after a crash: its "
+                f"table does not remember what was inserted; run: {table.remember}"
+            )
 
 
 def _settings(client: Client, full: str, *, replicated: bool) -> dict[str, int]:

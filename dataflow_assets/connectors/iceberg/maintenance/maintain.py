@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_ag
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected import table as rejects
-from dataflow_assets.connectors.iceberg.source.position import Position
+from dataflow_assets.connectors.iceberg.table.position import Position
 from dataflow_assets.contracts import Positions, utc_now
 from dataflow_assets.sdk.maintenance import Keep, Tidied
 

@@ -45,7 +45,7 @@ _LATER = ("rows", "reading")  # which tables of an earlier version lack
 _ID, _AT, _READING = Reference("id"), Reference("rejected_at"), Reference("reading")
 
 
-class Waiting(Entries):
+class IcebergReplay(Entries):
     """Those of `<table>_rejected`."""
 
     def __init__(self, sink: IcebergSinkOptions) -> None:

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
-from dataflow_assets.connectors.iceberg.table.checkpoint import Ledger, property_key
+from dataflow_assets.connectors.iceberg.table.checkpoint import StoredCheckpoint, property_key
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, place
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
@@ -164,11 +164,11 @@ class RejectedTable:
         self._key = property_key(target, "rejected")
         self._note: dict[str, Any] | None = None
 
-    def stored(self, ledger: Ledger) -> frozenset[str]:
+    def stored(self, checkpoint: StoredCheckpoint) -> frozenset[str]:
         """Tokens of the rejections that are stored although the rows beside them are not."""
         if self._note is None:
             self._note = self._load_note()
-        same = self._note.get("after") == _origin(ledger)
+        same = self._note.get("after") == _origin(checkpoint)
         return frozenset(self._note["tokens"] if same else ())
 
     def _load_note(self) -> dict[str, Any]:
@@ -177,13 +177,13 @@ class RejectedTable:
         note: dict[str, Any] = json.loads(text or "{}")
         return note
 
-    def publish(self, staged: Sequence[str], ledger: Ledger) -> None:
+    def publish(self, staged: Sequence[str], checkpoint: StoredCheckpoint) -> None:
         """One commit with the files and the note of what is in them."""
         if not staged:
             return
         found = [json.loads(text) for text in staged]
-        known = [t for document in found for t in document["tokens"]] + [*self.stored(ledger)]
-        note = {"after": _origin(ledger), "tokens": known if len(known) <= MOST_NOTED else []}
+        known = [t for document in found for t in document["tokens"]] + [*self.stored(checkpoint)]
+        note = {"after": _origin(checkpoint), "tokens": known if len(known) <= MOST_NOTED else []}
         table = rejected_table(self._catalog, self._sink)
         files = [data_file(json.dumps(d), table) for one in found for d in one[REJECTED]]
         commit_id = uuid.uuid4().hex
@@ -193,5 +193,5 @@ class RejectedTable:
         reach("iceberg.rejected-committed")
 
 
-def _origin(ledger: Ledger) -> list[Any]:
-    return [dict(ledger.positions), ledger.source, ledger.manifest, ledger.reading]
+def _origin(checkpoint: StoredCheckpoint) -> list[Any]:
+    return [dict(checkpoint.positions), checkpoint.source, checkpoint.manifest, checkpoint.reading]

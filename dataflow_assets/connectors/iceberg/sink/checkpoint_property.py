@@ -1,4 +1,4 @@
-"""The ledger of one branch where it is kept: a property of the table, moved by compare-and-set.
+"""The checkpoint of one branch where it is kept: a property of the table, moved by compare-and-set.
 
 While there is no table, it is a property of the namespace: start positions are durable there, and
 no rows depend on it. Making the table moves it over, whoever made it.
@@ -14,17 +14,22 @@ from pyiceberg.table import Table
 from dataflow_assets.connectors.iceberg.catalog import connect, errors
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
-from dataflow_assets.connectors.iceberg.table.checkpoint import Ledger, fresh, parse, property_key
+from dataflow_assets.connectors.iceberg.table.checkpoint import (
+    StoredCheckpoint,
+    fresh,
+    parse,
+    property_key,
+)
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
 
-Step = Callable[[Ledger], Ledger]
-Check = Callable[[Ledger | None], None]
+Step = Callable[[StoredCheckpoint], StoredCheckpoint]
+Check = Callable[[StoredCheckpoint | None], None]
 
 
-class Keeper:
-    """Holds one epoch of one branch, its table and its ledger as of the last look."""
+class CheckpointProperty:
+    """Holds one epoch of one branch, its table and its checkpoint as of the last look."""
 
     def __init__(self, sink: IcebergSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
@@ -32,7 +37,7 @@ class Keeper:
         self.catalog = connect(sink)
         table = self._find()
         self.committer = Committer(self.catalog, table) if table else None
-        self.ledger = fresh(target)
+        self.stored = fresh(target)
         self._epoch = 0
         self._take_epoch()
 
@@ -57,65 +62,65 @@ class Keeper:
         aside = None
         if committer is None or self.key not in committer.table.properties:
             aside = self._aside()
-            self.ledger = aside or self.ledger
+            self.stored = aside or self.stored
         if committer is None:
-            self._store_aside(self._next_epoch(self.ledger))
+            self._store_aside(self._next_epoch(self.stored))
             return
         self.commit(self._next_epoch, check=lambda _: None)
         if aside:  # somebody else has made the table
             create_table.drop_namespace_property(self.catalog, self._sink, self.key)
 
-    def _next_epoch(self, found: Ledger) -> Ledger:
+    def _next_epoch(self, found: StoredCheckpoint) -> StoredCheckpoint:
         taken = found.by(self._run)
         self._epoch = taken.epoch
         return taken
 
-    def _store_aside(self, ledger: Ledger) -> None:
-        self.ledger = ledger.stamped("")
-        text = self.ledger.text()
+    def _store_aside(self, stored: StoredCheckpoint) -> None:
+        self.stored = stored.stamped("")
+        text = self.stored.text()
         with errors(self._sink, "store start positions beside"):
             create_table.set_namespace_property(self.catalog, self._sink, self.key, text)
 
     def change(self) -> Change:
-        """A change of the ledger that is still to be filled."""
+        """A change of the checkpoint that is still to be filled."""
         return Change(self.key, lambda _: None)
 
     def commit(self, step: Step, change: Change | None = None, check: Check | None = None) -> None:
-        """Moves the ledger by one step, in the table if there is one."""
+        """Moves the checkpoint by one step, in the table if there is one."""
         if self.committer is None:
             self.check_aside()
-            self._store_aside(step(self.ledger))
+            self._store_aside(step(self.stored))
             return
         change = change or self.change()
         value = self._value(step, change.commit_id, check or self._check_owner)
         with errors(self._sink, "commit to"):
             self.committer.commit(replace(change, value=value))
-        self.ledger = self._stored()
+        self.stored = self._stored()
 
     def _value(self, step: Step, commit_id: str, check: Check) -> Callable[[str | None], str]:
         def value(text: str | None) -> str:
             found = parse(text)
             check(found)
-            return step(found or self.ledger).stamped(commit_id).text()
+            return step(found or self.stored).stamped(commit_id).text()
 
         return value
 
-    def _stored(self) -> Ledger:
+    def _stored(self) -> StoredCheckpoint:
         found = parse(self.table.properties.get(self.key))
         self._check_owner(found)
         assert found is not None  # noqa: S101 - the check has seen it
         return found
 
-    def _check_owner(self, found: Ledger | None) -> None:
+    def _check_owner(self, found: StoredCheckpoint | None) -> None:
         if found is None:
             raise TakenOver(f"the checkpoint of flow {self._target.flow} was removed meanwhile")
         self._check_adoptable(found)
 
-    def _check_adoptable(self, found: Ledger | None) -> None:
+    def _check_adoptable(self, found: StoredCheckpoint | None) -> None:
         if found is not None and not found.owned_by(self._epoch, self._run):
             raise TakenOver(f"flow {self._target.flow} was taken over by {found.owner}")
 
-    def _aside(self) -> Ledger | None:
+    def _aside(self) -> StoredCheckpoint | None:
         with errors(self._sink, "read the start positions of"):
             return parse(create_table.namespace_property(self.catalog, self._sink, self.key))
 
@@ -142,7 +147,7 @@ class Keeper:
             return
         with errors(self._sink, "load"):
             self.committer.reload()
-        self.ledger = self._stored()
+        self.stored = self._stored()
 
     def adopt(self, table: Table) -> None:
         """Takes over a table just made, with an empty first snapshot.
@@ -153,12 +158,12 @@ class Keeper:
         if found is not None and not found.owned_by(self._epoch, self._run):
             raise TransientError(f"{found.owner} made the table meanwhile: open it again")
         self.committer = Committer(self.catalog, table)
-        kept = replace(self.ledger, target=self.identity)
+        kept = replace(self.stored, target=self.identity)
         self.commit(lambda _: kept, check=self._check_adoptable)
         create_table.drop_namespace_property(self.catalog, self._sink, self.key)
 
     def forget(self) -> None:
-        """Removes the ledger and moves the head, so that a running driver stops."""
+        """Removes the checkpoint and moves the head, so that a running driver stops."""
         if self.committer is not None:
             with errors(self._sink, "remove the checkpoint of"):
                 self.committer.commit(self.change())

@@ -1,4 +1,4 @@
-"""What a finished pass has staged becomes one commit: rows and ledger."""
+"""What a finished pass has staged becomes one commit: rows and stored."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dataflow_assets.connectors.iceberg.merge.merge import Merge, Moved
 from dataflow_assets.connectors.iceberg.merge.stage import Staged
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable, split
-from dataflow_assets.connectors.iceberg.sink.checkpoint_property import Keeper, Step
-from dataflow_assets.connectors.iceberg.table.checkpoint import Ledger, merged
+from dataflow_assets.connectors.iceberg.sink.checkpoint_property import CheckpointProperty, Step
+from dataflow_assets.connectors.iceberg.table.checkpoint import StoredCheckpoint, merged
 from dataflow_assets.connectors.iceberg.table.commit import Change
 from dataflow_assets.connectors.iceberg.table.data_files import data_file
 from dataflow_assets.contracts import (
@@ -41,10 +41,14 @@ class Publisher:
     """Commits the spans of one session."""
 
     def __init__(
-        self, sink: IcebergSinkOptions, target: Target, keeper: Keeper, rejected: RejectedTable
+        self,
+        sink: IcebergSinkOptions,
+        target: Target,
+        checkpoint: CheckpointProperty,
+        rejected: RejectedTable,
     ) -> None:
         self._sink, self._target = sink, target
-        self._keeper, self._rejected = keeper, rejected
+        self._property, self._rejected = checkpoint, rejected
         self._merge: Merge | None = None
 
     def stage(self, receipts: Sequence[Receipt], spark: Callable[[], SparkSession]) -> None:
@@ -53,9 +57,9 @@ class Publisher:
         self._merge = None
         if data:
             staged = Staged.of(data)
-            self._keeper.look()
+            self._property.look()
             with errors(self._sink, "merge into"):
-                self._merge = Merge(self._sink, self._keeper.table, staged, spark)
+                self._merge = Merge(self._sink, self._property.table, staged, spark)
                 self._merge.run()
             reach("iceberg.merged")
 
@@ -65,12 +69,12 @@ class Publisher:
         receipts: Sequence[Receipt],
         source: SourceSession,
     ) -> None:
-        """Rejected records first, in their own table; then rows and ledger as one commit."""
+        """Rejected records first, in their own table; then rows and checkpoint as one commit."""
         data, rejected = split([text for receipt in receipts for text in receipt.staged])
         totals = sum((receipt.totals for receipt in receipts), Totals())
-        upto = dict(source.fold(merged(self._keeper.ledger.positions, slices)))
+        upto = dict(source.fold(merged(self._property.stored.positions, slices)))
         with errors(self._sink, "store rejected records of"):
-            self._rejected.publish(rejected, self._keeper.ledger)
+            self._rejected.publish(rejected, self._property.stored)
         step = self._consumed(upto, totals, source.identity)
         if self._merge is not None:
             self._move(step, self._merge)
@@ -78,15 +82,15 @@ class Publisher:
             self._append(step, data)
 
     def _append(self, step: Step, documents: Sequence[str]) -> None:
-        files = [data_file(text, self._keeper.table) for text in documents]
-        self._commit(step, replace(self._keeper.change(), files=files, move_head=bool(files)))
+        files = [data_file(text, self._property.table) for text in documents]
+        self._commit(step, replace(self._property.change(), files=files, move_head=bool(files)))
 
     def _move(self, step: Step, merge: Merge) -> None:
         """The commit that readers see; on the head that others have left, merged once more."""
         for _ in range(MERGES):
             made = merge.made
             change = replace(
-                self._keeper.change(),
+                self._property.change(),
                 files=made.files,
                 gone=made.gone,
                 guard=merge.guard,
@@ -96,7 +100,7 @@ class Publisher:
                 self._commit(step, change)
             except Moved:
                 with errors(self._sink, "merge into"):
-                    merge = merge.again(self._keeper.table)
+                    merge = merge.again(self._property.table)
                 continue
             reach("iceberg.moved")
             merge.drop()
@@ -108,20 +112,20 @@ class Publisher:
 
     def _commit(self, step: Step, change: Change) -> None:
         try:
-            self._keeper.commit(step, change)
+            self._property.commit(step, change)
         except (TakenOver, Moved):
             self._discard(change.files)
             raise
 
     def _discard(self, files: Sequence[DataFile]) -> None:
-        if self._keeper.committer is not None:
-            self._keeper.committer.discard(files)
+        if self._property.committer is not None:
+            self._property.committer.discard(files)
 
     def _consumed(self, upto: Positions, totals: Totals, source: str) -> Step:
-        """The ledger behind this span; from any other ledger than the span was planned on, none."""
-        planned = dict(self._keeper.ledger.positions)
+        """The checkpoint behind this span, made of the one that the span was planned on alone."""
+        planned = dict(self._property.stored.positions)
 
-        def step(found: Ledger) -> Ledger:
+        def step(found: StoredCheckpoint) -> StoredCheckpoint:
             if dict(found.positions) != planned:
                 raise TransientError("the checkpoint has moved since the span was planned")
             return replace(
@@ -129,7 +133,7 @@ class Publisher:
                 positions=upto,
                 totals=found.totals + totals,
                 source=source,
-                target=self._keeper.identity,
+                target=self._property.identity,
                 manifest=self._target.manifest,
                 intent=(),
             )

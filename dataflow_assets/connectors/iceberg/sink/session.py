@@ -1,4 +1,4 @@
-"""`IcebergSession`: the driver's end. One epoch, one ledger, one commit per micro-batch."""
+"""`IcebergSession`: the driver's end. One epoch, one checkpoint, one commit per micro-batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from dataflow_assets.connectors.iceberg.catalog import connect, errors
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
-from dataflow_assets.connectors.iceberg.sink.checkpoint_property import Keeper
+from dataflow_assets.connectors.iceberg.sink.checkpoint_property import CheckpointProperty
 from dataflow_assets.connectors.iceberg.sink.publish import Publisher, complete, done
 from dataflow_assets.connectors.iceberg.sink.writer import WriteTicket
 from dataflow_assets.connectors.iceberg.table import create_table
@@ -58,57 +58,57 @@ class IcebergSession(SinkSession):
 
     def __init__(self, sink: IcebergSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
-        self._keeper = Keeper(sink, target, run)
-        self._rejected = RejectedTable(self._keeper.catalog, sink, target)
-        self._publisher = Publisher(sink, target, self._keeper, self._rejected)
+        self._property = CheckpointProperty(sink, target, run)
+        self._rejected = RejectedTable(self._property.catalog, sink, target)
+        self._publisher = Publisher(sink, target, self._property, self._rejected)
 
     @property
     def checkpoint(self) -> Checkpoint:
         """As the last commit of this session has stored it."""
-        return self._keeper.ledger.checkpoint()
+        return self._property.stored.checkpoint()
 
     @property
     def identity(self) -> str | None:
         """The table's uuid."""
-        return self._keeper.identity
+        return self._property.identity
 
     def schema(self) -> pa.Schema | None:
         """The columns that records can fill, JSON text marked, and the key of upserts."""
-        if self._keeper.committer is None:
+        if self._property.committer is None:
             return None
-        columns = row_schema(self._keeper.table.schema())
+        columns = row_schema(self._property.table.schema())
         key = json.dumps(self._sink.key).encode()
         return columns.with_metadata({KEY: key}) if self._sink.key else columns
 
     def row_count(self) -> int | None:
         """What the snapshot counts, where others left no deletes in files of their own."""
-        return total_records(self._keeper.table) if self._keeper.committer else None
+        return total_records(self._property.table) if self._property.committer else None
 
     def create(self, sample: pa.Schema) -> None:
-        """Makes the table with the ledger in it; the manifest's `columns` win over the sample."""
-        if self._keeper.committer is not None:
+        """Makes the table with the checkpoint in it; the manifest's `columns` win over a sample."""
+        if self._property.committer is not None:
             return
-        self._keeper.check_aside()
-        properties = {self._keeper.key: self._keeper.ledger.text()}
+        self._property.check_aside()
+        properties = {self._property.key: self._property.stored.text()}
         with errors(self._sink, "create"):
-            table = create_table.create(self._keeper.catalog, self._sink, sample, properties)
+            table = create_table.create(self._property.catalog, self._sink, sample, properties)
             create_table.check(table, self._sink.key)
-        self._keeper.adopt(table)
+        self._property.adopt(table)
 
     def holds_rows(self) -> bool:
         """True as well where rows may all be deleted by files of others."""
-        return self._keeper.committer is not None and total_records(self._keeper.table) != 0
+        return self._property.committer is not None and total_records(self._property.table) != 0
 
     def adopt(self) -> None:
-        """The ledger came along with the table's properties: it names another table until now."""
-        self._keeper.commit(
+        """The checkpoint came with the table's properties: it names another table until now."""
+        self._property.commit(
             lambda found: replace(found, target=self.identity),
-            replace(self._keeper.change(), move_head=False),
+            replace(self._property.change(), move_head=False),
         )
 
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         """Moves the head too: rows depend on these positions."""
-        self._keeper.commit(
+        self._property.commit(
             lambda found: replace(
                 found,
                 positions=dict(positions),
@@ -118,7 +118,7 @@ class IcebergSession(SinkSession):
                 intent=(),
                 reading=next_reading(found.reading),
             ),
-            self._emptying() if empty else self._keeper.change(),
+            self._emptying() if empty else self._property.change(),
         )
 
     def _emptying(self) -> Change:
@@ -127,21 +127,21 @@ class IcebergSession(SinkSession):
         def guard(table: Table) -> None:
             refuse_shared(self._target, self._sink.address(), others(table, self._target))
 
-        return replace(self._keeper.change(), empties=True, guard=guard)
+        return replace(self._property.change(), empties=True, guard=guard)
 
     def begin(self, span: Span) -> Span:
         """Looks at the table; a commit only where there is something new to record."""
-        self._keeper.look()
-        ledger = self._keeper.ledger
-        if ledger.intent:
-            return Span(ledger.intent)
+        self._property.look()
+        stored = self._property.stored
+        if stored.intent:
+            return Span(stored.intent)
         self._check_planned(span)
-        known = dict(ledger.positions)
+        known = dict(stored.positions)
         new = {p: at for p, at in span.after.items() if p not in known}
         intent = recorded(span)
         if new or intent:
             positions = new | known
-            self._keeper.commit(
+            self._property.commit(
                 lambda found: replace(
                     found,
                     positions=positions,
@@ -149,7 +149,7 @@ class IcebergSession(SinkSession):
                     target=self.identity,
                     manifest=self._target.manifest,
                 ),
-                replace(self._keeper.change(), move_head=False),
+                replace(self._property.change(), move_head=False),
             )
         reach("iceberg.begin")
         return span
@@ -157,15 +157,15 @@ class IcebergSession(SinkSession):
     def divide(self, span: Span, cut: Cut) -> Span:
         """What a task has staged of the old parts, nobody publishes: files are of a part's name."""
         parts = divided((s for s in span.slices if isinstance(s, PartSlice)), cut)
-        if not self._keeper.ledger.intent or parts == span.slices:
+        if not self._property.stored.intent or parts == span.slices:
             return span
-        change = replace(self._keeper.change(), move_head=False)
-        self._keeper.commit(lambda found: replace(found, intent=parts), change)
+        change = replace(self._property.change(), move_head=False)
+        self._property.commit(lambda found: replace(found, intent=parts), change)
         return Span(parts)
 
     def _check_planned(self, span: Span) -> None:
         for piece in span.slices:
-            known = self._keeper.ledger.positions.get(piece.partition)
+            known = self._property.stored.positions.get(piece.partition)
             if known is not None and not _follows(piece, known):
                 raise PermanentError(
                     f"the checkpoint of partition {piece.partition} is at {known}, the span "
@@ -174,19 +174,19 @@ class IcebergSession(SinkSession):
 
     def ticket(self) -> Ticket:
         """Carries all that tasks need, so that they ask the catalog for nothing."""
-        table = self._keeper.table
+        table = self._property.table
         with errors(self._sink, "look for rejected records of"):
-            rejected = self._rejected.stored(self._keeper.ledger)
+            rejected = self._rejected.stored(self._property.stored)
         schema = self.schema()
         assert schema is not None  # noqa: S101 - there is a table
         return WriteTicket(
-            replace(self._target, reading=self._keeper.ledger.reading),
+            replace(self._target, reading=self._property.stored.reading),
             self._run,
-            self._keeper.ledger.epoch,
+            self._property.stored.epoch,
             schema,
             from_environment(),
             place=place(table),
-            positions=dict(self._keeper.ledger.positions),
+            positions=dict(self._property.stored.positions),
             rejected=rejected,
         )
 
@@ -199,7 +199,7 @@ class IcebergSession(SinkSession):
             self._publisher.stage(complete(slices, receipts, self._target.branch), spark)
 
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
-        """One commit: the files of all slices and the ledger. Without files the ledger alone."""
+        """One commit: the files of all slices and the checkpoint; without files only the latter."""
         slices = self._open_slices(span)
         if slices:
             self._check_planned(span)
@@ -209,14 +209,14 @@ class IcebergSession(SinkSession):
 
     def _open_slices(self, span: Span) -> list[Slice]:
         """What the checkpoint does not cover yet."""
-        ledger = self._keeper.ledger
-        if recorded(span) and not ledger.intent:
+        stored = self._property.stored
+        if recorded(span) and not stored.intent:
             return []
-        return [piece for piece in span.slices if not done(piece, ledger.positions)]
+        return [piece for piece in span.slices if not done(piece, stored.positions)]
 
     def forget(self) -> None:
-        """Removes the ledger and moves the head, so that a running driver stops."""
-        self._keeper.forget()
+        """Removes the checkpoint and moves the head, so that a running driver stops."""
+        self._property.forget()
 
     def close(self) -> None:
         """Nothing is held open but pooled connections."""

@@ -32,8 +32,9 @@ class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
     columns that a record does not carry keep their values; the files that hold changed rows are
     written again (copy on write).
 
-    Other than in the DataFlow Operator, which has one string column `data`, nested objects and
-    lists become struct and list columns; `rawMode` keeps bodies as text.
+    Nested objects and lists become struct and list columns, other than in the DataFlow Operator,
+    whose tables have one string column `data`; `rawMode` keeps bodies as text. `autoCreateTable`
+    creates a missing namespace too; types in `columns` are Iceberg's, such as `decimal(10,2)`.
     """
 
     type: ClassVar[str] = "iceberg"
@@ -74,9 +75,9 @@ class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
 
     def rejected(self) -> Entries:
         """Those of `<table>_rejected`."""
-        from dataflow_assets.connectors.iceberg.rejected.replay import Waiting
+        from dataflow_assets.connectors.iceberg.rejected.replay import IcebergReplay
 
-        return Waiting(self)
+        return IcebergReplay(self)
 
     def frames(self, namespace: str | None, table: str) -> TableFrames:
         """Tables of an Iceberg catalog. A write is one commit."""

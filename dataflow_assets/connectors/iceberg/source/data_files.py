@@ -26,7 +26,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import PrimitiveType
 
-from dataflow_assets.connectors.iceberg.source.position import Scan
+from dataflow_assets.connectors.iceberg.table.position import Scan
 from dataflow_assets.errors import PermanentError
 
 _EVERY_FILE = {"include_empty_files": "true"}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from dataflow_assets.connectors.iceberg.source.position import Position, committed
+from dataflow_assets.connectors.iceberg.table.position import Position, committed
 
 _TAKES_AWAY = ("deleted-data-files", "added-delete-files", "removed-delete-files")
 

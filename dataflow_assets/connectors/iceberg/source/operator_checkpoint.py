@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
-from dataflow_assets.connectors.iceberg.source.position import BEGINNING, Position
+from dataflow_assets.connectors.iceberg.table.position import BEGINNING, Position
 from dataflow_assets.errors import PermanentError
 
 log = logging.getLogger(__name__)

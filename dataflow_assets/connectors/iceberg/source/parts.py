@@ -10,7 +10,7 @@ from itertools import islice
 import msgspec
 
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile
-from dataflow_assets.connectors.iceberg.source.position import Position
+from dataflow_assets.connectors.iceberg.table.position import Position
 
 MOST_FILES = 200  # ranges of one span: the sink's checkpoint records them all
 

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.source.history import (
     change,
     total_rows,
 )
-from dataflow_assets.connectors.iceberg.source.position import Position
+from dataflow_assets.connectors.iceberg.table.position import Position
 
 Rule = Literal["fail", "rescan", "ignore"]
 

@@ -18,8 +18,8 @@ from dataflow_assets.connectors.iceberg.source.history import behind, lineage
 from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_behind
 from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, Range, cut
 from dataflow_assets.connectors.iceberg.source.plan import Ahead, Step, ahead
-from dataflow_assets.connectors.iceberg.source.position import BEGINNING, Position
 from dataflow_assets.connectors.iceberg.source.read import read
+from dataflow_assets.connectors.iceberg.table.position import BEGINNING, Position
 from dataflow_assets.contracts import Lag, Limit, Positions, SourceSession, Span, folded, utc_now
 from dataflow_assets.contracts import Position as Stored
 from dataflow_assets.errors import PermanentError, TransientError

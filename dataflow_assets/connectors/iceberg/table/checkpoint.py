@@ -46,7 +46,7 @@ def short_hash(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class StoredCheckpoint:
     """What the property says."""
 
     flow: str
@@ -75,11 +75,11 @@ class Ledger:
         """The run that wrote it."""
         return Run(self.run, self.host, self.pid)
 
-    def by(self, run: Run) -> Ledger:
+    def by(self, run: Run) -> StoredCheckpoint:
         """The next epoch, held by this run."""
         return replace(self, epoch=self.epoch + 1, run=run.id, host=run.host, pid=run.pid)
 
-    def stamped(self, commit: str) -> Ledger:
+    def stamped(self, commit: str) -> StoredCheckpoint:
         """Marked as written by this commit."""
         now = utc_now().isoformat()
         return replace(self, commit=commit, parent=self.commit, committed_at=now)
@@ -106,19 +106,21 @@ class Ledger:
         return json.dumps(data, separators=(",", ":"))
 
 
-def fresh(target: Target) -> Ledger:
-    """The ledger of a flow that has none."""
-    return Ledger(target.flow, target.branch, 0, "", "", 0, {})
+def fresh(target: Target) -> StoredCheckpoint:
+    """The checkpoint of a flow that has none."""
+    return StoredCheckpoint(target.flow, target.branch, 0, "", "", 0, {})
 
 
-def parse(text: str | None) -> Ledger | None:
-    """The ledger in a property's value; unknown keys of later versions are left out."""
+def parse(text: str | None) -> StoredCheckpoint | None:
+    """The checkpoint in a property's value; unknown keys of later versions are left out."""
     if text is None:
         return None
     data: dict[str, Any] = json.loads(text)
     data["totals"] = Totals(**data["totals"])
     data["intent"] = tuple(_slice(*piece) for piece in data["intent"])
-    return Ledger(**{name: data[name] for name in Ledger.__dataclass_fields__ if name in data})
+    return StoredCheckpoint(
+        **{name: data[name] for name in StoredCheckpoint.__dataclass_fields__ if name in data}
+    )
 
 
 def others(table: Table, target: Target) -> dict[str, str]:
@@ -126,9 +128,9 @@ def others(table: Table, target: Target) -> dict[str, str]:
     name, identity = ".".join(table.name()), str(table.metadata.table_uuid)
     found = {}
     for key, text in sorted(table.properties.items()):
-        ledger = parse(text) if key.startswith(FAMILY) else None
-        if ledger and ledger.target == identity and ledger.flow != target.flow:
-            found[ledger.flow] = f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{key}')"
+        stored = parse(text) if key.startswith(FAMILY) else None
+        if stored and stored.target == identity and stored.flow != target.flow:
+            found[stored.flow] = f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{key}')"
     return found
 
 

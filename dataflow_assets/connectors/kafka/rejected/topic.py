@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.client import CLIENT
-from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Rules, Shelf
+from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Rules, TopicAdmin
 from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.producer import SETTINGS, Outgoing
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
@@ -37,13 +37,13 @@ _READING = "reading"
 _ONE_PARTITION = 1  # entries are replayed in the order in which they were rejected
 
 
-def prepare_topic(shelf: Shelf, replicas: int | None) -> None:
+def prepare_topic(admin: TopicAdmin, replicas: int | None) -> None:
     """Makes the topic where it is missing, and checks that it keeps what it gets."""
-    if shelf.find() is None:
-        shelf.make(_ONE_PARTITION, replicas or BROKERS_OWN, _CONFIG)
-    elif shelf.rules().compacted:
+    if admin.find() is None:
+        admin.make(_ONE_PARTITION, replicas or BROKERS_OWN, _CONFIG)
+    elif admin.rules().compacted:
         raise PermanentError(
-            f"topic {shelf.name} on kafka {shelf.bootstrap} is compacted: it would forget which "
+            f"topic {admin.name} on kafka {admin.bootstrap} is compacted: it would forget which "
             "entries have been replayed; set its cleanup.policy to delete, or name another topic"
         )
 
@@ -82,15 +82,15 @@ class KafkaErrors(ErrorStore):
 
     @override
     def prepare(self) -> None:
-        with self._told("preparing"), closing(self._shelf()) as shelf:
-            prepare_topic(shelf, self._replicas)
+        with self._told("preparing"), closing(self._topic_admin()) as admin:
+            prepare_topic(admin, self._replicas)
 
     @override
     def store(self, records: Sequence[ErrorRecord]) -> None:
         failpoints.reach("kafka.errors")
         with self._told("storing rejected records in"):
-            with closing(self._shelf()) as shelf:
-                rules = shelf.rules()
+            with closing(self._topic_admin()) as admin:
+                rules = admin.rules()
             self._send([outgoing(self.topic, one, rules) for one in records])
         failpoints.reach("kafka.errors-stored")
 
@@ -116,8 +116,8 @@ class KafkaErrors(ErrorStore):
 
     def _messages(self) -> Iterator[Message]:
         """All of them, partition by partition; none where there is no topic yet."""
-        with closing(self._shelf()) as shelf:
-            topic = shelf.find()
+        with closing(self._topic_admin()) as admin:
+            topic = admin.find()
         if topic is None:
             return
         peek = Peek(self.bootstrap, self.topic)
@@ -159,5 +159,5 @@ class KafkaErrors(ErrorStore):
         except (TransientError, PermanentError) as error:
             raise type(error)(f"{what} the error sink {self.topic}: {error}") from error
 
-    def _shelf(self) -> Shelf:
-        return Shelf(self.bootstrap, self.topic)
+    def _topic_admin(self) -> TopicAdmin:
+        return TopicAdmin(self.bootstrap, self.topic)

@@ -1,17 +1,17 @@
-"""What a branch has stored in its side topic: the driver's head and one token per source partition.
+"""What a branch has stored in its side topic: the driver's head, a checkpoint for each partition.
 
 One compacted topic per flow and branch. Partition 0 holds the head, written by the driver's
 producer alone; every partition of the source has a slot, a partition of the side topic that the
-tasks of this partition write alone. A token moves in the transaction of its rows.
+tasks of this partition write alone. A checkpoint moves in the transaction of its rows.
 
 | record | written | holds |
 |---|---|---|
 | head | `open`, `begin`, `finish`, `restart`, `forget` | epoch, base positions, slots, intent |
-| token | `Writer.close` | position reached, running totals, generation and span it belongs to |
+| checkpoint | `Writer.close` | position reached, running totals, its generation and span |
 
-Where a partition stands is the further of base and token. A restart begins a new *generation*:
-tokens of older ones count no more, and what they have counted is counted by the head. The *serial*
-numbers recorded intents: a part is done when its token carries the serial of the intent.
+Where a partition stands is the further of base and checkpoint. A restart begins a new *generation*:
+checkpoints of older ones count no more, and what they have counted is counted by the head. The
+*serial* numbers recorded intents: a part is done when its checkpoint carries that of the intent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def producer_of(target: Target, partition: str | None = None) -> str:
     return target.id if partition is None else f"{target.id}:{partition}"
 
 
-class Token(msgspec.Struct, frozen=True, omit_defaults=True):
+class PartitionCheckpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where one source partition stands, stored with the rows that brought it there."""
 
     generation: str
@@ -118,28 +118,31 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """Everything that is stored for one branch; tokens by source partition."""
+    """Everything that is stored for one branch; checkpoints by source partition."""
 
     head: Head
-    tokens: Mapping[str, Token] = {}
+    checkpoints: Mapping[str, PartitionCheckpoint] = {}
 
     @property
-    def current(self) -> dict[str, Token]:
-        """The tokens that count."""
-        return {n: t for n, t in self.tokens.items() if t.generation == self.head.generation}
+    def current(self) -> dict[str, PartitionCheckpoint]:
+        """The checkpoints that count."""
+        return {n: t for n, t in self.checkpoints.items() if t.generation == self.head.generation}
 
     @property
     def totals(self) -> Totals:
         """Of the whole branch."""
-        return sum((token.totals for token in self.current.values()), self.head.totals)
+        return sum((checkpoint.totals for checkpoint in self.current.values()), self.head.totals)
 
     @property
     def state(self) -> BranchState:
-        """Head and tokens as one."""
-        head, tokens = self.head, self.current
-        names = head.base.keys() | tokens.keys()
+        """Head and checkpoints as one."""
+        head, checkpoints = self.head, self.current
+        names = head.base.keys() | checkpoints.keys()
         found = {name: self.position(name) for name in sorted(names)}
-        times = [head.committed_at, *(token.committed_at for token in tokens.values())]
+        times = [
+            head.committed_at,
+            *(checkpoint.committed_at for checkpoint in checkpoints.values()),
+        ]
         checkpoint = Checkpoint(
             head.epoch,
             {name: position for name, position in found.items() if position is not None},
@@ -155,16 +158,16 @@ class Stored(msgspec.Struct, frozen=True):
 
     def position(self, partition: str) -> Position | None:
         """Where a partition stands; of a part that is not committed yet, nothing or its base."""
-        base, token = self.head.base.get(partition), self.current.get(partition)
-        if token is None:
+        base, checkpoint = self.head.base.get(partition), self.current.get(partition)
+        if checkpoint is None:
             return base
-        if isinstance(token.position, int):
-            return max(token.position, base) if isinstance(base, int) else token.position
-        return token.position if self._open(token) else base
+        if isinstance(checkpoint.position, int):
+            return max(checkpoint.position, base) if isinstance(base, int) else checkpoint.position
+        return checkpoint.position if self._open(checkpoint) else base
 
-    def _open(self, token: Token) -> bool:
-        """Whether the token is of the intent that is still recorded."""
-        return self.head.intent is not None and token.serial == self.head.serial
+    def _open(self, checkpoint: PartitionCheckpoint) -> bool:
+        """Whether the checkpoint is of the intent that is still recorded."""
+        return self.head.intent is not None and checkpoint.serial == self.head.serial
 
     def restarted(self, positions: Positions, source: str | None, target: str | None) -> Head:
         """The head of a new generation."""
@@ -185,7 +188,7 @@ def new_generation() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def dump(record: Head | Token) -> bytes:
+def dump(record: Head | PartitionCheckpoint) -> bytes:
     """As the value of a Kafka record."""
     return msgspec.json.encode(record)
 
@@ -195,6 +198,6 @@ def load_head(value: bytes) -> Head:
     return msgspec.json.decode(value, type=Head)
 
 
-def load_token(value: bytes) -> Token:
+def load_checkpoint(value: bytes) -> PartitionCheckpoint:
     """From the value of a Kafka record."""
-    return msgspec.json.decode(value, type=Token)
+    return msgspec.json.decode(value, type=PartitionCheckpoint)

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Shelf
+from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, TopicAdmin
 from dataflow_assets.connectors.kafka.sink.checkpoint import (
     FAMILY,
     Head,
+    PartitionCheckpoint,
     Stored,
-    Token,
+    load_checkpoint,
     load_head,
-    load_token,
     side_topic,
 )
 from dataflow_assets.connectors.kafka.sink.last_record import Last, Reader
@@ -36,46 +36,46 @@ _CONFIG = {
 _kept = threading.local()  # consumers are not shared: neither by threads nor, after a fork, at all
 
 
-class Ledger:
+class CheckpointTopic:
     """One branch's side topic, seen by this thread."""
 
-    def __init__(self, shelf: Shelf, reader: Reader, target: Target) -> None:
+    def __init__(self, admin: TopicAdmin, reader: Reader, target: Target) -> None:
         self._reader, self._target = reader, target
-        self._shelf = shelf
-        self.topic = shelf.name
+        self._topic_admin = admin
+        self.topic = admin.name
 
     @classmethod
-    def of(cls, bootstrap: str, target: Target) -> Ledger:
+    def of(cls, bootstrap: str, target: Target) -> CheckpointTopic:
         """With a warm connection, if this thread has had one."""
         place = (os.getpid(), bootstrap)
         kept = vars(_kept).setdefault("connections", {})
         if place not in kept:
-            kept[place] = (Shelf(bootstrap, ""), Reader(bootstrap))
-        shelf, reader = kept[place]
-        return cls(shelf.about(side_topic(target)), reader, target)
+            kept[place] = (TopicAdmin(bootstrap, ""), Reader(bootstrap))
+        admin, reader = kept[place]
+        return cls(admin.about(side_topic(target)), reader, target)
 
-    def about(self, topic: str) -> Shelf:
+    def about(self, topic: str) -> TopicAdmin:
         """The same connection, to be asked about another topic."""
-        return self._shelf.about(topic)
+        return self._topic_admin.about(topic)
 
     def prepare(self) -> None:
         """Makes the topic where it is missing."""
-        if self._shelf.find() is None:
-            self._shelf.make(1, BROKERS_OWN, _CONFIG)
+        if self._topic_admin.find() is None:
+            self._topic_admin.make(1, BROKERS_OWN, _CONFIG)
 
     def grow(self, head: Head) -> None:
         """A partition for each slot."""
-        self._shelf.grow(1 + len(head.slots))
+        self._topic_admin.grow(1 + len(head.slots))
 
     def look(self) -> Stored | None:
         """All of it, as far as it is decided within a moment; None where there is nothing."""
-        if self._shelf.find() is None:
+        if self._topic_admin.find() is None:
             return None
         found = self._last([0], LOOK_SECONDS)[0]
         if found.value is None:
             return None
         head = load_head(found.value)
-        return Stored(head, self.tokens(head, LOOK_SECONDS)[0])
+        return Stored(head, self.checkpoints(head, LOOK_SECONDS)[0])
 
     def head(self) -> Head | None:
         """The head, once what is on its way has arrived; None for a new branch.
@@ -84,16 +84,20 @@ class Ledger:
         """
         return self._settled(0, load_head)
 
-    def token(self, slot: int) -> Token | None:
-        """The token of a slot whose writers are all fenced."""
-        return self._settled(slot, load_token)
+    def checkpoint(self, slot: int) -> PartitionCheckpoint | None:
+        """The checkpoint of a slot whose writers are all fenced."""
+        return self._settled(slot, load_checkpoint)
 
-    def tokens(self, head: Head, patience: float) -> tuple[dict[str, Token], list[str]]:
+    def checkpoints(
+        self, head: Head, patience: float
+    ) -> tuple[dict[str, PartitionCheckpoint], list[str]]:
         """By source partition; and the partitions whose last transaction is not decided yet."""
         names = {slot: name for name, slot in head.slots.items()}
         found = self._last(names, patience)
-        tokens = {names[slot]: load_token(one.value) for slot, one in found.items() if one.value}
-        return tokens, [names[slot] for slot, one in found.items() if not one.settled]
+        checkpoints = {
+            names[slot]: load_checkpoint(one.value) for slot, one in found.items() if one.value
+        }
+        return checkpoints, [names[slot] for slot, one in found.items() if not one.settled]
 
     def owned(self, epoch: int) -> Head:
         """The head, which must carry this epoch; TakenOver when another run has it."""
@@ -109,7 +113,7 @@ class Ledger:
         replays = replace(self._target, branch=f"{self._target.branch}{REPLAY}")
         mine = {side_topic(self._target), side_topic(replays)}
         found = {}
-        heads = self._reader.heads(set(self._shelf.names(FAMILY)) - mine)
+        heads = self._reader.heads(set(self._topic_admin.names(FAMILY)) - mine)
         for name, value in sorted(heads.items()):
             head = load_head(value)
             if head.target == topic and head.flow != self._target.flow:
@@ -127,13 +131,13 @@ class Ledger:
 
     def _last(self, partitions: Iterable[int], patience: float) -> dict[int, Last]:
         try:
-            return self._reader.last(self._shelf, list(partitions), patience)
+            return self._reader.last(self._topic_admin, list(partitions), patience)
         except (TransientError, PermanentError) as error:
             raise self._reason(error) from error
 
     def _reason(self, error: DataflowError) -> DataflowError:
         """Without the topic there is nothing to wait for."""
-        return error if self._shelf.find() else self._removed()
+        return error if self._topic_admin.find() else self._removed()
 
     def _removed(self) -> PermanentError:
         return removed(self._target.flow, f"topic {self.topic}")

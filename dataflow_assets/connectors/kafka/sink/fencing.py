@@ -4,19 +4,19 @@ Why no interleaving loses or doubles a record, by whoever might come too late:
 
 - A task of an older driver, or a second attempt of Spark's. Every task first takes the producer of
   its source partition (`init_transactions`: predecessors are fenced, their open transactions are
-  aborted, decided ones are ended), and only then reads head and token up to the end of the log.
-  So it sees every commit that ever will be, and none comes after it but its own successors'. It
-  stops when the head has another epoch, or an intent without its part.
+  aborted, decided ones are ended), and only then reads head and checkpoint up to the end of the
+  log. So it sees every commit that ever will be, and none comes after it but its own successors'.
+  It stops when the head has another epoch, or an intent without its part.
 - It read the head just before a new driver took the epoch. Then its commit is one before that
-  driver's own tasks, which find its token and skip what it covers. Positions that the new driver
-  has read before are only too low.
+  driver's own tasks, which find its checkpoint and skip what it covers. Positions that the new
+  driver has read before are only too low.
 - The new driver restarts, empties or forgets the branch. Those three take the producers of all
   slots first, under the new epoch: nothing that was begun before can be committed any more.
 - Two drivers. The younger one's `init_transactions` fences the elder, which can write no head.
 - A crash between produce and commit: the broker aborts the transaction, at the latest when the
   next task or driver takes its producer. An unknown outcome of a commit is a TransientError: the
-  next attempt takes the producer, which ends the transaction one way or the other, and the token
-  tells which.
+  next attempt takes the producer, which ends the transaction one way or the other, and the
+  checkpoint tells which.
 - A commit that was answered may not be visible for a moment: readers here wait for the end of the
   log, not for the last stable offset.
 """
@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.kafka.sink.checkpoint import Stored, Token
-from dataflow_assets.connectors.kafka.sink.checkpoint_topic import Ledger
+from dataflow_assets.connectors.kafka.sink.checkpoint import PartitionCheckpoint, Stored
+from dataflow_assets.connectors.kafka.sink.checkpoint_topic import CheckpointTopic
 from dataflow_assets.contracts import (
     PartSlice,
     Position,
@@ -40,24 +40,24 @@ from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 
 @dataclass(frozen=True)
 class Claim:
-    """One slice against head and token of its partition."""
+    """One slice against head and checkpoint of its partition."""
 
     piece: Slice
     stored: Stored
 
     @classmethod
-    def read(cls, ledger: Ledger, ticket: Ticket, piece: Slice) -> Claim:
+    def read(cls, side_topic: CheckpointTopic, ticket: Ticket, piece: Slice) -> Claim:
         """To be called only after the producer was taken: what comes later is fenced.
 
         Raises TakenOver under another epoch, PermanentError where the checkpoint was moved.
         """
-        head = ledger.owned(ticket.epoch)
+        head = side_topic.owned(ticket.epoch)
         if isinstance(piece, PartSlice):
             check_recorded(ticket.target.flow, piece, head.parts)
         slot = head.slots.get(piece.partition)
-        token = None if slot is None else ledger.token(slot)
-        tokens = {} if token is None else {piece.partition: token}
-        found = cls(piece, Stored(head, tokens))
+        checkpoint = None if slot is None else side_topic.checkpoint(slot)
+        checkpoints = {} if checkpoint is None else {piece.partition: checkpoint}
+        found = cls(piece, Stored(head, checkpoints))
         check_planned(ticket.target.flow, piece, found.position)
         return found
 
@@ -68,17 +68,19 @@ class Claim:
 
     @property
     def slot(self) -> int:
-        """The partition of the side topic that holds the token."""
+        """The partition of the side topic that holds the checkpoint."""
         return self.stored.head.slots[self.piece.partition]
 
     @property
-    def token(self) -> Token | None:
-        """The token as it stands."""
+    def checkpoint(self) -> PartitionCheckpoint | None:
+        """The checkpoint as it stands."""
         return self.stored.current.get(self.piece.partition)
 
     def moved(self, position: Position, epoch: int, counted: Totals) -> Claim:
         """The same after a commit."""
-        head, old = self.stored.head, self.token
+        head, old = self.stored.head, self.checkpoint
         totals = (old.totals if old else Totals()) + counted
-        token = Token(head.generation, position, head.serial, epoch, totals, utc_now())
-        return Claim(self.piece, Stored(head, {self.piece.partition: token}))
+        checkpoint = PartitionCheckpoint(
+            head.generation, position, head.serial, epoch, totals, utc_now()
+        )
+        return Claim(self.piece, Stored(head, {self.piece.partition: checkpoint}))

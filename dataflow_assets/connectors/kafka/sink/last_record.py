@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dataflow_assets.connectors.kafka.client import CLIENT
-from dataflow_assets.connectors.kafka.create_topic import Shelf
+from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
 from dataflow_assets.connectors.kafka.peek import SETTINGS
 from dataflow_assets.errors import TransientError
 
@@ -42,15 +42,17 @@ class Reader:
             CLIENT | SETTINGS | {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
         )
 
-    def last(self, shelf: Shelf, partitions: Iterable[int], patience: float) -> dict[int, Last]:
+    def last(
+        self, admin: TopicAdmin, partitions: Iterable[int], patience: float
+    ) -> dict[int, Last]:
         """Of each partition; waits so long for open transactions to end."""
         deadline = time.monotonic() + patience
-        highs = shelf.highs(partitions)
+        highs = admin.highs(partitions)
         found = {p: Last() for p, high in highs.items() if high == 0}
         tail = TAIL
         while left := {p: high for p, high in highs.items() if p not in found}:
             begins = {p: max(0, high - tail) for p, high in left.items()}
-            seen = self._read(shelf.name, begins, left, deadline)
+            seen = self._read(admin.name, begins, left, deadline)
             found |= {p: one for p, one in seen.items() if one.value or not begins[p]}
             tail *= 32
         return found

@@ -31,7 +31,7 @@ class Sorted:
     refused: list[Rejection] = field(default_factory=list)
 
 
-class Addressing:
+class Routing:
     """Keys and topics as the sink declares them; made once per slice, inside the task."""
 
     def __init__(self, sink: KafkaSinkOptions, rules: RulesOf) -> None:

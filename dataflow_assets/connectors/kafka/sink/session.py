@@ -21,10 +21,10 @@ from dataflow_assets.connectors.kafka.sink.checkpoint import (
     Head,
     Intent,
     Stored,
-    load_token,
+    load_checkpoint,
     producer_of,
 )
-from dataflow_assets.connectors.kafka.sink.checkpoint_topic import LOOK_SECONDS, Ledger
+from dataflow_assets.connectors.kafka.sink.checkpoint_topic import LOOK_SECONDS, CheckpointTopic
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,
@@ -56,7 +56,7 @@ class KafkaSinkSession(SinkSession):
 
     def __init__(self, sink: KafkaSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
-        self._ledger = Ledger.of(sink.bootstrap(), target)
+        self._side_topic = CheckpointTopic.of(sink.bootstrap(), target)
         self._producer: Transaction | None = None
         self._epoch = 0
         self._topic: Topic | None = None
@@ -88,16 +88,16 @@ class KafkaSinkSession(SinkSession):
             raise sink.no_topic()
         replicas = sink.topic_replicas or BROKERS_OWN
         config = {"cleanup.policy": "compact"} if sink.upsert_mode else {}
-        shelf = self._ledger.about(sink.topic)
-        self._topic = shelf.make(sink.topic_partitions or BROKERS_OWN, replicas, config)
+        admin = self._side_topic.about(sink.topic)
+        self._topic = admin.make(sink.topic_partitions or BROKERS_OWN, replicas, config)
 
     @override
     def holds_rows(self) -> bool:
         """Markers of transactions count as well: what lies between two offsets is not known."""
         if self._topic is None:
             return False
-        shelf = self._ledger.about(self._sink.topic)
-        lows, highs = shelf.offsets(self._topic, EARLIEST, LATEST, committed=False)
+        admin = self._side_topic.about(self._sink.topic)
+        lows, highs = admin.offsets(self._topic, EARLIEST, LATEST, committed=False)
         return lows != highs
 
     @override
@@ -119,7 +119,7 @@ class KafkaSinkSession(SinkSession):
             return unfinished
         head = self._begun(span)
         if head != self._stored.head:
-            self._ledger.grow(head)
+            self._side_topic.grow(head)
             self._write(head)
         failpoints.reach("kafka.begin")
         return span  # where nothing was new, the tasks assert the epoch
@@ -128,10 +128,10 @@ class KafkaSinkSession(SinkSession):
     def divide(self, span: Span, cut: Cut) -> Span:
         if self._stored.state.divided(cut).intent in ((), span.slices):
             return span
-        self._fence()  # nobody reads the old parts' tokens any more before a commit
+        self._fence()  # nobody reads the old parts' checkpoints any more before a commit
         divided = replace(span, slices=self._stored.state.divided(cut).intent)
         head = self._stored.head.with_slots(divided)
-        self._ledger.grow(head)
+        self._side_topic.grow(head)
         # The same serial: what is committed of this intent stays so.
         self._write(msgspec.structs.replace(head, intent=Intent.of(intent_of(divided))))
         return divided
@@ -148,8 +148,8 @@ class KafkaSinkSession(SinkSession):
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         failpoints.reach("kafka.finish")
         mine = [r for r in receipts if r.branch == self._target.branch and r.staged]
-        moved = {r.partition: load_token(r.staged[0].encode()) for r in mine}
-        self._stored = Stored(self._stored.head, {**self._stored.tokens, **moved})
+        moved = {r.partition: load_checkpoint(r.staged[0].encode()) for r in mine}
+        self._stored = Stored(self._stored.head, {**self._stored.checkpoints, **moved})
         if any(isinstance(piece, PartSlice) for piece in span.slices):
             self._finish_parts(source)
         elif missed := gaps(span, self.checkpoint.positions):  # markers, and no records
@@ -169,31 +169,33 @@ class KafkaSinkSession(SinkSession):
             producer.close()
 
     def _open(self) -> None:
-        self._ledger.prepare()
+        self._side_topic.prepare()
         self._producer = self._taken(producer_of(self._target))
-        head = self._ledger.head() or Head(store.new_generation())
+        head = self._side_topic.head() or Head(store.new_generation())
         self._stored = Stored(head)
         self._epoch = head.epoch + 1
         self._write(head.taken(self._run, self._target.flow))
         self._reload()
         self._empty()
         patience = 0 if self._sink.auto_create_topic else PATIENCE
-        self._topic = self._ledger.about(self._sink.topic).find(patience)
+        self._topic = self._side_topic.about(self._sink.topic).find(patience)
         if self._target.rejects.way == "table":
-            prepare_topic(self._ledger.about(self._sink.rejected_topic), self._sink.topic_replicas)
+            prepare_topic(
+                self._side_topic.about(self._sink.rejected_topic), self._sink.topic_replicas
+            )
 
     def _reload(self) -> None:
-        """Reads the tokens; what is still open, of a task that died or is about to, is ended."""
-        tokens, open_ = self._ledger.tokens(self._stored.head, MOMENT)
+        """Reads the checkpoints; ends what is still open, of a task that died or is about to."""
+        checkpoints, open_ = self._side_topic.checkpoints(self._stored.head, MOMENT)
         for partition in open_:
             self._taken(producer_of(self._target, partition)).close()
         if open_:
-            tokens, _ = self._ledger.tokens(self._stored.head, LOOK_SECONDS)
-        self._stored = Stored(self._stored.head, tokens)
+            checkpoints, _ = self._side_topic.checkpoints(self._stored.head, LOOK_SECONDS)
+        self._stored = Stored(self._stored.head, checkpoints)
 
     def _fence(self) -> None:
         """From here on nothing can be committed that was begun before."""
-        self._ledger.owned(self._epoch)
+        self._side_topic.owned(self._epoch)
         for partition in self._stored.head.slots:
             self._taken(producer_of(self._target, partition)).close()
         self._reload()
@@ -230,26 +232,26 @@ class KafkaSinkSession(SinkSession):
         assert self._producer is not None, "a session that was closed is used again"  # noqa: S101
         try:
             self._producer.begin()
-            self._producer.send(Outgoing(self._ledger.topic, store.dump(head), store.HEAD), 0)
+            self._producer.send(Outgoing(self._side_topic.topic, store.dump(head), store.HEAD), 0)
             self._producer.commit()
         except Fenced:
-            self._ledger.owned(self._epoch)  # says who has taken the flow over
+            self._side_topic.owned(self._epoch)  # says who has taken the flow over
             raise
-        self._stored = Stored(head, self._stored.tokens)
+        self._stored = Stored(head, self._stored.checkpoints)
 
     def _below(self) -> dict[str, int]:
         """The ends of the topic: what `table: truncate` takes out."""
         if self._topic is None:
             return {}
-        others = self._ledger.others(self._topic.id)
+        others = self._side_topic.others(self._topic.id)
         refuse_shared(self._target, self._sink.address(), others)
-        shelf = self._ledger.about(self._sink.topic)
-        if not shelf.rules().deletable:
+        admin = self._side_topic.about(self._sink.topic)
+        if not admin.rules().deletable:
             raise PermanentError(
                 f"topic {self._sink.topic} cannot be emptied: its cleanup.policy is compact; "
                 "delete and create it again, or send tombstones"
             )
-        highs = shelf.highs(range(self._topic.partitions))
+        highs = admin.highs(range(self._topic.partitions))
         return {str(partition): high for partition, high in highs.items()}
 
     def _empty(self) -> None:
@@ -258,8 +260,8 @@ class KafkaSinkSession(SinkSession):
         if head.emptied is None:
             return
         failpoints.reach("kafka.empty")
-        shelf = self._ledger.about(self._sink.topic)
-        found = shelf.find() if head.emptied else None
+        admin = self._side_topic.about(self._sink.topic)
+        found = admin.find() if head.emptied else None
         if head.emptied and found and found.id == head.target:  # else these are other offsets
-            shelf.empty({int(p): high for p, high in head.emptied.items()})
+            admin.empty({int(p): high for p, high in head.emptied.items()})
         self._write(msgspec.structs.replace(head, emptied=None))

@@ -48,9 +48,9 @@ class KafkaSink(KafkaSinkOptions):
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:
-        from dataflow_assets.connectors.kafka.sink.checkpoint_topic import Ledger
+        from dataflow_assets.connectors.kafka.sink.checkpoint_topic import CheckpointTopic
 
-        stored = Ledger.of(self.bootstrap(), target).look()
+        stored = CheckpointTopic.of(self.bootstrap(), target).look()
         return stored.state.checkpoint if stored and stored.state.known else None
 
     @override

@@ -1,7 +1,7 @@
-"""The prefix commit: take the partition's producer, read its token, send what it does not cover.
+"""The prefix commit: take the partition's producer, read its checkpoint, send what is not covered.
 
-Rows, rejected records and the token are one transaction. A retry finds the token moved and skips
-what it covers; a driver of an older epoch finds another epoch in the head and stops.
+Rows, rejected records and the checkpoint are one transaction. A retry finds the checkpoint moved
+and skips what it covers; a driver of an older epoch finds another epoch in the head and stops.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import BATCH_BYTES, Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.topic import KafkaErrors, outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint import dump, producer_of
-from dataflow_assets.connectors.kafka.sink.checkpoint_topic import Ledger
+from dataflow_assets.connectors.kafka.sink.checkpoint_topic import CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.fencing import Claim
-from dataflow_assets.connectors.kafka.sink.routing import Addressing
+from dataflow_assets.connectors.kafka.sink.routing import Routing
 from dataflow_assets.contracts import ErrorRecord, Position, Rejection, Sent, Slice, Ticket
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.rejected_records import error_record, settle
@@ -39,9 +39,9 @@ class KafkaWriter(SliceTransaction):
     def __init__(self, sink: KafkaSinkOptions, ticket: Ticket, piece: Slice) -> None:
         super().__init__(ticket, piece)
         self._sink, self._target = sink, ticket.target
-        self._ledger = Ledger.of(sink.bootstrap(), ticket.target)
-        self._rules = cache(partial(_rules, self._ledger))
-        self._addressing = Addressing(sink, self._rules)
+        self._side_topic = CheckpointTopic.of(sink.bootstrap(), ticket.target)
+        self._rules = cache(partial(_rules, self._side_topic))
+        self._routing = Routing(sink, self._rules)
         self._producer: Transaction | None = None
         self._claim: Claim
 
@@ -49,7 +49,7 @@ class KafkaWriter(SliceTransaction):
     def begin(self) -> None:
         name = producer_of(self._target, self._piece.partition)
         self._producer = Transaction(self._sink.bootstrap(), name, self._settings())
-        self._claim = Claim.read(self._ledger, self._ticket, self._piece)
+        self._claim = Claim.read(self._side_topic, self._ticket, self._piece)
         self._check_topic(self._claim)
         self._producer.begin()
 
@@ -68,9 +68,9 @@ class KafkaWriter(SliceTransaction):
         claim, producer = self._claim, self._producing()
         settle(self._target, self._piece, self._rejected, self._beside, self._joined)
         moved = claim.moved(position, self._ticket.epoch, self._totals)
-        assert moved.token is not None  # noqa: S101 - it was just made
+        assert moved.checkpoint is not None  # noqa: S101 - it was just made
         key = self._piece.partition.encode()
-        producer.send(Outgoing(self._ledger.topic, dump(moved.token), key), claim.slot)
+        producer.send(Outgoing(self._side_topic.topic, dump(moved.checkpoint), key), claim.slot)
         self._check_topic(claim)  # again: nothing keeps a topic from being made anew
         failpoints.reach("kafka.before-commit")
         producer.commit()
@@ -96,8 +96,8 @@ class KafkaWriter(SliceTransaction):
 
     @override
     def staged(self) -> tuple[str, ...]:
-        token = self._claim.token if self._begun else None
-        return (dump(token).decode(),) if token else ()
+        checkpoint = self._claim.checkpoint if self._begun else None
+        return (dump(checkpoint).decode(),) if checkpoint else ()
 
     def _producing(self) -> Transaction:
         assert self._producer is not None, "a writer that ended is used again"  # noqa: S101
@@ -112,7 +112,7 @@ class KafkaWriter(SliceTransaction):
 
     def _check_topic(self, claim: Claim) -> None:
         """Rows go into the topic that the checkpoint is about."""
-        found = self._ledger.about(self._sink.topic).find()
+        found = self._side_topic.about(self._sink.topic).find()
         if found is None:
             raise PermanentError(
                 f"topic {self._sink.topic} was deleted while the flow ran; create it again, or set "
@@ -123,11 +123,11 @@ class KafkaWriter(SliceTransaction):
 
     def _send(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:
         producer = self._producing()
-        if self._addressing.plain(rows):
+        if self._routing.plain(rows):
             values, keys = (rows.column(name).to_pylist() for name in ("value", "key"))
             producer.send_all(self._sink.topic, values, keys)
             return ()
-        found = self._addressing.sort(rows, sent)
+        found = self._routing.sort(rows, sent)
         producer.send_each(found.records)
         return found.refused
 
@@ -156,13 +156,13 @@ class KafkaWriter(SliceTransaction):
             yield
         except Fenced:
             self.abort()
-            self._ledger.owned(self._ticket.epoch)  # says who has taken the flow over
+            self._side_topic.owned(self._ticket.epoch)  # says who has taken the flow over
             raise
         except BaseException:
             self.abort()
             raise
 
 
-def _rules(ledger: Ledger, topic: str) -> Rules | None:
-    shelf = ledger.about(topic)
-    return shelf.rules() if shelf.find() is not None else None
+def _rules(side_topic: CheckpointTopic, topic: str) -> Rules | None:
+    admin = side_topic.about(topic)
+    return admin.rules() if admin.find() is not None else None

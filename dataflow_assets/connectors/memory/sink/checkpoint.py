@@ -1,49 +1,34 @@
-"""The checkpoint of one branch, and the parts that it has begun: a row of the store."""
+"""What is stored of one branch: a row of the store."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 
 import msgspec
 
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
-from dataflow_assets.errors import TakenOver
+from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.stored_session import Step
 
 _REMOVE = "delete from checkpoints where id = '{}'"
-Stored = tuple[Checkpoint, Sequence[PartSlice]]
 
 
-def load(
-    connection: sqlite3.Connection, target: Target
-) -> tuple[Checkpoint | None, Sequence[PartSlice]]:
-    """The checkpoint and the unfinished parts; None and nothing before the first."""
+def load(connection: sqlite3.Connection, target: Target) -> BranchState | None:
+    """The checkpoint and the unfinished parts; None before the first."""
     sql = "select checkpoint, intent from checkpoints where id = ?"
     row = connection.execute(sql, (target.id,)).fetchone()
     if row is None:
-        return None, ()
+        return None
     checkpoint = msgspec.json.decode(row[0], type=Checkpoint)
-    return checkpoint, msgspec.json.decode(row[1], type=list[PartSlice])
+    return BranchState(checkpoint, msgspec.json.decode(row[1], type=tuple[PartSlice, ...]))
 
 
-def load_owned(connection: sqlite3.Connection, target: Target, epoch: int) -> Stored:
-    """The same, in the transaction that is to change them; raises TakenOver for another epoch."""
-    checkpoint, intent = load(connection, target)
-    if checkpoint is None or checkpoint.epoch != epoch:
-        by = checkpoint.run if checkpoint else "a reset"
-        raise TakenOver(f"flow {target.flow} was taken over by {by}; this run stops")
-    return checkpoint, intent
-
-
-def save(
-    connection: sqlite3.Connection,
-    target: Target,
-    checkpoint: Checkpoint,
-    intent: Sequence[PartSlice],
-) -> None:
-    """Stores them in the place of what was stored."""
-    values = (target.id, msgspec.json.encode(checkpoint), msgspec.json.encode(intent))
+def move(connection: sqlite3.Connection, target: Target, step: Step) -> BranchState:
+    """Stores what the step makes of what is stored, in the caller's transaction."""
+    state = step(load(connection, target))
+    values = (target.id, msgspec.json.encode(state.checkpoint), msgspec.json.encode(state.intent))
     connection.execute("insert or replace into checkpoints values (?, ?, ?)", values)
+    return state
 
 
 def other_flows(

@@ -34,7 +34,8 @@ class _MemorySink(MemorySinkOptions, ABC):
         store = Store(self.store)
         store.create()
         with store.transaction() as connection:
-            return load(connection, target)[0]
+            stored = load(connection, target)
+        return stored.checkpoint if stored and stored.known else None
 
     def error_store(self) -> ErrorStore:
         """Error records as rows of the table."""

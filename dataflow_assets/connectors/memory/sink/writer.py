@@ -14,7 +14,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.memory.options import MemorySinkOptions
 from dataflow_assets.connectors.memory.rejected.error_sink import beside, store_records
-from dataflow_assets.connectors.memory.sink.checkpoint import load_owned, save
+from dataflow_assets.connectors.memory.sink.checkpoint import load, move
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import (
     OFFSET,
@@ -23,7 +23,7 @@ from dataflow_assets.contracts import (
     Chunk,
     ErrorRecord,
     N,
-    OffsetSlice,
+    PartSlice,
     Position,
     Receipt,
     Rejection,
@@ -32,8 +32,15 @@ from dataflow_assets.contracts import (
     Ticket,
     Totals,
     Writer,
+    utc_now,
 )
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.checkpoint import (
+    BranchState,
+    check_planned,
+    check_recorded,
+    covered,
+    owned,
+)
 from dataflow_assets.sdk.rejected_records import error_record, settle
 
 Row = tuple[Any, ...]
@@ -56,7 +63,7 @@ class _MemoryWriter(Writer):
         self._target = ticket.target
         self._rows: list[Row] = []
         self._rejected: list[Rejection] = []
-        self._seen: Position | None = None
+        self._seen: int | None = None
         self._bytes = 0
 
     def write(self, chunk: Chunk) -> None:
@@ -86,6 +93,28 @@ class _MemoryWriter(Writer):
         settle(self._target, self._piece, self._rejected, keep)
         return kept
 
+    def _checked(self, found: BranchState | None) -> BranchState:
+        """What is stored, in which the slice is still to be committed from where it was planned."""
+        ticket, piece, flow = self._ticket, self._piece, self._target.flow
+        stored = owned(flow, found, ticket.epoch, ticket.run, self._sink.address())
+        if isinstance(piece, PartSlice):
+            check_recorded(flow, piece, stored.intent)
+        check_planned(flow, piece, stored.positions.get(piece.partition))
+        return stored
+
+    def _consumed(self, complete: bool) -> Slice | None:
+        """The slice as far as it was read; a part is read as a whole or not at all."""
+        if isinstance(self._piece, PartSlice):
+            return self._piece if complete else None
+        return None if self._seen is None else replace(self._piece, upto=self._seen)
+
+    def _skip_covered(self, stored: BranchState) -> None:
+        """Drops what was committed before."""
+        position = stored.positions.get(self._piece.partition)
+        if isinstance(position, int):
+            self._rows = [row for row in self._rows if row[3] >= position]
+            self._rejected = [one for one in self._rejected if one.offset >= position]
+
     def _receipt(self, position: Position | None, staged: tuple[str, ...] = ()) -> Receipt:
         totals = Totals(len(self._rows), len(self._rejected), self._bytes)
         return Receipt(self._target.branch, self._piece.partition, position, totals, staged)
@@ -104,8 +133,11 @@ class SpanWriter(_MemoryWriter):
 
     @override
     def close(self, complete: bool) -> Receipt:
+        with Store(self._sink.store).transaction() as connection:
+            self._skip_covered(self._checked(load(connection, self._target)))
         staged = msgspec.json.encode((self._rows, self._settled()))
-        return self._receipt(self._seen, (staged.decode(),))
+        consumed = self._consumed(complete)
+        return self._receipt(consumed.upto if consumed else None, (staged.decode(),))
 
 
 class SliceWriter(_MemoryWriter):
@@ -113,29 +145,25 @@ class SliceWriter(_MemoryWriter):
 
     @override
     def close(self, complete: bool) -> Receipt:
-        piece = self._piece
-        upto = self._seen if isinstance(piece, OffsetSlice) else piece.upto if complete else None
-        rejected = [] if upto is None else self._settled()
+        consumed = self._consumed(complete)
+        rejected = self._settled() if consumed else []
         with Store(self._sink.store).transaction() as connection:
-            checkpoint, intent = load_owned(connection, self._target, self._ticket.epoch)
-            stored = checkpoint.positions.get(piece.partition, piece.after)
-            if upto is None or stored == upto:
+            stored = self._checked(load(connection, self._target))
+            position = stored.positions.get(self._piece.partition, self._piece.after)
+            if consumed is None or covered(consumed, position):
                 self.abort()
-                return self._receipt(stored)
-            if isinstance(piece, OffsetSlice):
-                self._skip_covered(piece, int(stored or 0))
+                return self._receipt(position)
+            self._skip_covered(stored)
             insert(connection, self._sink.table, (self._rows, rejected))
             failpoints.reach("memory.before-commit")
-            positions = {**checkpoint.positions, piece.partition: upto}
-            totals = checkpoint.totals + self._receipt(None).totals
-            checkpoint = replace(checkpoint, positions=positions, totals=totals)
-            save(connection, self._target, checkpoint, intent)
+            move(connection, self._target, lambda _: self._moved(stored, consumed.upto))
         failpoints.reach("memory.committed")
-        return self._receipt(upto)
+        return self._receipt(consumed.upto)
 
-    def _skip_covered(self, piece: OffsetSlice, stored: int) -> None:
-        """Drops what an earlier attempt has committed."""
-        if stored < piece.after:
-            raise PermanentError(f"somebody moved the checkpoint of partition {piece.partition}")
-        self._rows = [row for row in self._rows if row[3] >= stored]
-        self._rejected = [one for one in self._rejected if one.offset >= stored]
+    def _moved(self, stored: BranchState, upto: Position) -> BranchState:
+        positions = {**stored.positions, self._piece.partition: upto}
+        totals = stored.checkpoint.totals + self._receipt(None).totals
+        moved = replace(
+            stored.checkpoint, positions=positions, totals=totals, committed_at=utc_now()
+        )
+        return replace(stored, checkpoint=moved)

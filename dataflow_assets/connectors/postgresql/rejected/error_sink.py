@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 from typing_extensions import override
@@ -21,18 +20,15 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import client as links
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.table import batches
-from dataflow_assets.connectors.postgresql.table import create_table as making
-from dataflow_assets.connectors.postgresql.table import error_table
-from dataflow_assets.connectors.postgresql.table import table as tables
+from dataflow_assets.connectors.postgresql.table import create_table, error_table
 from dataflow_assets.connectors.postgresql.table.error_table import Layout
+from dataflow_assets.connectors.postgresql.table.table import find
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.record import encode, parse
 from dataflow_assets.sdk.rejected_records import entry
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 
 _APPLICATION = "dataflow-errors"
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
@@ -41,7 +37,7 @@ _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 class PostgresqlErrors(ErrorStore):
     """Stores error records in the sink's table."""
 
-    def __init__(self, sink: PostgresqlSink) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions) -> None:
         self._sink = sink
 
     @override
@@ -59,7 +55,7 @@ class PostgresqlErrors(ErrorStore):
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         with self._transaction("reading") as link:
-            if tables.find(link, *self._sink.place()) is None:
+            if find(link, *self._sink.place()) is None:
                 return []
             layout = self._layout(link)
             moment = since.isoformat() if since else None
@@ -119,10 +115,10 @@ class PostgresqlErrors(ErrorStore):
             )
 
     def _layout(self, link: links.Link, *, make: bool = False) -> Layout:
-        found = tables.find(link, *self._sink.place())
+        found = find(link, *self._sink.place())
         if found is None and make:
-            making.create_errors(link, self._sink)
-            found = tables.find(link, *self._sink.place())
+            create_table.create_errors(link, self._sink)
+            found = find(link, *self._sink.place())
         if found is None:
             raise PermanentError(f"the error sink's {self._sink.no_table()}")
         found.check()

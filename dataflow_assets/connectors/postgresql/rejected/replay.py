@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
@@ -15,12 +14,10 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import client as links
 from dataflow_assets.connectors.postgresql.client import Row
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.sdk.rejected_records import origin
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 
 _APPLICATION = "dataflow-replay"
 _PENDING = """
@@ -37,10 +34,10 @@ WHERE id = e->>0 AND reading <= (e->>1)::bigint AND replayed_at IS NULL
 """
 
 
-class Waiting(Entries):
+class PostgresqlReplay(Entries):
     """Those beside the sink's table: of all flows and branches that write into its schema."""
 
-    def __init__(self, sink: PostgresqlSink) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions) -> None:
         self._sink = sink
         self._schema, _ = sink.place()
         self._names = checkpoint_tables.statements(self._schema)

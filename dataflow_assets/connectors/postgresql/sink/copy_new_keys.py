@@ -26,7 +26,7 @@ Load = Callable[[pa.RecordBatch], None]
 _pauses: dict[str, int] = {}  # of this process, by the name of the temporary table
 
 
-class Straight:
+class DirectCopy:
     """The attempts of one slice."""
 
     def __init__(self, link: Link, name: str, words: Mapping[str, str]) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,20 +13,15 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink import encode_copy, fold_keys, key_order
-from dataflow_assets.connectors.postgresql.sink.absent_columns import by_columns
-from dataflow_assets.connectors.postgresql.sink.ask_keys import ask
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints
-from dataflow_assets.connectors.postgresql.sink.key_spelling import as_inserted
 from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
 from dataflow_assets.connectors.postgresql.sink.upsert import Staging
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection, Sent
-from dataflow_assets.sdk.key_folding import matrix
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
+from dataflow_assets.sdk.key_folding import Bools, matrix
 
 Messages = Mapping[int, Sent]
 
@@ -35,7 +29,7 @@ Messages = Mapping[int, Sent]
 class Loader(ABC):
     """Loads the rows of one slice; `refused` counts what came back as rejections."""
 
-    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
         self._sink = sink
         self._link = link
         self._schema = schema
@@ -84,7 +78,7 @@ FOLDED_BYTES = 64 * 1024 * 1024  # of rows that are folded at once: what an upse
 class Append(Loader):
     """COPY, some batches at a time."""
 
-    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
         super().__init__(sink, link, schema)
         self._place = sink.place()
         self._optional = np.array([HAS_DEFAULT in (f.metadata or {}) for f in schema], np.bool_)
@@ -109,7 +103,7 @@ class Append(Loader):
         self._rows, self._sent = [], []
 
     def _copy(self, rows: pa.RecordBatch) -> None:
-        for names, part in by_columns(rows, self._schema, self._optional):
+        for names, part in _by_columns(rows, self._schema, self._optional):
             fields = [self._schema.field(name) for name in names]
             for row, failure in self._trial.run(part, self._load(fields)):
                 self._reject(row, failure.reason, failure.error_type)
@@ -135,7 +129,7 @@ class Upsert(Loader):
     what those before it have left in the table.
     """
 
-    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
         super().__init__(sink, link, schema)
         self._key = table.key_of(schema)
         self._rules = Rules.of(sink, schema)
@@ -164,7 +158,7 @@ class Upsert(Loader):
         if not rows.num_rows:
             return
         refused: dict[int, Failure] = {}
-        for step in fold_keys.steps(as_inserted(rows, groups, self._rules), groups, self._rules):
+        for step in fold_keys.steps(rows, groups, self._rules):
             for row, failure in self._trial.run(step.rows, self._staging.loads(step)):
                 refused[row.column(GROUP)[0].as_py()] = failure
         if refused:
@@ -176,7 +170,7 @@ class Upsert(Loader):
         if known is not None:
             return rows, known
         codes = key_order.spellings(rows, self._key)
-        refused, first = ask(rows, codes, self._staging, self._trial)
+        refused, first = self._staging.equal(rows, codes, self._trial)
         wrong = np.isin(codes, list(refused))
         for index in np.flatnonzero(wrong).tolist():
             failure = refused[int(codes[index])]
@@ -216,7 +210,7 @@ class Upsert(Loader):
         return self._set_aside(rows, wrong, reason)
 
 
-def loader(sink: PostgresqlSink, link: Link, schema: pa.Schema) -> Loader:
+def loader(sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> Loader:
     """The way in for a sink's rows; constraints are checked row by row, not at the commit."""
     if schema.metadata[table.DEFERRED] == b"1":
         link.execute("SET CONSTRAINTS ALL IMMEDIATE")
@@ -240,3 +234,23 @@ def _with(batch: pa.RecordBatch, kinds: Mapping[str, pa.DataType]) -> pa.RecordB
         if name not in batch.schema.names:
             batch = batch.append_column(name, pa.nulls(batch.num_rows, kind))
     return batch
+
+
+def _by_columns(
+    rows: pa.RecordBatch, schema: pa.Schema, optional: Bools
+) -> Iterator[tuple[list[str], pa.RecordBatch]]:
+    """The rows by the columns to name in a statement: absent ones of `optional` are left out."""
+    codes, table = matrix(rows, len(schema))
+    left_out, which = np.unique(table & optional, axis=0, return_inverse=True)
+    if len(left_out) == 1:
+        yield _named(schema, left_out[0]), rows
+        return
+    group = which.reshape(-1)[codes]
+    for number, mask in enumerate(left_out):
+        part = rows.filter(pa.array(group == number))
+        if part.num_rows:
+            yield _named(schema, mask), part
+
+
+def _named(schema: pa.Schema, left_out: Bools) -> list[str]:
+    return [name for name, out in zip(schema.names, left_out, strict=True) if not out]

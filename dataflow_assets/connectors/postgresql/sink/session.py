@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from typing_extensions import override
@@ -13,7 +12,9 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink.checkpoint import Branch
+from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
 from dataflow_assets.connectors.postgresql.table import create_table as making
 from dataflow_assets.connectors.postgresql.table import table as tables
@@ -36,9 +37,6 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.sdk.checkpoint import gaps, intent_of, unknown_starts
 
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
-
 # Idle sessions hold no lock and commit nothing any more: the epoch alone stops them.
 _END_OLDER = """
 SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
@@ -50,7 +48,7 @@ WHERE datname = current_database() AND application_name LIKE $1 AND pid <> pg_ba
 class PostgresqlSession(SinkSession):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
 
-    def __init__(self, sink: PostgresqlSink, target: Target, run: Run) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, target: Target, run: Run) -> None:
         self._sink = sink
         self._target = target
         self._run = run
@@ -79,7 +77,7 @@ class PostgresqlSession(SinkSession):
     def schema(self) -> pa.Schema | None:
         # Read once: a table altered under a run shows as an error, and the next run reads anew.
         if self._columns is None and self._table is not None:
-            self._columns = self._table.schema(self._sink.key(self._table))
+            self._columns = self._table.schema(key_columns(self._sink, self._table))
         return self._columns
 
     @override

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.client import Link, Row, qualified, quote
+from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink import encode_copy
-from dataflow_assets.connectors.postgresql.sink.copy_new_keys import Straight
+from dataflow_assets.connectors.postgresql.sink.copy_new_keys import DirectCopy
+from dataflow_assets.connectors.postgresql.sink.key_order import Ints, firsts
+from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import DELETED, POSITION, Rules, Step
 from dataflow_assets.connectors.postgresql.table.table import EQUALS, oid_of
 from dataflow_assets.contracts import HAS_DEFAULT
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 
 _MANY = 1_000  # rows from which emptying a table is cheaper than deleting them
 
@@ -45,7 +46,7 @@ _FORGET_KNOWN = "DELETE FROM {staged} AS s USING {target} AS t WHERE {same}"
 class Staging:
     """Loads a step's rows into the temporary table and applies them to the target."""
 
-    def __init__(self, sink: PostgresqlSink, link: Link, schema: pa.Schema) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
         self._link = link
         self._place = sink.place()
         self._schema = schema
@@ -62,7 +63,7 @@ class Staging:
         }
         columns, name = _list(schema.names), quote(self._name)
         link.execute(_MAKE.format(**self._words, name=name, columns=columns))
-        self._straight = Straight(link, self._name, self._words)
+        self._direct = DirectCopy(link, self._name, self._words)
 
     def loads(self, step: Step) -> Callable[[pa.RecordBatch], None]:
         """What loads rows of this step; to be run inside a savepoint."""
@@ -72,10 +73,10 @@ class Staging:
         statements = self._statements(step)
         stage = partial(self._stage, fields)
         copy = partial(self._copy, fields)
-        straight = self._insertable(step)
+        direct = self._insertable(step)
 
         def load(rows: pa.RecordBatch) -> None:
-            if straight and self._straight.load(rows, stage, copy):
+            if direct and self._direct.load(rows, stage, copy):
                 return
             stage(rows)
             for statement in statements:
@@ -83,14 +84,30 @@ class Staging:
 
         return load
 
-    def stage_keys(self, rows: pa.RecordBatch) -> None:
+    def equal(
+        self, rows: pa.RecordBatch, codes: Ints, trial: Trial
+    ) -> tuple[Mapping[int, Failure], Ints]:
+        """Which keys are one key, asked of the server: each spelling once.
+
+        `codes`: the number of each row's spelling. Returns why the server refuses a spelling, and
+        for each spelling the first one that is equal to it.
+        """
+        asked = rows.take(pa.array(firsts(codes)))
+        asked = asked.append_column(POSITION, pa.array(np.arange(asked.num_rows)))
+        failures = trial.run(asked, self._stage_keys)
+        refused = {row.column(POSITION)[0].as_py(): failure for row, failure in failures}
+        if refused:  # the others were staged in pieces
+            wrong = np.isin(asked.column(POSITION).to_numpy(), list(refused))
+            self._stage_keys(asked.filter(pa.array(~wrong)))
+        first = np.arange(asked.num_rows, dtype=np.int64)
+        for position, equal in self._link.execute(_ALIKE.format(**self._words)):
+            first[position] = equal
+        return refused, first
+
+    def _stage_keys(self, rows: pa.RecordBatch) -> None:
         """Puts keys into the temporary table, with their positions."""
         fields = [self._schema.field(name) for name in self._rules.key]
         self._stage([*fields, pa.field(POSITION, pa.int64())], rows)
-
-    def alike(self) -> list[Row]:
-        """Of the keys there: the position of each that equals an earlier one, and the first's."""
-        return self._link.execute(_ALIKE.format(**self._words))
 
     def _insertable(self, step: Step) -> bool:
         """True where a row of a new key is inserted as it is."""

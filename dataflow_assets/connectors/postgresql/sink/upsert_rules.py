@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.table.table import key_of
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
+from dataflow_assets.connectors.postgresql.client import qualified, quote
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
+from dataflow_assets.connectors.postgresql.table.table import Table, key_of
+from dataflow_assets.errors import PermanentError
 
 GROUP = "_dataflow_group"  # column: the number of the row's key
 POSITION = "_dataflow_position"  # column: the number of a key's spelling
@@ -28,7 +28,7 @@ class Rules:
     hard: bool = False
 
     @classmethod
-    def of(cls, sink: PostgresqlSink, schema: pa.Schema) -> Rules:
+    def of(cls, sink: PostgresqlSinkOptions, schema: pa.Schema) -> Rules:
         """The rules of a sink."""
         version = sink.upsert_version_column if sink.upsert_strategy == "ifNewer" else None
         return cls(schema, key_of(schema), version, sink.soft, sink.delete_mode == "hard")
@@ -46,3 +46,30 @@ class Step:
     verb: Literal["upsert", "mark", "delete"]
     columns: tuple[str, ...]
     rows: pa.RecordBatch
+
+
+def key_columns(sink: PostgresqlSinkOptions, table: Table) -> tuple[str, ...]:
+    """What rows are matched by, proved to be unique; empty for append."""
+    if not sink.upsert_mode:
+        return ()
+    key = sink.conflict_key or table.primary
+    if not key:
+        raise PermanentError(
+            f"upsertMode needs a key: table {sink.table} has no primary key and the manifest "
+            "no conflictKey"
+        )
+    indexes = [index for index in table.unique if set(index.names) == set(key)]
+    if not indexes:
+        columns = ", ".join(map(quote, key))
+        raise PermanentError(
+            f"upsertMode: table {sink.table} has no unique index on exactly ({', '.join(key)}); "
+            f"run: CREATE UNIQUE INDEX ON {qualified(*sink.place())} ({columns})"
+        )
+    if not all(index.alike for index in indexes):
+        raise PermanentError(
+            f"upsertMode: a unique index of table {sink.table} on ({', '.join(key)}) compares "
+            "by another collation or operator class than the columns themselves, so that "
+            "inserts and deletes could find different rows; drop that index, or give the "
+            "columns its collation"
+        )
+    return key

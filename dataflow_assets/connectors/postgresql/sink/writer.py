@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
@@ -16,6 +16,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import client as links
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected import table as rejected
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
@@ -24,6 +25,7 @@ from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
 from dataflow_assets.contracts import (
     ErrorRecord,
+    PartSlice,
     Position,
     Rejection,
     Sent,
@@ -31,17 +33,15 @@ from dataflow_assets.contracts import (
     Ticket,
 )
 from dataflow_assets.errors import DataflowError, TransientError
-from dataflow_assets.sdk.checkpoint import check_planned
+from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
-
 _LOCK = """
-SELECT epoch, to_regclass($4::text)::oid::text,
-       next_offset, part, rows, rejected, bytes, committed_at
-FROM {p} WHERE flow = $1 AND branch = $2 AND partition = $3 FOR UPDATE
+SELECT p.epoch, to_regclass($4::text)::oid::text, h.intent,
+       next_offset, part, p.rows, p.rejected, p.bytes, committed_at
+FROM {p} AS p LEFT JOIN {h} AS h ON h.flow = p.flow AND h.branch = p.branch
+WHERE p.flow = $1 AND p.branch = $2 AND partition = $3 FOR UPDATE OF p
 """
 _MOVE = """
 UPDATE {p} SET next_offset = $4::bigint, part = $5, rows = rows + $6::bigint,
@@ -58,7 +58,7 @@ class PostgresqlWriter(SliceTransaction):
 
     loading: ClassVar = "postgresql.copy"
 
-    def __init__(self, sink: PostgresqlSink, ticket: Ticket, piece: Slice) -> None:
+    def __init__(self, sink: PostgresqlSinkOptions, ticket: Ticket, piece: Slice) -> None:
         super().__init__(ticket, piece)
         self._sink = sink
         self._dsn = sink.dsn()
@@ -125,9 +125,12 @@ class PostgresqlWriter(SliceTransaction):
         found = link.execute(_LOCK.format(**self._names), *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
             raise store.lost(link, self._schema, self._ticket.target, self._ticket.epoch)
-        self._check_table(found[0][1])
-        stored = Partition.of(found[0][2:])
-        check_planned(self._ticket.target.flow, self._piece, stored.position)
+        ((_, oid, intent, *row),) = found
+        self._check_table(oid)
+        flow, stored = self._ticket.target.flow, Partition.of(tuple(row))
+        if isinstance(self._piece, PartSlice):
+            check_recorded(flow, self._piece, store.load_intent(intent))
+        check_planned(flow, self._piece, stored.position)
         return stored
 
     def _check_table(self, oid: str | None) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataflow_assets.connectors.postgresql.client import Link
-from dataflow_assets.connectors.postgresql.source.literals import Values, ask
-from dataflow_assets.connectors.postgresql.source.predicates import compared
+from dataflow_assets.connectors.postgresql.source.predicates import Values, ask, compared
 from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, quoted
 from dataflow_assets.connectors.postgresql.source.upper_bound import Reach, reach
 from dataflow_assets.sdk.polling import NOTHING, Pair

@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 
 from dataflow_assets.connectors.postgresql.client import Row, TextLink
 from dataflow_assets.connectors.postgresql.source.change_notes import precision
-from dataflow_assets.connectors.postgresql.source.literals import Values, ask
 from dataflow_assets.connectors.postgresql.source.newest import RESULT, newest
 from dataflow_assets.connectors.postgresql.source.predicates import (
     NAIVE,
     SERVER_TIME,
     Conditions,
+    Values,
+    ask,
     change_of,
     clock,
     compared,
@@ -29,11 +30,17 @@ from dataflow_assets.connectors.postgresql.source.relation import (
     is_indexed,
     quoted,
 )
-from dataflow_assets.connectors.postgresql.source.row_width import width
 from dataflow_assets.sdk.polling import Pair, Position, Rows, moment
 
 COUNTED = 10_000  # rows up to which they are counted; beyond that they are estimated
 _DIGITS = 6  # of a second
+_FIXED = {
+    **dict.fromkeys(("bool", "int2", "int4", "oid", "float4", "date"), 4),
+    **dict.fromkeys(("int8", "float8", "time", "timestamp", "timestamptz"), 8),
+    "uuid": 36,
+}
+_TEXTS = frozenset({"text", "varchar", "bpchar", "bytea"})
+_LARGE = 1_000  # bytes from which PostgreSQL may have compressed a value
 _LEAST = {"timestamp": timedelta(microseconds=1), "date": timedelta(days=1)}
 
 
@@ -125,7 +132,7 @@ class Table:
         values = Values()
         where = Conditions(self.relation, values).of(rows)
         query = (
-            f"SELECT count(*), coalesce(sum({width(self.relation)}), 0)::bigint "  # noqa: S608
+            f"SELECT count(*), coalesce(sum({_width(self.relation)}), 0)::bigint "  # noqa: S608
             f"FROM {self.relation.base} WHERE {where}"
         )
         ((count, size),) = ask(self.link, query, values)
@@ -218,3 +225,24 @@ class Table:
     def _order(self) -> Column:
         assert self.relation.order is not None  # noqa: S101 - else nothing orders the rows
         return self.relation.order
+
+
+def _width(relation: Relation) -> str:
+    """How many bytes the values of a row have, as SQL: what a part of it costs who keeps it.
+
+    The lengths of texts are known without reading them, also where they are compressed or kept
+    outside the row. Of other values that is true of what is stored alone: large ones are looked at.
+    """
+    fixed = sum(_FIXED.get(column.type.base, 0) for column in relation.columns)
+    others = [
+        _column_width(column) for column in relation.columns if column.type.base not in _FIXED
+    ]
+    return " + ".join([f"{fixed}::bigint", *others])
+
+
+def _column_width(column: Column) -> str:
+    name = quoted(column)
+    if column.type.base in _TEXTS:
+        return f"coalesce(octet_length({name}), 0)"
+    stored, whole = f"pg_column_size({name})", f"octet_length({name}::text)"
+    return f"coalesce(CASE WHEN {stored} > {_LARGE} THEN {whole} ELSE {stored} END, 0)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dataflow_assets.connectors.postgresql.source.literals import Values
+from dataflow_assets.connectors.postgresql.client import Link, Row
 from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, quoted
 from dataflow_assets.sdk.polling import NOTHING, Pair, Rows
 
@@ -19,6 +19,37 @@ _WITHOUT_COLLATION = frozenset(
     {"int2", "int4", "int8", "numeric", "float4", "float8", "uuid", *NAIVE, "timestamptz"}
 )
 _CLOCKS = {"timestamptz": "now()", "timestamp": SERVER_TIME, "date": f"{SERVER_TIME}::date"}
+
+
+class Values:
+    """Values of one statement that cannot have parameters, as COPY and EXPLAIN: by their places.
+
+    Each is bound as a parameter of `set_config` and read back by `current_setting`, which the
+    planner evaluates as it does a parameter: estimates and index conditions are those of the value.
+    """
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def of(self, value: str, declared: str) -> str:
+        """The value in the statement, as the declared type."""
+        self._found.append(value)
+        return f"current_setting('dataflow.v{len(self._found)}')::{declared}"
+
+    def bind(self, link: Link) -> None:
+        """Sets the values, until the transaction ends."""
+        if self._found:
+            calls = (
+                f"set_config('dataflow.v{at}', ${at}, true)"
+                for at in range(1, len(self._found) + 1)
+            )
+            link.execute(f"SELECT {', '.join(calls)}", *self._found)
+
+
+def ask(link: Link, query: str, values: Values) -> list[Row]:
+    """The rows of one statement with its values; inside the caller's transaction."""
+    values.bind(link)
+    return link.execute(query)
 
 
 class Conditions:

@@ -6,7 +6,6 @@ A batch is made as soon as enough rows are there: memory does not grow with the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +13,14 @@ import pyarrow as pa
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.decode_copy import HEADER, TRAILER, Decoder
-from dataflow_assets.connectors.postgresql.source.literals import Values
 from dataflow_assets.connectors.postgresql.source.newest import RESULT
-from dataflow_assets.connectors.postgresql.source.predicates import Conditions, change_of
+from dataflow_assets.connectors.postgresql.source.predicates import Conditions, Values, change_of
 from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, describe, quoted
 from dataflow_assets.connectors.postgresql.source.types import TypeOf, selected
 from dataflow_assets.contracts import METADATA
 from dataflow_assets.sdk.polling import Part
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.source.source import PostgresqlSource
 
 BATCH_ROWS = 50_000
 BATCH_BYTES = 8 * 1024 * 1024
@@ -33,7 +29,7 @@ _INSERT = "'insert'::text"
 
 
 def read(
-    source: PostgresqlSource, part: Part, metadata: frozenset[str], most: int | None = None
+    source: PostgresqlSourceOptions, part: Part, metadata: frozenset[str], most: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The part's rows in its order, at least one batch; `most`: no more rows than that.
 
@@ -46,11 +42,15 @@ def read(
         finally:
             link.close()
     except Failure as failure:
-        raise source.meaning(failure, "reading") from None
+        raise failure.error(f"reading {source.title}") from None
 
 
 def _rows(
-    link: TextLink, source: PostgresqlSource, part: Part, metadata: frozenset[str], most: int | None
+    link: TextLink,
+    source: PostgresqlSourceOptions,
+    part: Part,
+    metadata: frozenset[str],
+    most: int | None,
 ) -> Iterator[pa.RecordBatch]:
     relation = describe(link, source)
     if relation.oid != part.identity:

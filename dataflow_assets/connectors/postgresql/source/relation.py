@@ -9,13 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
+from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.source.source import PostgresqlSource
 
 TIMES = frozenset({"timestamp", "timestamptz"})
 _ROUNDING = TIMES | {"numeric"}
@@ -103,14 +100,14 @@ class Relation:
         return (both[0], both[1]) if len(both) == 2 else None
 
 
-def identity(link: TextLink, source: PostgresqlSource) -> tuple[str, str | None]:
+def identity(link: TextLink, source: PostgresqlSourceOptions) -> tuple[str, str | None]:
     """The ids of the database and of the table; of a query and of a missing table None."""
     place = qualified(*source.place()) if source.names_table and not source.query else None
     ((database, oid),) = link.execute(_IDENTITY, place)
     return database, oid
 
 
-def describe(link: TextLink, source: PostgresqlSource) -> Relation:
+def describe(link: TextLink, source: PostgresqlSourceOptions) -> Relation:
     """The source's relation as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
         base, oid = source.bare_query(), None
@@ -136,7 +133,7 @@ def is_indexed(link: TextLink, relation: Relation) -> bool:
     return bool(indexed)
 
 
-def _changes(source: PostgresqlSource, found: Mapping[str, Column]) -> tuple[Column, ...]:
+def _changes(source: PostgresqlSourceOptions, found: Mapping[str, Column]) -> tuple[Column, ...]:
     change = source.change_column(found)
     if change is None:
         return ()

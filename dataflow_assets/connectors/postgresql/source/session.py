@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.planning import Table
 from dataflow_assets.connectors.postgresql.source.relation import Relation, describe, identity
 from dataflow_assets.sdk.polling import PolledSession
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.source.source import PostgresqlSource
 
 _MAKE = """
 CREATE TABLE IF NOT EXISTS {place} (
@@ -27,9 +24,9 @@ CREATE TABLE IF NOT EXISTS {place} (
 class PostgresqlSourceSession(PolledSession):
     """One table or query; what it answers is of one transaction."""
 
-    _source: PostgresqlSource
+    _source: PostgresqlSourceOptions
 
-    def __init__(self, source: PostgresqlSource, flow: str) -> None:
+    def __init__(self, source: PostgresqlSourceOptions, flow: str) -> None:
         super().__init__(source, flow)
         with self._translated("connecting to"):
             self._link = TextLink(source.dsn(), "dataflow-source")
@@ -89,4 +86,4 @@ class PostgresqlSourceSession(PolledSession):
         try:
             yield
         except Failure as failure:
-            raise self._source.meaning(failure, what) from None
+            raise failure.error(f"{what} {self._source.title}") from None

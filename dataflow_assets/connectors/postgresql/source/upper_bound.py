@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dataflow_assets.connectors.postgresql.client import Link
-from dataflow_assets.connectors.postgresql.source.literals import Values
-from dataflow_assets.connectors.postgresql.source.predicates import clock
+from dataflow_assets.connectors.postgresql.source.predicates import Values, clock
 from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, quoted
 from dataflow_assets.sdk.polling import ticks
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import error_table
-from dataflow_assets.connectors.postgresql.table import table as tables
 from dataflow_assets.connectors.postgresql.table.column_types import declared
+from dataflow_assets.connectors.postgresql.table.table import find
 from dataflow_assets.errors import PermanentError
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
 _STAMP = "TIMESTAMPTZ DEFAULT now()"
@@ -33,7 +30,7 @@ _RAW = {
 log = logging.getLogger(__name__)
 
 
-def create(link: Link, sink: PostgresqlSink, sample: pa.Schema) -> None:
+def create(link: Link, sink: PostgresqlSinkOptions, sample: pa.Schema) -> None:
     """Makes the target unless a racing flow has; inside the caller's transaction."""
     if not sink.auto_create_table:
         raise sink.no_table()
@@ -47,18 +44,18 @@ def create(link: Link, sink: PostgresqlSink, sample: pa.Schema) -> None:
         _index(link, sink)
 
 
-def create_errors(link: Link, sink: PostgresqlSink) -> None:
+def create_errors(link: Link, sink: PostgresqlSinkOptions) -> None:
     """Makes the table of an error sink likewise."""
     if not sink.auto_create_table:
         return
     schema, name = sink.place()
     link.execute(_LOCK, f"{schema}.{name}")
-    if tables.find(link, schema, name) is None:
+    if find(link, schema, name) is None:
         for text in error_table.statements(sink):
             link.execute(text)
 
 
-def statement(sink: PostgresqlSink, found: Mapping[str, str]) -> str:
+def statement(sink: PostgresqlSinkOptions, found: Mapping[str, str]) -> str:
     """The DDL: the columns found, sorted, the manifest's types over them, a primary key."""
     types = {**found, **sink.columns}
     if not types:
@@ -75,7 +72,7 @@ def statement(sink: PostgresqlSink, found: Mapping[str, str]) -> str:
     return f"CREATE TABLE IF NOT EXISTS {qualified(*sink.place())} (\n  {body}\n)"
 
 
-def raw_statement(sink: PostgresqlSink, sample: pa.Schema) -> str:
+def raw_statement(sink: PostgresqlSinkOptions, sample: pa.Schema) -> str:
     """The DDL of a table for raw mode: bodies, metadata, and what the database fills itself."""
     found = {field.name: _RAW[field.type] for field in sink.raw_columns(sample)}
     known = {"data": "JSONB NOT NULL", "_metadata": "JSONB"}
@@ -86,7 +83,7 @@ def raw_statement(sink: PostgresqlSink, sample: pa.Schema) -> str:
     return f"CREATE TABLE IF NOT EXISTS {qualified(*sink.place())} (\n  {body}\n)"
 
 
-def _index(link: Link, sink: PostgresqlSink) -> None:
+def _index(link: Link, sink: PostgresqlSinkOptions) -> None:
     """For searching in the bodies; a table without it is complete."""
     schema, name = sink.place()
     link.execute("SAVEPOINT dataflow_index")
@@ -100,12 +97,12 @@ def _index(link: Link, sink: PostgresqlSink) -> None:
         link.execute("ROLLBACK TO SAVEPOINT dataflow_index")
 
 
-def _added(sink: PostgresqlSink) -> list[tuple[str, str]]:
+def _added(sink: PostgresqlSinkOptions) -> list[tuple[str, str]]:
     soft = [(sink.soft_delete_column, "TIMESTAMP")] if sink.soft_delete_column else []
     return [("created_at", _STAMP), ("updated_at", _STAMP), *soft]
 
 
-def _primary(sink: PostgresqlSink, columns: set[str]) -> tuple[str, ...]:
+def _primary(sink: PostgresqlSinkOptions, columns: set[str]) -> tuple[str, ...]:
     if not sink.upsert_mode:
         return ()  # the original's key on `id` would drop what an append shall keep
     key = sink.conflict_key or (("id",) if "id" in columns else ())

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dataflow_assets.connectors.postgresql.client import qualified, quote
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table.table import Column, Table
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.rejected_records import HELD
-
-if TYPE_CHECKING:
-    from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 
 _JSON = frozenset({"json", "jsonb"})
 _TEXT = frozenset({"text", "varchar"})
@@ -136,7 +133,7 @@ class Layout:
         return f"({expression})".format(c=f"t.{name}")
 
 
-def layout(sink: PostgresqlSink, table: Table) -> Layout:
+def layout(sink: PostgresqlSinkOptions, table: Table) -> Layout:
     """How error records fit this table. Raises PermanentError where they do not."""
     known = {column.name: column for column in table.columns}
     apart = ("error", "original_message")
@@ -161,7 +158,7 @@ def _needs_value(column: Column) -> bool:
     return column.required and not column.default
 
 
-def _unfit(sink: PostgresqlSink, why: str) -> PermanentError:
+def _unfit(sink: PostgresqlSinkOptions, why: str) -> PermanentError:
     schema, name = sink.place()
     wanted = "data" if sink.raw_mode else "error and original_message, or data"
     return PermanentError(
@@ -176,7 +173,7 @@ def _value(name: str, kind: str) -> str:
     return f"({text})::{kind}" if kind in _JSON else text
 
 
-def statements(sink: PostgresqlSink) -> list[str]:
+def statements(sink: PostgresqlSinkOptions) -> list[str]:
     """The DDL of a table that autoCreateTable makes; every record's id stands in it once."""
     schema, name = sink.place()
     place = qualified(schema, name)

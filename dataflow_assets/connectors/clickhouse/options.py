@@ -1,0 +1,140 @@
+"""All that a manifest may say about ClickHouse: the connection, the source's table, the sink's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import SecretStr, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.connectors.clickhouse import dsn
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.wrapped import METADATA
+from dataflow_assets.sdk.database import ColumnName, ColumnNames, DatabaseTable
+from dataflow_assets.sdk.polling import PolledSource
+from dataflow_assets.sdk.raw_rows import DATA
+from dataflow_assets.sdk.upsert_options import DeleteMode, UpsertOptions
+from dataflow_assets.spec import Addition, Needs
+
+VERSION, DELETED = "_version", "_deleted"  # columns that the sink fills
+
+
+class ClickhouseConnection(DatabaseTable):
+    """A database and a table in it."""
+
+    type: ClassVar = "clickhouse"
+    quotes: ClassVar = '"`'
+
+    connection_string: SecretStr | None = None
+    """`http://user:password@host:8123/database`, `https://...`, or `clickhouse://...` of a native
+    port: 9000 and 9440 are taken for the HTTP ports 8123 and 8443. Parameters are `secure`,
+    `skip_verify`, `compress`, `dial_timeout` and `read_timeout`; others set the server."""
+    table: str | None = None
+    """`name` or `database.name`; the database is the connection string's unless given. A name with
+    a dot in it is put in double quotes or backticks."""
+
+    @field_validator("connection_string")
+    @classmethod
+    def _readable(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            try:
+                dsn.parse(value.get_secret_value())
+            except PermanentError as error:
+                raise ValueError(str(error).removeprefix("connectionString: ")) from None
+        return value
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        if self.connection_string is not None and (note := dsn.parse(self.dsn()).note):
+            yield "connection_string", note
+
+    @override
+    def server(self) -> str:
+        return dsn.server(self.dsn())
+
+    @override
+    def servers(self) -> tuple[str, ...]:
+        return dsn.servers(self.dsn())
+
+    @override
+    def usual_schema(self) -> str:
+        return dsn.parse(self.dsn()).database
+
+    @override
+    def known_schema(self) -> str | None:
+        return None if self.connection_string_secret_ref else self.usual_schema()
+
+
+class ClickhouseSourceOptions(ClickhouseConnection, PolledSource):
+    """What is read, and how its changes are found."""
+
+    order_by_column: ColumnName = "id"
+    """Orders rows with equal change values, so it must be unique; best a prefix of the table's
+    sorting key. Available as the metadata `id`."""
+    change_tracking_column: ColumnName = "created_at"
+    """The column whose value grows with each change. A table without it is read by
+    `orderByColumn` alone: new rows, no changes."""
+    final: Annotated[bool, Addition()] = False
+    """Read with FINAL: of a ReplacingMergeTree the last row of each key, not all there are."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.query is not None and self.final:
+            raise ValueError("final is for tables; write FINAL into the query")
+        return self
+
+
+class ClickhouseSinkOptions(UpsertOptions, ClickhouseConnection):
+    """Where rows go, and what they replace."""
+
+    own_columns: ClassVar = frozenset({DATA, METADATA, "created_at"})
+    text_bodies: ClassVar = True
+
+    conflict_key: ColumnNames = ()
+    """One column or a list of them, the table's ORDER BY; without it what the table has."""
+    table_engine: Literal["MergeTree", "ReplacingMergeTree"] | None = None
+    """Engine of a table that autoCreateTable makes; `ReplacingMergeTree` with upsertMode."""
+    replacing_version_column: ColumnName | None = None
+    """Column of the records by which a ReplacingMergeTree tells the newest row of a key."""
+    delete_mode: DeleteMode = None
+    """`hard`: queries with FINAL see the row of a deleted key no more. `soft`: they see it, and its
+    column `_deleted` is 1."""
+    order_by: Annotated[ColumnNames, Addition(), Needs("auto_create_table")] = ()
+    """ORDER BY of a table that autoCreateTable makes, where conflictKey does not say."""
+    partition_by: Annotated[str | None, Addition(), Needs("auto_create_table")] = None
+    """PARTITION BY of a table that autoCreateTable makes, e.g. `toYYYYMM(created)`."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.conflict_key and self.order_by:
+            raise ValueError("conflictKey is the ORDER BY already; leave orderBy out")
+        if self.upsert_mode and self.table_engine == "MergeTree":
+            raise ValueError("upsertMode needs tableEngine ReplacingMergeTree")
+        if self.delete_mode and self.replacing_version_column:
+            raise ValueError(
+                "deleteMode and replacingVersionColumn exclude each other: a deletion carries no "
+                f"version; leave the column out, and {VERSION} is filled in the order of reading"
+            )
+        if self.replacing_version_column and self.engine != "ReplacingMergeTree":
+            raise ValueError("replacingVersionColumn requires tableEngine ReplacingMergeTree")
+        return self
+
+    @property
+    def engine(self) -> str:
+        """What autoCreateTable makes."""
+        return self.table_engine or ("ReplacingMergeTree" if self.upsert_mode else "MergeTree")
+
+    def no_table(self) -> PermanentError:
+        """Why there is nowhere to write, and the two ways out."""
+        return PermanentError(
+            f"table {'.'.join(self.place())} does not exist at {self.address()}; create it, or set "
+            "autoCreateTable: true"
+        )
+
+    def dropped(self) -> PermanentError:
+        """The table went away under a run."""
+        return PermanentError(
+            f"table {'.'.join(self.place())} of {self.address()} was dropped while the flow ran; "
+            "create it again, or set autoCreateTable: true: the next run fills it from the start"
+        )

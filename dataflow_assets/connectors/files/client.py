@@ -1,0 +1,176 @@
+"""The one module that talks to the store: a folder of S3 or of the disk, by Arrow's file systems.
+
+Names are paths below the folder. What a sink relies on: `put_new` creates a file that must not
+exist yet or says that it does, whoever else tries; `publish` is repeatable.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+
+from dataflow_assets.connectors.files.conditional_put import put_new
+from dataflow_assets.connectors.files.options import FilesConnection
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file of the folder as it is now; `changed`: nanoseconds since 1970."""
+
+    name: str
+    size: int
+    changed: int
+
+
+class Folder:
+    """One folder, connected."""
+
+    def __init__(self, folder: FilesConnection) -> None:
+        self._options, self._root = folder, folder.root
+        self._files: Any = _s3(folder) if folder.on_s3 else fs.LocalFileSystem()
+
+    def files(self, below: str = "") -> list[Stored]:
+        """All files below a folder of the folder, by name; none where there is no such folder."""
+        base = f"{self._root}/{below}".rstrip("/")
+        chosen = fs.FileSelector(base, allow_not_found=True, recursive=True)
+        start = len(self._root) + 1
+        found = (
+            Stored(info.path[start:], info.size, info.mtime_ns or 0)
+            for info in self._files.get_file_info(chosen)
+            if info.type == fs.FileType.File
+        )
+        return sorted(found, key=lambda one: one.name)
+
+    def check(self) -> None:
+        """Raises OSError where the bucket is missing or may not be seen."""
+        if self._options.on_s3:
+            bucket = self._root.partition("/")[0]
+            self._files.get_file_info(fs.FileSelector(f"{bucket}/{uuid.uuid4().hex}", True))
+            if self._files.get_file_info(bucket).type == fs.FileType.NotFound:
+                raise FileNotFoundError(f"Bucket '{bucket}' does not exist")
+
+    def stat(self, name: str) -> Stored | None:
+        """A file as it is now; None where there is none."""
+        info = self._files.get_file_info(self._path(name))
+        if info.type != fs.FileType.File:
+            return None
+        return Stored(name, info.size, info.mtime_ns or 0)
+
+    def read(self, name: str) -> bytes:
+        """Raises FileNotFoundError where there is none."""
+        with self.open(name) as file:
+            content: bytes = file.read()
+        return content
+
+    def open(self, name: str) -> Any:
+        """A file to read from, at any place."""
+        return self._files.open_input_file(self._path(name))
+
+    def create(self, name: str) -> Any:
+        """A file to write to; it is there once it is closed."""
+        self._parent(name)
+        return self._files.open_output_stream(self._path(name), compression=None)
+
+    def sync(self, name: str) -> None:
+        """Makes a file that was closed survive a loss of power; on S3 it does already."""
+        if not self._options.on_s3:
+            _sync(Path(self._path(name)))
+            _sync(Path(self._path(name)).parent)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Writes a file whole, over the one of this name. Durable when it returns."""
+        with self.create(name) as file:
+            file.write(content)
+        self.sync(name)
+
+    def put_new(self, name: str, content: bytes) -> bool:
+        """Writes a file that must not exist yet; False where it does. Durable when it returns."""
+        if self._options.on_s3:
+            return put_new(self._options, self._path(name), content)
+        self._parent(name)
+        path = Path(self._path(name))
+        staged = path.with_name(f".{uuid.uuid4().hex}")
+        with staged.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            path.hardlink_to(staged)
+        except FileExistsError:
+            return False
+        finally:
+            staged.unlink()
+        _sync(path.parent)
+        return True
+
+    def publish(self, staged: str, final: str) -> None:
+        """Gives a staged file its final name; nothing is done where that has been done."""
+        try:
+            self._move(staged, final)
+        except OSError:
+            if self.stat(staged) or not self.stat(final):
+                raise
+
+    def _move(self, staged: str, final: str) -> None:
+        if self._options.on_s3:
+            self._files.copy_file(self._path(staged), self._path(final))
+            self.delete(staged)
+            return
+        self._parent(final)
+        Path(self._path(staged)).rename(self._path(final))
+        _sync(Path(self._path(final)).parent)
+
+    def delete(self, name: str) -> None:
+        """Takes a file away; nothing where there is none."""
+        with suppress(FileNotFoundError):
+            self._files.delete_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _parent(self, name: str) -> None:
+        if not self._options.on_s3:
+            Path(self._path(name)).parent.mkdir(parents=True, exist_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """What was written to the file or the folder survives a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _s3(folder: FilesConnection) -> fs.S3FileSystem:
+    scheme, _, host = (folder.endpoint or "").rpartition("://")
+    keys: dict[str, Any] = {}
+    if folder.access_key and folder.secret_access_key:
+        keys["access_key"] = folder.access_key.get_secret_value()
+        keys["secret_key"] = folder.secret_access_key.get_secret_value()
+    return fs.S3FileSystem(
+        **keys,
+        region=folder.region,
+        scheme=scheme or "https",
+        endpoint_override=host or None,
+        force_virtual_addressing=not folder.s3_path_style_access,
+        connect_timeout=10,
+        request_timeout=60,
+    )
+
+
+def hidden(name: str) -> bool:
+    """Whether readers of folders leave a file out: `_...` and `....` in any part of its path."""
+    return any(part.startswith(("_", ".")) for part in name.split("/"))
+
+
+def visible(files: list[Stored]) -> Iterator[Stored]:
+    """Those that readers of folders see."""
+    return (one for one in files if not hidden(one.name) and one.size)

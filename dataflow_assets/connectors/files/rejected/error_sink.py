@@ -1,0 +1,101 @@
+"""Error records as lines of files: those of an error sink, and those beside the data files.
+
+At least once, known by their ids: the same records in the same order are one file, and an id that
+is there twice counts once. What was replayed is noted in files of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+from typing_extensions import override
+
+from dataflow_assets.connectors.files.client import Folder, hidden
+from dataflow_assets.connectors.files.errors import translated
+from dataflow_assets.connectors.files.options import FilesConnection
+from dataflow_assets.contracts import Entry, EntryName, ErrorRecord, ErrorStore
+from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.rejected_records import HELD, entry
+
+BESIDE = "_rejected"
+_REPLAYED = "_dataflow/replayed"
+
+
+class FileErrors(ErrorStore):
+    """The error records below `within`; of an empty one, those that readers of the folder see."""
+
+    def __init__(self, options: FilesConnection, within: str) -> None:
+        self._options, self._within = options, within
+
+    @override
+    def prepare(self) -> None:
+        with translated(self._options, "reach the error sink"):
+            Folder(self._options).check()
+
+    @override
+    def store(self, records: Sequence[ErrorRecord]) -> None:
+        reach("files.errors")
+        names = "\n".join(f"{one.id}@{one.reading}" for one in records)
+        name = f"errors-{hashlib.sha256(names.encode()).hexdigest()[:32]}.jsonl"
+        with translated(self._options, "store rejected records in the error sink"):
+            Folder(self._options).put(f"{self._within}{name}", text(records))
+
+    @override
+    def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
+        with translated(self._options, "read the rejected records of"):
+            folder = Folder(self._options)
+            done = {name for one in folder.files(_REPLAYED) for name in _names(folder, one.name)}
+            found = [told for body in self._bodies(folder) if (told := _of(body, flow))]
+        waiting = [
+            (at, one) for at, one in found if one.name not in done and (not since or at >= since)
+        ]
+        waiting.sort(key=lambda pair: (pair[1].reading, pair[0]))
+        latest = {one.id: (at, one) for at, one in waiting}
+        return [one for _, one in sorted(latest.values(), key=_age)][:most]
+
+    def _bodies(self, folder: Folder) -> Iterator[bytes]:
+        for file in folder.files(self._within.rstrip("/")):
+            if self._within or not hidden(file.name):
+                yield from folder.read(file.name).splitlines()
+
+    @override
+    def replayed(self, entries: Sequence[Entry]) -> None:
+        content = msgspec.json.encode([one.name for one in entries])
+        name = f"{_REPLAYED}/{hashlib.sha256(content).hexdigest()[:32]}.json"
+        with translated(self._options, "note replayed records in"):
+            Folder(self._options).put(name, content)
+
+
+def text(records: Sequence[ErrorRecord]) -> bytes:
+    """One line for each record."""
+    return b"".join(one.body + b"\n" for one in records)
+
+
+def _age(pair: tuple[datetime, Entry]) -> tuple[datetime, str]:
+    return pair[0], pair[1].id
+
+
+def _names(folder: Folder, name: str) -> list[EntryName]:
+    return msgspec.json.decode(folder.read(name), type=list[tuple[str, int]])
+
+
+class _Origin(msgspec.Struct):
+    flow: str
+
+
+class _Told(msgspec.Struct):
+    error: _Origin
+
+
+def _of(body: bytes, flow: str) -> tuple[datetime, Entry] | None:
+    """A line read back; None for what is no error record, another flow's, or held."""
+    try:
+        if msgspec.json.decode(body, type=_Told).error.flow != flow:
+            return None
+        at, one = entry(body)
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
+        return None
+    return None if one.id.endswith(HELD) else (at, one)

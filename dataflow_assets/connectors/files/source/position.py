@@ -1,0 +1,83 @@
+"""Where a reader of a folder is: which files it has read, as they were then.
+
+A file is remembered by 16 bytes, half of them its name and half its size and time of change: so a
+file that comes late is found whatever it is called, and one that changed is told from a new one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from dataflow_assets.connectors.files.client import Stored
+from dataflow_assets.errors import PermanentError
+
+MOST_FILES = 20_000  # their marks are stored with each part of a read
+_HALF = 8  # bytes
+
+
+class _Text(msgspec.Struct, omit_defaults=True):
+    read: str = ""
+    file: str = ""
+    at: int = 0
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Position:
+    """`read`: the files that are done, as by `marks`.
+
+    `file` is read up to the byte `at`; `version` is what it looked like then, as by `marks`.
+    """
+
+    read: Mapping[bytes, bytes] = field(default_factory=dict)
+    file: str = ""
+    at: int = 0
+    version: str = ""
+
+    @classmethod
+    def parse(cls, text: object) -> Position:
+        """What `text` wrote; None for nothing. Raises PermanentError for anything else."""
+        try:
+            told = msgspec.json.decode(str(text or "{}"), type=_Text)
+            data = base64.b64decode(told.read, validate=True)
+        except (msgspec.MsgspecError, ValueError):
+            raise PermanentError(f"{text} is not a position in a folder of files") from None
+        halves = [data[at : at + _HALF] for at in range(0, len(data), _HALF)]
+        done = dict(zip(halves[::2], halves[1::2], strict=True))
+        return cls(done, told.file, told.at, told.version)
+
+    @classmethod
+    def behind(cls, files: Iterable[Stored], begun: tuple[Stored, int] | None = None) -> Position:
+        """All of these files are read, and of one that is begun the lines before a byte."""
+        done = dict(map(marks, files))
+        return cls(done, begun[0].name, begun[1], marks(begun[0])[1].hex()) if begun else cls(done)
+
+    def text(self) -> str:
+        """As it is stored."""
+        data = b"".join(name + version for name, version in sorted(self.read.items()))
+        fields = _Text(base64.b64encode(data).decode(), self.file, self.at, self.version)
+        return msgspec.json.encode(fields).decode()
+
+    def has(self, file: Stored) -> bool:
+        """Whether the file is done, whatever it looks like now."""
+        return marks(file)[0] in self.read
+
+    def changed(self, file: Stored) -> bool:
+        """Whether the file is done or begun, and looked different then."""
+        name, version = marks(file)
+        known = bytes.fromhex(self.version) if file.name == self.file else self.read.get(name)
+        return known not in (None, version)
+
+
+def marks(file: Stored) -> tuple[bytes, bytes]:
+    """What a file is remembered by: its name, and what it looks like."""
+    return _hash(file.name), _hash(f"{file.size} {file.changed}")
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=_HALF).digest()

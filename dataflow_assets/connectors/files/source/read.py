@@ -1,0 +1,100 @@
+"""What a task reads: the lines of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.files.client import Folder
+from dataflow_assets.connectors.files.errors import translated
+from dataflow_assets.connectors.files.options import FilesSourceOptions
+from dataflow_assets.connectors.files.source.planning import Range, compression, ranges_of
+from dataflow_assets.contracts import METADATA, PartSlice, Slice
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.failpoints import reach
+
+BLOCK = 1 << 20  # bytes of one read
+_ROWS = 10_000  # of one batch
+_METADATA = {"file": pa.string(), "position": pa.int64()}
+
+Line = tuple[int, bytes]
+"""The byte at which it begins, and the line without its end."""
+
+
+def read(
+    source: FilesSourceOptions, piece: Slice, metadata: frozenset[str]
+) -> Iterator[pa.RecordBatch]:
+    """The lines of a part; ends only when every file was what it had been when it was planned."""
+    assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
+    folder = Folder(source)
+    for one in ranges_of(piece.part):
+        with translated(source, f"read {one.name} of"):
+            lines = (line for line in _lines_of(folder, one) if line[1].strip())
+            while rows := list(islice(lines, _ROWS)):
+                reach("files.read")
+                yield _batch(one.name, rows, metadata)
+            check_unchanged(folder, one)
+
+
+def check_unchanged(folder: Folder, one: Range) -> None:
+    """Raises PermanentError where a file is not what it was when it was planned."""
+    now = folder.stat(one.name)
+    if now != one.file:
+        became = f"has {now.size} bytes now instead of {one.size}" if now else "is gone"
+        raise PermanentError(
+            f"the file {one.name} {became if not now or now.size != one.size else 'was replaced'} "
+            "since its read was planned: put it back as it was, or start from earliest with "
+            "table: truncate, or from latest without the rest of it. Files must not change once "
+            "they are in the folder: write them elsewhere and rename them, or set minAgeSeconds"
+        )
+
+
+def _batch(name: str, rows: list[Line], metadata: frozenset[str]) -> pa.RecordBatch:
+    columns: dict[str, list[Any]] = {"file": [name] * len(rows), "position": [at for at, _ in rows]}
+    fields = [pa.field("body", pa.binary())]
+    arrays = [pa.array([line for _, line in rows], pa.binary())]
+    for key in sorted(metadata & columns.keys()):
+        fields.append(pa.field(f"#{key}", _METADATA[key], metadata={METADATA: key.encode()}))
+        arrays.append(pa.array(columns[key], _METADATA[key]))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _lines_of(folder: Folder, one: Range) -> Iterator[Line]:
+    try:
+        file = folder.open(one.name)
+    except FileNotFoundError:
+        check_unchanged(folder, one)
+        raise
+    with file:
+        kind = compression(one.name)
+        if kind:
+            with pa.CompressedInputStream(file, kind) as plain:
+                yield from _lines(_blocks(plain), 0, None)
+        elif one.begin:
+            # What begins before the range is the end of a line of the range before it.
+            file.seek(one.begin - 1)
+            yield from islice(_lines(_blocks(file), one.begin - 1, one.end), 1, None)
+        else:
+            yield from _lines(_blocks(file), 0, one.end)
+
+
+def _blocks(file: Any) -> Iterator[bytes]:
+    while block := file.read(BLOCK):
+        yield block
+
+
+def _lines(blocks: Iterable[bytes], at: int, end: int | None) -> Iterator[Line]:
+    """The lines that begin before `end`, of a file read from `at` on."""
+    rest = b""
+    for block in blocks:
+        *whole, rest = (rest + block).split(b"\n")
+        for line in whole:
+            if end is not None and at >= end:
+                return
+            yield at, line
+            at += len(line) + 1
+    if rest and (end is None or at < end):
+        yield at, rest

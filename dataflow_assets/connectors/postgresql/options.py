@@ -1,0 +1,130 @@
+"""All that a manifest may say about PostgreSQL: the connection, the source's table, the sink's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.wrapped import METADATA
+from dataflow_assets.sdk.database import ColumnName, DatabaseTable
+from dataflow_assets.sdk.polling import PolledSource
+from dataflow_assets.sdk.raw_rows import DATA
+from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
+from dataflow_assets.spec import Addition, Needs, Requires
+
+_TYPE = re.compile(
+    r"[a-z_][a-z0-9_]*( [a-z_][a-z0-9_]*)*( ?\(\d+(, ?\d+)?\))?( with(out)? time zone)?(\[\])*",
+    re.IGNORECASE,
+)
+
+
+class PostgresqlConnection(DatabaseTable):
+    """A database and a table in it."""
+
+    type: ClassVar = "postgresql"
+    icon: ClassVar = "postgres"
+
+    connection_string: SecretStr | None = None
+    """`postgresql://` URL or libpq key=value text."""
+    table: str | None = None
+    """`name` or `schema.name`; the schema is `public` unless given. A name with a dot in it is put
+    in double quotes: `shop."orders.new"`."""
+
+    @override
+    def server(self) -> str:
+        return dsn.server(self.dsn())
+
+    @override
+    def servers(self) -> tuple[str, ...]:
+        return dsn.servers(self.dsn())
+
+    @override
+    def usual_schema(self) -> str:
+        return "public"
+
+
+class PostgresqlSourceOptions(PostgresqlConnection, PolledSource):
+    """What is read, and how its changes are found."""
+
+    change_tracking_column: ColumnName = "updated_at"
+    """The column whose value grows with each change. A table without it is read by
+    `orderByColumn` alone: new rows, no changes. Where `updated_at` is null, `created_at` counts."""
+    order_by_column: ColumnName = "id"
+    """Orders rows with equal change values, so it must be unique: best the primary key. Available
+    as the metadata `id`."""
+    auto_create_table: bool = False
+    """Make the table where it is missing, with `id`, `created_at` and `updated_at`."""
+    overlap_seconds: Annotated[int, Field(ge=0), Addition()] = 0
+    """Read the rows of so many seconds again: for transactions that commit late. The sink must
+    upsert."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.overlap_seconds and self.verbatim:
+            raise ValueError(
+                "overlapSeconds needs changeTrackingColumn: without it a query is read as a whole"
+            )
+        return self
+
+    @property
+    @override
+    def rereads(self) -> str:
+        return super().rereads or ("overlapSeconds" if self.overlap else "")
+
+    @property
+    @override
+    def overlap(self) -> int:
+        return self.overlap_seconds
+
+    @override
+    def no_table(self) -> PermanentError:
+        return PermanentError(f"{super().no_table()}, or set autoCreateTable: true")
+
+
+class PostgresqlSinkOptions(SoftDeleteOptions, PostgresqlConnection):
+    """Where rows go, and what they replace."""
+
+    own_columns: ClassVar = frozenset(
+        {DATA, METADATA, "id", "created_at", "updated_at", "deleted_at"}
+    )
+    longest_name: ClassVar = 63
+
+    upsert_strategy: Annotated[
+        Literal["always", "ifNewer"],
+        Requires("upsert_mode", when="ifNewer"),
+        Requires("upsert_version_column", when="ifNewer"),
+    ] = "always"
+    """`always`: the row that is read last replaces the stored one. `ifNewer`: only where its
+    `upsertVersionColumn` is higher."""
+    upsert_version_column: Annotated[ColumnName | None, Needs("upsert_strategy", "ifNewer")] = None
+    """Required with `ifNewer`: only a higher version replaces a stored row."""
+
+    @field_validator("columns")
+    @classmethod
+    def _declarable(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for name, kind in value.items():
+            if not _TYPE.fullmatch(kind.strip()):
+                raise ValueError(f"{name}: not the name of a PostgreSQL type")
+        return value
+
+    def no_table(self) -> PermanentError:
+        """Why there is nowhere to write, and the two ways out."""
+        schema, name = self.place()
+        return PermanentError(
+            f"table {schema}.{name} does not exist at {self.address()}; create it, or set "
+            "autoCreateTable: true"
+        )
+
+    def dropped(self) -> PermanentError:
+        """The table went away under a run."""
+        schema, name = self.place()
+        return PermanentError(
+            f"table {schema}.{name} of {self.address()} was dropped while the flow ran; create it "
+            "again, or set autoCreateTable: true: the next run fills it from the start"
+        )

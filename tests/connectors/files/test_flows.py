@@ -1,0 +1,96 @@
+"""Flows with a folder at an end: checked, looked into, rejected records put back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+
+from dataflow_assets.cli import main
+from dataflow_assets.connectors.files import FilesSink, FilesSource
+from tests.connectors.files import driver
+from tests.connectors.files.drain import main as drain
+
+LINES = b'{"id": 1}\n{"id": "two"}\nnot json\n{"id": 3}\n'
+CAST = {"type": "cast", "config": {"spec": {"id": "int64"}}}
+
+
+def manifest(folder: Path, place: driver.Config, steps: list[dict[str, Any]]) -> Path:
+    ends = {
+        role: {"type": "files", "config": {**place, "path": f"{place['path']}/{role}"}}
+        for role in ("source", "sink")
+    }
+    document = {
+        "apiVersion": "dataflow.dataflow.io/v1",
+        "kind": "DataFlow",
+        "metadata": {"name": "folders"},
+        "spec": {**ends, "transformations": steps, "onRejected": "table"},
+    }
+    path = folder / "folders.yaml"
+    YAML().dump(document, path)
+    return path
+
+
+def end(place: driver.Config, role: str) -> driver.Folder:
+    return driver.folder({**place, "path": f"{place['path']}/{role}"})
+
+
+def test_check_and_preview(
+    place: driver.Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end(place, "source").put("a.jsonl", LINES)
+    path = manifest(tmp_path, place, [])
+    assert main(["check", str(path)]) == 0
+    capsys.readouterr()
+    said = []
+    for _ in ("waiting", "done"):
+        assert main(["preview", str(path), "--json", "--limit", "1"]) == 0
+        said.append(json.loads(capsys.readouterr().out)["in"])
+        drain(str(path))
+    assert said == [{"body": {"id": 1}, "metadata": {"file": "a.jsonl", "position": 0}}] * 2
+
+
+def test_rejected_records_are_beside_the_lines_and_put_back_once(
+    place: driver.Config, tmp_path: Path
+) -> None:
+    end(place, "source").put("a.jsonl", LINES)
+    drain(str(manifest(tmp_path, place, [CAST])))
+    sink = end(place, "sink")
+    assert driver.lines(sink) == [[{"id": 1}, {"id": 3}]]
+    (rejected,) = driver.lines(sink, rejected=True)
+    assert [row["error"]["stage"] for row in rejected] == ["step", "sink"]
+    path = manifest(tmp_path, place, [])
+    for _ in range(2):
+        assert main(["replay", str(path)]) == 0
+        found = [row for file in driver.lines(sink) for row in file]
+        assert found == [{"id": 1}, {"id": 3}, {"id": "two"}]
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"path": "orders"}, "must be s3://bucket/prefix or an absolute path"),
+        ({"path": "s3://bucket"}, "must be s3://bucket/prefix"),
+        ({"path": "/"}, "must be s3://bucket/prefix"),
+        ({"path": "/data/../etc"}, "must be s3://bucket/prefix"),
+        ({"path": "/data", "accessKey": "a"}, "belong together"),
+        ({"path": "/data", "upsertMode": True}, "upsertMode"),
+    ],
+)
+def test_what_cannot_be_declared(config: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        FilesSink.model_validate(config)
+
+
+def test_addresses() -> None:
+    for path, endpoint, parts in (
+        ("/data/orders", None, ("files", "disk", "data.orders")),
+        ("s3://shop/in/orders", None, ("files", "s3", "shop", "in.orders")),
+        ("s3://shop/o", "http://minio:9000", ("files", "minio-9000", "shop", "o")),
+    ):
+        source = FilesSource.model_validate({"path": path, "s3Endpoint": endpoint})
+        assert source.address().parts == parts

@@ -1,0 +1,196 @@
+"""What the source makes of folders: late files, long lines, changed files."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dataflow_assets.connectors.files import FilesSource
+from dataflow_assets.connectors.files.source import read as reading
+from dataflow_assets.connectors.files.source.session import FilesSourceSession
+from dataflow_assets.contracts import Limit, Positions, Span
+from dataflow_assets.errors import PermanentError
+
+LIMIT = Limit()
+
+
+class Reader:
+    """Reads a folder to its end, span after span, as a flow would."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.source = FilesSource.model_validate({"path": str(folder), **options})
+        self.session = FilesSourceSession(self.source)
+        self.positions: Positions = self.session.start()
+
+    def plan(self, limit: Limit = LIMIT) -> Span:
+        return self.session.plan(self.positions, limit)
+
+    def rows(self, limit: Limit = LIMIT) -> list[dict[str, Any]]:
+        """Body, file and position of each line."""
+        return [row for span in self.spans(limit) for row in self.read(span)]
+
+    def spans(self, limit: Limit) -> Iterator[Span]:
+        while (span := self.plan(limit)).slices:
+            yield span
+            self.positions = self.session.fold({**self.positions, **span.upto})
+
+    def read(self, span: Span) -> list[dict[str, Any]]:
+        wanted = self.source.metadata_columns
+        batches = [one for piece in span.slices for one in self.source.batches(piece, wanted)]
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    def bodies(self, limit: Limit = LIMIT) -> list[bytes]:
+        return [row["body"] for row in self.rows(limit)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.mark.parametrize("size", [1, 7, 30, 1_000])
+def test_lines_are_cut_at_their_ends_wherever_a_part_ends(
+    folder: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "BLOCK", 5)
+    lines = [b'{"id":%d}' % number + b" " * (number % 13) for number in range(50)]
+    (folder / "a.jsonl").write_bytes(b"\n".join([*lines, b"", b"  ", b'{"last":1}']))
+    (folder / "b.jsonl").write_bytes(b"\n\n" + b"\n".join(lines) + b"\n")
+    rows = Reader(folder).rows(Limit(bytes=size))
+    assert [row["body"] for row in rows] == [*lines, b'{"last":1}', *lines]
+    for row in rows:
+        text = (folder / row["#file"]).read_bytes()
+        assert text[row["#position"] :].startswith(row["body"])
+
+
+def test_parts_of_an_unfinished_span_are_divided_into_the_same_lines(folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(b"".join(b'{"id":%d}\n' % number for number in range(99)))
+    reader = Reader(folder, parallelReads=1)
+    (piece,) = reader.plan().slices
+    parts = reader.session.smaller(piece, Limit(bytes=100))  # type: ignore[arg-type]
+    assert len(parts) > 5
+    assert reader.read(Span.of_parts("x", parts)) == reader.read(reader.plan())
+
+
+def test_a_file_that_comes_late_is_read_whatever_it_is_called(folder: Path) -> None:
+    reader = Reader(folder)
+    (folder / "m.jsonl").write_bytes(b"1\n")
+    assert reader.bodies() == [b"1"]
+    (folder / "a").mkdir()
+    (folder / "a" / "a.jsonl").write_bytes(b"2\n")
+    os.utime(folder / "a" / "a.jsonl", (1, 1))
+    assert reader.bodies() == [b"2"]
+    (folder / "m.jsonl").unlink()
+    assert reader.bodies() == []
+
+
+def test_hidden_and_unmatched_files_are_left_out(folder: Path) -> None:
+    for name in ("_x.jsonl", ".x.jsonl", "_dataflow/staged/x.jsonl", "a/x.csv", "a/x.jsonl"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(name.encode())
+    assert Reader(folder, glob="*.jsonl").bodies() == [b"a/x.jsonl"]
+
+
+def test_compressed_files_are_read_whole(folder: Path) -> None:
+    lines = b"".join(b"%d\n" % number for number in range(9))
+    (folder / "a.jsonl.gz").write_bytes(gzip.compress(lines[:8]) + gzip.compress(lines[8:]))
+    with (
+        pa.OSFile(str(folder / "b.zst"), "wb") as file,
+        pa.CompressedOutputStream(file, "zstd") as out,
+    ):
+        out.write(lines)
+    assert Reader(folder).bodies(Limit(records=1, bytes=1)) == [*lines.split()] * 2
+
+
+def test_a_compressed_file_that_is_cut_off_is_an_error(folder: Path) -> None:
+    (folder / "a.jsonl.gz").write_bytes(gzip.compress(b"1\n" * 5_000)[:-9])
+    with pytest.raises(
+        PermanentError, match=r"cannot read a\.jsonl\.gz of .+; the file is damaged"
+    ):
+        Reader(folder).bodies()
+
+
+@pytest.mark.parametrize("became", [b"1\n2\n", b"2\n", None])
+def test_a_file_that_changes_after_it_was_planned_is_an_error(
+    folder: Path, became: bytes | None
+) -> None:
+    path = folder / "a.jsonl"
+    path.write_bytes(b"1\n")
+    reader = Reader(folder)
+    span = reader.plan()
+    path.unlink()
+    if became:
+        path.write_bytes(became)
+    with pytest.raises(PermanentError, match=r"a\.jsonl (has 4 bytes now|was replaced|is gone)"):
+        reader.read(span)
+
+
+def test_a_file_that_changes_after_it_was_read_is_an_error(folder: Path) -> None:
+    path = folder / "a.jsonl"
+    path.write_bytes(b"1\n")
+    reader = Reader(folder)
+    assert reader.bodies() == [b"1"]
+    path.write_bytes(b"1\n2\n")
+    with pytest.raises(PermanentError, match="changed after it had been read"):
+        reader.bodies()
+
+
+@pytest.mark.parametrize("became", ["longer", "gone"])
+def test_a_file_that_is_begun_must_stay(folder: Path, became: str) -> None:
+    path = folder / "a.jsonl"
+    path.write_bytes(b"1\n" * 50)
+    reader = Reader(folder, parallelReads=1)
+    spans = reader.spans(Limit(bytes=10))
+    next(spans)
+    next(spans)  # the first one is done
+    if became == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"1\n" * 51)
+    with pytest.raises(PermanentError, match=r"is gone, and it was read|changed after"):
+        reader.plan()
+
+
+def test_young_files_wait(folder: Path) -> None:
+    (folder / "old.jsonl").write_bytes(b"1\n")
+    os.utime(folder / "old.jsonl", (1, 1))
+    (folder / "young.jsonl").write_bytes(b"2\n")
+    assert Reader(folder, minAgeSeconds=60).bodies() == [b"1"]
+
+
+def test_a_time_is_where_the_files_changed_since_begin(folder: Path) -> None:
+    for name, second in (("a", 1_000), ("b", 2_000)):
+        (folder / name).write_bytes(name.encode())
+        os.utime(folder / name, (second, second))
+    reader = Reader(folder)
+    reader.positions = reader.session.seek("1970-01-01T00:30:00+00:00")
+    assert reader.bodies() == [b"b"]
+
+
+def test_lag_and_ends(folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(b'{"id":1}\n' * 10)
+    reader = Reader(folder)
+    with closing(reader.session) as session:
+        ends = session.ends()
+        assert session.lag(reader.positions).records == 10
+        assert session.behind("folder", reader.positions["folder"], ends["folder"])
+        reader.bodies()
+        assert session.lag(reader.positions).records == 0
+        assert not session.behind("folder", reader.positions["folder"], ends["folder"])
+
+
+def test_more_files_than_can_be_remembered_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dataflow_assets.connectors.files.source.session.MOST_FILES", 2)
+    for name in "abc":
+        (folder / name).write_bytes(b"1")
+    with pytest.raises(PermanentError, match="holds 3 files, and 2 can be remembered"):
+        Reader(folder).plan()
