@@ -76,7 +76,7 @@ BAD_SPEC = [
         "  errors: {type: trino, config: {a: 1}}",
         (
             "12:18: spec.errors.type: not supported yet: the trino sink; "
-            "allowed: clickhouse, iceberg, kafka, postgresql"
+            "allowed: clickhouse, files, iceberg, kafka, postgresql"
         ),
     ),
     (
