@@ -55,7 +55,7 @@ class PolledSource(DatabaseTable, Source):
     @override
     def rereads(self) -> str:
         return (
-            "query without changeTrackingColumn, so new rows are not known" if self.verbatim else ""
+            "query without changeTrackingColumn" if self.verbatim else ""
         )
 
     @property
