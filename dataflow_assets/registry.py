@@ -1,12 +1,14 @@
 """What exists, found by name: every source, sink and step that lives in its folder.
 
 A new connector or step is one file; nothing is registered by hand. A class counts when it is
-concrete and has a `type` of its own.
+concrete and has a `type` of its own. Doubles of the in-memory kind are left out of what manifests
+may name, unless the environment says DATAFLOW_DOUBLES=1, as this project's own tests do.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import pkgutil
 from collections.abc import Iterator
 from functools import cache
@@ -18,25 +20,32 @@ from dataflow_assets import connectors, transforms
 from dataflow_assets.contracts import Sink, Source
 from dataflow_assets.records.step import Step
 
+DOUBLES = "DATAFLOW_DOUBLES"
 Declared = TypeVar("Declared", Source, Sink, Step)
+End = TypeVar("End", Source, Sink)
 
 
 @cache
 def sources() -> dict[str, type[Source]]:
     """Sources by the manifest's `type`."""
-    return _by_type(Source, connectors)
+    return _offered(_by_type(Source, connectors))
 
 
 @cache
 def sinks() -> dict[str, type[Sink]]:
     """Sinks by the manifest's `type`."""
-    return _by_type(Sink, connectors)
+    return _offered(_by_type(Sink, connectors))
 
 
 @cache
 def steps() -> dict[str, type[Step]]:
     """Steps by the manifest's `type`."""
     return _by_type(Step, transforms)
+
+
+def _offered(ends: dict[str, type[End]]) -> dict[str, type[End]]:
+    asked = os.environ.get(DOUBLES) == "1"
+    return {name: cls for name, cls in ends.items() if asked or not cls.double}
 
 
 def _by_type(kind: type[Declared], folder: ModuleType) -> dict[str, type[Declared]]:

@@ -124,13 +124,11 @@ def outcome(chain: Chain, raw: bytes | None, metadata: Mapping[str, Any]) -> Res
     except RejectedRecord as error:
         return Result(rejected=Rejected(error.step, error.step_type or error.stage, error.reason))
     try:
-        return Result(tuple([_out(record) for record in found]))
+        return Result(
+            tuple([Out(one.body, one.metadata, one.route, text(one.body)) for one in found])
+        )
     except RejectedRecord as error:
         return Result(rejected=Rejected(None, "encode", error.reason))
-
-
-def _out(record: Record) -> Out:
-    return Out(record.body, record.metadata, record.route, text(record.body))
 
 
 def _message(body: Any) -> bytes | None:

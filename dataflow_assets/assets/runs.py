@@ -126,9 +126,10 @@ class Runs:
         """The latest runs of the flow's job since the last one that did not fail, newest first."""
         wanted = dg.RunsFilter(job_name=job_name(self._flow))
         failed: list[dg.RunRecord] = []
+        failure = dg.DagsterRunStatus.FAILURE
         for most in (1, 10):  # most often there is no failure, and one record says so
             records = self._instance.get_run_records(wanted, limit=most)
-            failed = list(takewhile(_failed, records))
+            failed = list(takewhile(lambda one: one.dagster_run.status == failure, records))
             if not failed:
                 break
         return failed
@@ -184,10 +185,6 @@ class Runs:
         return f"it {doing} nothing was heard of it for {SILENT_SECONDS / 60:.0f} minutes"
 
 
-def _failed(record: dg.RunRecord) -> bool:
-    return record.dagster_run.status == dg.DagsterRunStatus.FAILURE
-
-
 def switched_off(
     instance: dg.DagsterInstance, flow: Flow, run: dg.DagsterRun
 ) -> Callable[[], str | None]:
@@ -199,7 +196,7 @@ def switched_off(
     was_on = run.tags.get(SENSOR) == name or name in _running(instance)
 
     def look() -> str | None:
-        if was_on and name not in _running(instance) and name in _known(instance):
+        if was_on and name not in _running(instance) and name in dict(_states(instance)):
             return f"its sensor {name} was switched off"
         return None
 
@@ -208,10 +205,6 @@ def switched_off(
 
 def _running(instance: dg.DagsterInstance) -> set[str]:
     return {name for name, status in _states(instance) if status != "STOPPED"}
-
-
-def _known(instance: dg.DagsterInstance) -> set[str]:
-    return {name for name, _ in _states(instance)}
 
 
 def _states(instance: dg.DagsterInstance) -> Iterator[tuple[str, str]]:

@@ -16,8 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dataflow_assets.cli import commands, previewing
-from dataflow_assets.cli.console import err
-from dataflow_assets.cli.sentences import sentence, trace
+from dataflow_assets.cli.console import err, sentence, trace
 from dataflow_assets.errors import ManifestError
 
 Add = Callable[..., argparse.ArgumentParser]

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dataflow_assets.cli import selection
-from dataflow_assets.cli.console import err, out
+from dataflow_assets.cli.console import err, out, sentence, trace
 from dataflow_assets.cli.logs import logged
-from dataflow_assets.cli.sentences import sentence, trace
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import folders

@@ -1,8 +1,19 @@
-"""Lines on stdout (results) and stderr (everything about them)."""
+"""What the command line writes: results on stdout, everything about them on stderr.
+
+An error is one sentence for people, and its traceback on demand; neither shows a secret.
+"""
 
 from __future__ import annotations
 
 import sys
+import traceback
+from collections.abc import Iterable
+
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.flow import Flow
+from dataflow_assets.redaction import mask
+
+LONGEST = 500
 
 
 def out(text: str) -> None:
@@ -14,3 +25,17 @@ def out(text: str) -> None:
 def err(text: str) -> None:
     """One line on stderr."""
     sys.stderr.write(f"{text}\n")
+
+
+def sentence(error: BaseException, flows: Iterable[Flow] = ()) -> str:
+    """What went wrong. Errors of our own say it themselves; others are marked as unexpected."""
+    if isinstance(error, DataflowError):
+        return mask(str(error), flows)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0][:LONGEST] if lines else "no message"
+    return mask(f"unexpected {type(error).__name__}: {text} (--verbose shows where)", flows)
+
+
+def trace(error: BaseException, flows: Iterable[Flow] = ()) -> str:
+    """The whole traceback."""
+    return mask("".join(traceback.format_exception(error)), flows).rstrip()

@@ -9,8 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from dataflow_assets.cli import selection
-from dataflow_assets.cli.console import err, out
-from dataflow_assets.cli.sentences import sentence
+from dataflow_assets.cli.console import err, out, sentence
 from dataflow_assets.contracts import local_now
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.flow import Flow
@@ -18,8 +17,7 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.preview import Tracer
 from dataflow_assets.preview.lines import Line, as_lines
 from dataflow_assets.preview.live import Found, waiting
-from dataflow_assets.preview.messages import Message, read
-from dataflow_assets.preview.results import as_json
+from dataflow_assets.preview.messages import Message, as_json, read
 from dataflow_assets.redaction import mask
 from dataflow_assets.testing import Result, chosen
 

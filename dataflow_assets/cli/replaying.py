@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from dataflow_assets.cli import running, selection
-from dataflow_assets.cli.console import err, out
+from dataflow_assets.cli.console import err, out, sentence, trace
 from dataflow_assets.cli.logs import logged
-from dataflow_assets.cli.sentences import sentence, trace
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load

@@ -40,6 +40,8 @@ class Connector(Spec):
     """What Dagster calls the system's icon, where that is not the type."""
     guarantee: ClassVar[str]
     """For docs/connectors: what a crash at any moment leaves, how, and where that ends."""
+    double: ClassVar[bool] = False
+    """True: it stands in for a system in tests; manifests may name it only where that is asked."""
 
     @abstractmethod
     def address(self) -> Address:

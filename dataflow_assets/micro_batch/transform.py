@@ -48,7 +48,9 @@ class Stepped:
                 if one is None:
                     rejected.append(refused)
                 else:
-                    shares[0].rejected.append(_again(refused, one))
+                    # Still the same record of its message, for the branch that rejected it.
+                    same = replace(refused, stage="encode", n=one.n, rows=one.rows or 0)
+                    shares[0].rejected.append(same)
                 continue
             if len(found) != 1:
                 several[int(offsets[at])] = len(found)
@@ -59,11 +61,6 @@ class Stepped:
             ways[None].rejected += rejected
         sent = Messages(pa.array(offsets, pa.int64()), batch, self._rows, several)
         return [share.chunk(offsets, sent) for share in shares]
-
-
-def _again(refused: Rejection, one: Again) -> Rejection:
-    """Still the same record of its message, for the branch that it was rejected by."""
-    return replace(refused, stage="encode", n=one.n, rows=one.rows or 0)
 
 
 def _shares(lane: Lane, tombstones: str) -> Callable[[], Share | Forwarded]:

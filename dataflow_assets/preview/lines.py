@@ -74,7 +74,8 @@ class _Way:
             visit = next(self._visits, None)
             if visit is None:  # an earlier child was rejected, or the body was never read
                 return
-            if visit.reason is None and len(visit.after) == 1 and not _changes(visit):
+            one = visit.reason is None and len(visit.after) == 1
+            if one and _shown(visit.before) == _shown(visit.after[0]):
                 yield from self._same(visit)
             else:
                 yield from self._flush()
@@ -132,10 +133,6 @@ class _Way:
 
     def _name(self, step: int) -> str:
         return f"[{step}] {self._types[step]}"
-
-
-def _changes(visit: Visit) -> bool:
-    return _shown(visit.before) != _shown(visit.after[0])
 
 
 def _difference(before: Record, after: Record) -> Iterator[Line]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ import msgspec
 from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.records import record
 from dataflow_assets.records.record import NotJson
+from dataflow_assets.testing import Out, Result
 
 _WANTED = (
     'must be {"body": ..., "metadata": {...}}, or {"text": "...", "metadata": {...}} for a message '
@@ -124,3 +125,14 @@ def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
         key: record.text_form(value) if isinstance(value, datetime) else value
         for key, value in metadata.items()
     }
+
+
+def as_json(message: Message, result: Result) -> str:
+    """`in` is the message as it was given; `out` is empty where it is filtered or rejected."""
+    rejected = asdict(result.rejected) if result.rejected else None
+    found = {"in": msgspec.Raw(message.line), "out": [_out(one) for one in result.out]}
+    return record.encode({**found, "rejected": rejected}).decode()
+
+
+def _out(one: Out) -> dict[str, Any]:
+    return {**given(one.body), "metadata": plain(one.metadata), "route": one.route}

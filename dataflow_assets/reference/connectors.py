@@ -21,9 +21,9 @@ types of one system become those of another is on the page [types](../types.md).
 
 
 def systems() -> list[str]:
-    """The types that a manifest may name; those that live in memory are for tests."""
-    known = {*registry.sources(), *registry.sinks()}
-    return sorted(name for name in known if not name.startswith("memory-"))
+    """The types that a manifest may name, without doubles."""
+    known = {**registry.sources(), **registry.sinks()}
+    return sorted(name for name, cls in known.items() if not cls.double)
 
 
 def render(name: str) -> str:

@@ -65,7 +65,8 @@ def _step(step: type[Step]) -> str:
 def _examples(step: type[Step]) -> Iterator[str]:
     yield "| Example | `config` | Record | Becomes |\n|---|---|---|---|"
     for one in step.examples:
-        cells = (one.about, _code(_yaml(one.config)), _given(one), _found(step, one))
+        given = _with(_body(one.given), one.metadata)
+        cells = (one.about, _code(_yaml(one.config)), given, _found(step, one))
         yield "| " + " | ".join(map(escaped, cells)) + " |"
     yield ""
 
@@ -77,13 +78,10 @@ def _yaml(config: Mapping[str, Any]) -> str:
     return out.getvalue().strip()
 
 
-def _given(example: Example) -> str:
-    return _with(_body(example.given), example.metadata)
-
-
 def _found(step: type[Step], example: Example) -> str:
     """What really comes out."""
-    record = Record(parse(_bytes(example.given)), dict(example.metadata))
+    body = None if example.given is None else example.given.encode()
+    record = Record(parse(body), dict(example.metadata))
     try:
         found = step.model_validate(dict(example.config)).compile(_CONTEXT)(record)
     except RejectedRecord as error:
@@ -94,10 +92,6 @@ def _found(step: type[Step], example: Example) -> str:
     bodies = [text(one.body) for one in records]
     shown = "<br>".join(_body(None if raw is None else raw.decode()) for raw in bodies)
     return _with(shown, {} if example.out_metadata is None else records[0].metadata)
-
-
-def _bytes(body: str | None) -> bytes | None:
-    return None if body is None else body.encode()
 
 
 def _body(body: str | None) -> str:

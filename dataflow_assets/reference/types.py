@@ -26,10 +26,6 @@ any other type. Dates and timestamps may be infinite where both systems know tha
 """
 
 
-def _kind(name: str, kind: bytes) -> pa.Field:
-    return pa.field(name, pa.string(), metadata={KIND: kind})
-
-
 INTERCHANGE = tuple(
     TypeRow("", column)
     for column in (
@@ -41,7 +37,10 @@ INTERCHANGE = tuple(
         pa.field("decimal", pa.decimal128(18, 4)),
         pa.field("wide", pa.decimal256(50, 10)),
         pa.field("string", pa.string()),
-        *(_kind(kind, kind.encode()) for kind in ("json", "numeric", "uuid", "text")),
+        *(
+            pa.field(kind, pa.string(), metadata={KIND: kind.encode()})
+            for kind in ("json", "numeric", "uuid", "text")
+        ),
         pa.field("binary", pa.binary()),
         pa.field("date", pa.date32()),
         pa.field("time", pa.time64("us")),
@@ -62,13 +61,9 @@ def render() -> str:
 
 
 def tables() -> dict[str, type[Sink]]:
-    """The sinks that make columns; those in memory are for tests."""
+    """The sinks that make columns, without doubles."""
     found = registry.sinks().items()
-    return {
-        name: cls
-        for name, cls in found
-        if cls.takes == "columns" and not name.startswith("memory-")
-    }
+    return {name: cls for name, cls in found if cls.takes == "columns" and not cls.double}
 
 
 def _interchange() -> str:

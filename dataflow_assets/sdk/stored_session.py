@@ -54,7 +54,8 @@ class StoredSession(SinkSession):
 
     def __init__(self, sink: Sink, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
-        self._state = self.fence(lambda found: (found or BranchState()).taken(run))
+        taken = self.fence(lambda found: (found or BranchState()).taken(run))
+        self._state = owned(target.flow, taken, taken.checkpoint.epoch, run, sink.address())
 
     @abstractmethod
     def read(self) -> BranchState | None:
@@ -129,12 +130,14 @@ class StoredSession(SinkSession):
     @override
     def adopt(self) -> None:
         identity = self.identity
-        self._state = self.record(self._owning(lambda found: found.adopted(identity)))
+        self._state = self._owned(self.record(self._owning(lambda found: found.adopted(identity))))
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
         where = (positions, source, self._target, self.identity)
-        self._state = self.fence(self._owning(lambda found: found.restarted(*where)), empty=empty)
+        self._state = self._owned(
+            self.fence(self._owning(lambda found: found.restarted(*where)), empty=empty)
+        )
 
     @override
     def begin(self, span: Span) -> Span:
@@ -145,14 +148,14 @@ class StoredSession(SinkSession):
         self._check_planned([s for s in span.slices if s.partition in known], known)
         begun = partial(BranchState.begun, span=span, target=self._target, identity=self.identity)
         if begun(self._state) != self._state:
-            self._state = self.record(self._owning(begun))
+            self._state = self._owned(self.record(self._owning(begun)))
         return span
 
     @override
     def divide(self, span: Span, cut: Cut) -> Span:
         if self._state.divided(cut).intent in ((), span.slices):
             return span
-        self._state = self.record(self._owning(lambda found: found.divided(cut)))
+        self._state = self._owned(self.record(self._owning(lambda found: found.divided(cut))))
         return replace(span, slices=self._state.intent)
 
     @override
@@ -175,12 +178,12 @@ class StoredSession(SinkSession):
             own = complete(left, receipts, self._target.branch)
             counted = Totals() if in_tasks else sum((r.totals for r in own), Totals())
             step = self._owning(self._finished(left, counted, source))
-            self._state = self.record(step) if in_tasks else self.publish(step, own)
+            self._state = self._owned(self.record(step) if in_tasks else self.publish(step, own))
         return self.checkpoint
 
     @override
     def forget(self) -> None:
-        self._state = self.fence(self._owning(BranchState.forgotten))
+        self._state = self._owned(self.fence(self._owning(BranchState.forgotten)))
 
     @override
     def close(self) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,6 +29,16 @@ def test_a_folder_without_manifests_was_not_checked(tmp_path: Path, capsys: Said
     said = capsys.readouterr()
     assert said.err == f"{tmp_path}: no *.yaml or *.yml in this folder: nothing was checked\n"
     assert said.out == "0 flows, 0 findings, 0 notes\n"
+
+
+def test_in_memory_connectors_are_named_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(FLOW)
+    command = [sys.executable, "-m", "dataflow_assets.cli", "check", str(tmp_path)]
+    for doubles, code in (("1", 0), ("", 1)):
+        env = {**os.environ, "DATAFLOW_DOUBLES": doubles}
+        done = subprocess.run(command, env=env, check=False, capture_output=True, text=True)
+        assert done.returncode == code
+        assert ("unknown source type; allowed: clickhouse, files" in done.stdout) == (not doubles)
 
 
 def test_a_folder_of_json_files_says_that_they_are_not_read(tmp_path: Path, capsys: Said) -> None:

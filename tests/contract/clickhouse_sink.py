@@ -18,7 +18,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     dump,
     fold,
 )
-from dataflow_assets.connectors.clickhouse.table.checkpoint_table import LedgerTable
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
 from dataflow_assets.contracts import Target
 from devservers import Proxy
 from tests import arrivals
@@ -92,7 +92,7 @@ class Clickhouse(SinkDriver, Remote):
     def move(self, target: Target, offset: int) -> None:
         database, table = self.declare().place()
         with clickhouse_connect.get_client(dsn=self.dsn) as client:
-            ledger = LedgerTable(client, database, table, target)
+            ledger = CheckpointTable(client, database, table, target)
             head = fold(ledger.read()).snapshot()
             moved = {**head.partitions, "0": Partition(offset)}
             head = replace(head, n=head.n + 1, generation="by hand", partitions=moved)

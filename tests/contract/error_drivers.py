@@ -14,10 +14,12 @@ from pyiceberg.catalog import Catalog
 import devservers
 from dataflow_assets.connectors.clickhouse import ClickhouseSink
 from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.files import FilesSink
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSink
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Sink
+from tests.connectors.files import driver as files
 from tests.connectors.kafka.topics import committed
 
 Stored = dict[str, Any]
@@ -191,6 +193,30 @@ class Topic(ErrorDriver):
         ]
 
 
+class Lines(ErrorDriver):
+    """Files of a folder: a crash may store an entry twice, under one id."""
+
+    kind = "lines"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        server: devservers.SeaweedFS = request.getfixturevalue("seaweedfs")
+        store, name = files.bucket(server)
+        request.addfinalizer(lambda: store.delete_dir(name))
+        self.config = files.on_s3(server, f"{name}/errors")
+
+    def declare(self) -> Sink:
+        return FilesSink.model_validate(self.config)
+
+    def unreachable(self) -> Sink:
+        return FilesSink.model_validate(self.config | {"s3Endpoint": "http://127.0.0.1:1"})
+
+    def stored(self) -> list[Stored]:
+        found = files.lines(files.folder(self.config))
+        by_id = {row["error"]["id"]: row for file in found for row in file}
+        return [by_id[name] for name in sorted(by_id)]
+
+
 ERRORS: dict[str, type[ErrorDriver]] = {
-    one.kind: one for one in (Beside, Elsewhere, Lake, Merged, Topic)
+    one.kind: one for one in (Beside, Elsewhere, Lake, Lines, Merged, Topic)
 }

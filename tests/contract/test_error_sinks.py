@@ -127,6 +127,7 @@ STORES = {
     "elsewhere": ("postgresql.errors", "postgresql.errors-stored"),
     "lake": ("iceberg.errors", "iceberg.errors-stored"),
     "merged": ("clickhouse.errors", "clickhouse.errors-stored"),
+    "lines": ("files.errors", "files.errors-stored"),
     "topic": ("kafka.errors", "kafka.errors-stored"),
 }
 CRASHES = [

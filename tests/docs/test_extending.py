@@ -1,15 +1,19 @@
-"""The step that docs/extending/step.md writes works, with the examples that it gives."""
+"""What docs/extending writes works, and what it asks for is kept by what is there."""
 
 from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from dataflow_assets.contracts import Connector, Source
 from dataflow_assets.records.step import Example, Step
+from dataflow_assets.reference.connectors import example
 from tests import ROOT
 from tests.transforms.test_transforms import test_example as check
 
@@ -31,3 +35,72 @@ UPPER = _step()
 @pytest.mark.parametrize("example", UPPER.examples, ids=lambda example: example.about)
 def test_its_examples(example: Example) -> None:
     check(UPPER, example)
+
+
+CONNECTOR = ROOT / "docs/extending/connector.md"
+FOLDERS = sorted(
+    folder
+    for folder in (ROOT / "dataflow_assets/connectors").iterdir()
+    if (folder / "__init__.py").exists()
+)
+MEMORY = ROOT / "dataflow_assets/connectors/memory"
+
+
+def _listed(end: str) -> list[str]:
+    """The modules that the checklist asks of a source or a sink."""
+    (line,) = re.findall(rf"^- \[ \] (.*) for a {end}$", CONNECTOR.read_text(), re.MULTILINE)
+    return re.findall(r"`([\w/]+\.py)`", line)
+
+
+@pytest.mark.parametrize("end", ["source", "sink"])
+@pytest.mark.parametrize("folder", [MEMORY, MEMORY.parent / "files"], ids=lambda one: one.name)
+def test_connectors_built_along_the_page_have_the_rooms_of_its_checklist(
+    folder: Path, end: str
+) -> None:
+    assert _listed(end)
+    assert [name for name in _listed(end) if not (folder / name).exists()] == []
+
+
+def test_the_modules_of_the_page_are_those_of_memory() -> None:
+    rooms = re.findall(
+        r"^\| `([\w/]+\.py)`(?:, `[\w/]+\.py`)? \|", CONNECTOR.read_text(), re.MULTILINE
+    )
+    there = {path.relative_to(MEMORY).as_posix() for path in MEMORY.rglob("*.py")}
+    modules = {name for name in there if not name.endswith("__init__.py")}
+    assert set(rooms) - {"client.py"} == modules - {"store.py"}
+
+
+def test_what_the_page_names_is_there() -> None:
+    text = CONNECTOR.read_text()
+    code = "\n".join(path.read_text() for path in MEMORY.rglob("*.py"))
+    for name, method in re.findall(r"`(Memory\w+|\w+Session|\w+Writer)\.?(\w*)`", text):
+        assert f"class {name}(" in code
+        assert f"def {method}" in code
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda one: one.name)
+def test_every_connector_keeps_the_checklist(folder: Path) -> None:
+    """Of a folder: the classes that it names, their guarantees, and its failpoints."""
+    module = import_module(f"dataflow_assets.connectors.{folder.name}")
+    code = "".join(path.read_text() for path in folder.rglob("*.py"))
+    assert re.search(r"\breach\(", code)
+    for name in module.__all__:
+        declared = getattr(module, name)
+        if not issubclass(declared, Connector) or folder == MEMORY:
+            continue
+        assert declared.type == folder.name
+        assert declared.guarantee.endswith(".")
+        end = "source" if issubclass(declared, Source) else "sink"
+        assert example(end, declared.type).exists()
+        assert not issubclass(declared, Source) or declared.metadata_keys
+
+
+def test_what_files_took_is_counted() -> None:
+    (files, lines), *_ = re.findall(r"(\d+) files, about ([\d,]+) lines", CONNECTOR.read_text())
+    there = [path.read_text() for path in (MEMORY.parent / "files").rglob("*.py")]
+    assert int(files) == len(there)
+    assert int(lines.replace(",", "")) == pytest.approx(sum(map(_lines, there)), rel=0.05)
+
+
+def _lines(text: str) -> int:
+    return text.count("\n")

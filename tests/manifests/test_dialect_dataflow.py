@@ -17,6 +17,7 @@ from dataflow_assets.manifests.dialects.dataflow_model import (
     Metadata,
 )
 from dataflow_assets.manifests.load import Loaded, load
+from dataflow_assets.reference.connectors import systems
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Hint, Refused, marks
 
@@ -76,7 +77,7 @@ BAD_SPEC = [
         "  errors: {type: trino, config: {a: 1}}",
         (
             "12:18: spec.errors.type: not supported yet: the trino sink; "
-            "allowed: clickhouse, files, iceberg, kafka, postgresql"
+            "allowed: " + ", ".join(systems())
         ),
     ),
     (

@@ -10,6 +10,7 @@ from dataflow_assets.contracts import Address, Sink, Source
 class MemorySourceOptions(Source):
     """A topic or table inside a store."""
 
+    double: ClassVar[bool] = True
     reads_back: ClassVar[bool] = False  # topics and tables of one name are two things in a store
     store: str
     """Name of the store."""
@@ -24,6 +25,7 @@ class MemorySourceOptions(Source):
 class MemorySinkOptions(Sink):
     """A table with the columns `id` and `name` inside a store."""
 
+    double: ClassVar[bool] = True
     store: str
     """Name of the store."""
     table: str

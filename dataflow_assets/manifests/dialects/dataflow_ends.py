@@ -16,7 +16,7 @@ from dataflow_assets.manifests.dialects.wording import ruled, validate
 def end(
     document: Document,
     path: Path,
-    found: Mapping[str, type[Any]],
+    found: Mapping[str, type[Connector]],
     known: tuple[str, ...],
 ) -> tuple[Any, list[Finding]]:
     """The connector of one end, validated by its own model; None with the reasons."""
@@ -50,8 +50,10 @@ def _lost(document: Document, path: Path, connector: Connector | None) -> Iterab
         yield document.finding((*path, "config"), message, key=True)
 
 
-def _no_type(name: str, end: str | int, found: Iterable[str], known: tuple[str, ...]) -> str:
-    allowed = "allowed: " + ", ".join(n for n in found if not n.startswith("memory"))
+def _no_type(
+    name: str, end: str, found: Mapping[str, type[Connector]], known: tuple[str, ...]
+) -> str:
+    allowed = "allowed: " + ", ".join(one for one, cls in found.items() if not cls.double)
     if name in known:
         return f"not supported yet: the {name} {end}; {allowed}"
     if name in model.SOURCES:

@@ -54,9 +54,7 @@ class PolledSource(DatabaseTable, Source):
     @property
     @override
     def rereads(self) -> str:
-        return (
-            "query without changeTrackingColumn" if self.verbatim else ""
-        )
+        return "query without changeTrackingColumn" if self.verbatim else ""
 
     @property
     @override

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.files import FilesSink, FilesSource
+from dataflow_assets.contracts import Run
+from dataflow_assets.manifests.load import load_strict
+from dataflow_assets.runs.replay import replay
 from tests.connectors.files import driver
 from tests.connectors.files.drain import main as drain
 
@@ -55,7 +59,7 @@ def test_check_and_preview(
 
 
 def test_rejected_records_are_beside_the_lines_and_put_back_once(
-    place: driver.Config, tmp_path: Path
+    place: driver.Config, tmp_path: Path, engine: SparkSession
 ) -> None:
     end(place, "source").put("a.jsonl", LINES)
     drain(str(manifest(tmp_path, place, [CAST])))
@@ -63,11 +67,12 @@ def test_rejected_records_are_beside_the_lines_and_put_back_once(
     assert driver.lines(sink) == [[{"id": 1}, {"id": 3}]]
     (rejected,) = driver.lines(sink, rejected=True)
     assert [row["error"]["stage"] for row in rejected] == ["step", "sink"]
-    path = manifest(tmp_path, place, [])
-    for _ in range(2):
-        assert main(["replay", str(path)]) == 0
-        found = [row for file in driver.lines(sink) for row in file]
-        assert found == [{"id": 1}, {"id": 3}, {"id": "two"}]
+    (flow,) = load_strict(manifest(tmp_path, place, [])).flows
+    for rows, again in ((1, 1), (0, 1)):
+        done = list(replay(flow, lambda: engine, Run()))
+        assert [(one.rows, one.rejected) for one in done] == [(rows, again)]
+        found = [row["id"] for file in driver.lines(sink) for row in file]
+        assert sorted(found, key=str) == [1, 3, "two"]
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_span_that_begins_lower_adds_only_what_is_new(
 
 def test_a_span_beyond_the_checkpoint_is_refused(make: MakeSink) -> None:
     session = opened(make())
-    with pytest.raises(PermanentError, match="p0 is at 0, the span begins at 7"):
+    with pytest.raises(PermanentError, match="p0 is at 0, but the micro-batch was planned from 7"):
         session.begin(span_of(7, 10))
 
 
@@ -378,7 +378,7 @@ def test_restart_and_forget(make: MakeSink, catalog: Catalog, namespace: str) ->
     other = opened(sink)
     other.forget()
     assert sink.peek(TARGET) is None
-    with pytest.raises(TakenOver, match="removed"):
+    with pytest.raises(TakenOver, match="was taken over by run"):
         session.begin(span_of(10, 10))
     assert ids(catalog, namespace) == expected(10)
 

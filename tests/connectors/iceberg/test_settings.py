@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
     property_key,
 )
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
-from dataflow_assets.contracts import KIND, OffsetSlice, PartSlice, Target, Totals
+from dataflow_assets.contracts import KIND, PartSlice, Target, Totals
 from dataflow_assets.registry import sinks
 from dataflow_assets.secrets import SecretRef, Secrets, resolve
 
@@ -202,7 +202,7 @@ def test_the_checkpoint_is_what_was_put_in() -> None:
         pid=7,
         positions={"p": 5, "part": "done"},
         totals=Totals(1, 2, 3),
-        intent=(PartSlice("a", None, "z", "0-9"), OffsetSlice("p", 5, 9)),
+        intent=(PartSlice("a", None, "z", "0-9"), PartSlice("b", "y", "z")),
     ).stamped("c1")
     assert parse(stored.text()) == stored
     assert parse(None) is None

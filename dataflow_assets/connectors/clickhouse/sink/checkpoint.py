@@ -1,4 +1,4 @@
-"""One branch's rows in the ledger, recorded under one epoch."""
+"""One branch's rows in the checkpoint log, recorded under one epoch."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from dataflow_assets.sdk.checkpoint import removed, taken_over
 _TRIES = 50
 
 
-class Ledger(Protocol):
+class CheckpointLog(Protocol):
     """The rows of one branch, wherever they are kept."""
 
     blocks: int
-    """Blocks that the target had been given when the ledger was last read."""
+    """Blocks that the target had been given when the log was last read."""
 
     def read(self, partition: str | None = None) -> Sequence[Entry]:
         """All rows, the oldest first; with a partition: all heads, and its own rows."""
@@ -43,20 +43,20 @@ class Ledger(Protocol):
 class Branch:
     """What a driver or a task reads and records."""
 
-    def __init__(self, ledger: Ledger, target: Target, epoch: int = 0) -> None:
+    def __init__(self, log: CheckpointLog, target: Target, epoch: int = 0) -> None:
         self.epoch = epoch
-        self._ledger = ledger
+        self._log = log
         self._target = target
         self._n = 0
 
     def take(self, run: Run) -> State:
         """Takes a new epoch: the number of the first who has recorded it."""
-        state = fold(self._ledger.read())
+        state = fold(self._log.read())
         for _ in range(_TRIES):
             base, self.epoch, self._n = state.head.place, state.head.epoch + 1, 0
             host = f"{run.host} (pid {run.pid})"
             writer = self._record_head(replace(state.snapshot(), run=run.id, host=host))
-            rows = self._ledger.read()
+            rows = self._log.read()
             state = fold(rows)
             if state.head.place != (self.epoch, 0) or state.writer != writer:
                 continue  # another run was first
@@ -74,7 +74,7 @@ class Branch:
 
     def read(self, partition: str | None = None) -> State:
         """The state, of one partition or of all. Raises TakenOver where our epoch is over."""
-        state = fold(self._ledger.read(partition))
+        state = fold(self._log.read(partition))
         if state.head.epoch != self.epoch:
             raise self._over(state.head)
         return state
@@ -105,13 +105,13 @@ class Branch:
     def _record_head(self, head: Head) -> str:
         head = replace(head, epoch=self.epoch, n=self._n)
         entry = Entry(HEAD, dump(head), uuid.uuid4().hex, head.epoch, head.n)
-        self._ledger.record(entry)
+        self._log.record(entry)
         return entry.writer
 
     def _record(self, kind: str, state: State, partition: str, value: Any) -> None:
         where = (state.head.generation, partition, state.after(partition))
         writer = uuid.uuid4().hex
-        self._ledger.record(Entry(kind, dump(value), writer, self.epoch, 0, *where))
+        self._log.record(Entry(kind, dump(value), writer, self.epoch, 0, *where))
 
     def _over(self, head: Head) -> PermanentError:
         if head.epoch < self.epoch:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch, Ledger
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch, CheckpointLog
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
     Done,
@@ -41,9 +41,9 @@ class Rows:
 class Chunks:
     """Commits what was seen of one slice."""
 
-    def __init__(self, branch: Branch, ledger: Ledger, piece: Slice, name: str) -> None:
+    def __init__(self, branch: Branch, log: CheckpointLog, piece: Slice, name: str) -> None:
         self._branch = branch
-        self._ledger = ledger
+        self._log = log
         self._piece = piece
         self._name = name
         self._state: State | None = None
@@ -97,7 +97,7 @@ class Chunks:
     def _proposed(self, state: State, seen: Position, rows: Rows, at: datetime) -> State:
         version = max(int(utc_now().timestamp() * 1_000_000), state.version + 1)
         digest = rows.digest(self._cut(state, seen))
-        border = Border(seen, at, self._ledger.blocks, version, digest)
+        border = Border(seen, at, self._log.blocks, version, digest)
         state = self._branch.propose(state, self._piece.partition, border)
         failpoints.reach("clickhouse.recorded")
         return state

@@ -2,7 +2,7 @@
 
 A TRUNCATE cannot be called back: one that comes late empties the table of the driver that has taken
 the flow over. So the rows are moved, partition by partition, into the exit: an empty table made for
-this alone, under a name that is never used again, and which the ledger's head knows before the
+this alone, under a name that is never used again, and which the checkpoint's head knows before the
 first row moves. Whoever takes the flow over drops the exit first, and waits until no statement uses
 it (SYNC). From then on a statement of the older driver names a table that does not exist.
 """

@@ -31,7 +31,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Partition,
     fold,
 )
-from dataflow_assets.connectors.clickhouse.table.checkpoint_table import LedgerTable
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
 from dataflow_assets.connectors.clickhouse.table.table import Table
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -120,7 +120,7 @@ class ClickhouseSession(SinkSession):
         """What may have been inserted into the table before this one is not known of this one."""
         state = self._state
         recovery.check_adopted(state, self._target)
-        intent = state.head.intent and replace(state.head.intent, blocks=self._ledger.blocks)
+        intent = state.head.intent and replace(state.head.intent, blocks=self._log.blocks)
         with self._translated("adopting"):
             self._head(replace(state.snapshot(), target=self.identity, intent=intent))
 
@@ -147,7 +147,7 @@ class ClickhouseSession(SinkSession):
         self._at = span.at or local_now()
         unfinished = recovery.unfinished(self._state, span)
         if unfinished is not None:
-            recovery.check_window(self._state, self._ledger.blocks, self._place(), self._target)
+            recovery.check_window(self._state, self._log.blocks, self._place(), self._target)
             self._at = unfinished.at or self._at
             return unfinished
         with self._translated("beginning on"):
@@ -221,12 +221,12 @@ class ClickhouseSession(SinkSession):
             replicated = bool(self._table and self._table.replicated)
             if replicated:
                 checkpoint_table.check_replicated(self._client, self._database)
-            self._ledger = LedgerTable(
+            self._log = CheckpointTable(
                 self._client, self._database, self._name, self._target, replicated=replicated
             )
-            self._branch = Branch(self._ledger, self._target)
+            self._branch = Branch(self._log, self._target)
             self._state = self._branch.take(self._run)
-            self._ledger.prune(self._state.head)
+            self._log.prune(self._state.head)
             self._tell()
             self._empty()
 
@@ -273,7 +273,7 @@ class ClickhouseSession(SinkSession):
             empty_table.drop(self._client, self._database, exit_)
 
     def _check_emptied(self, table: Table) -> None:
-        refuse_shared(self._target, self._sink.address(), self._ledger.others(table.uuid))
+        refuse_shared(self._target, self._sink.address(), self._log.others(table.uuid))
         if empty_table.holds_rows(self._client, table):
             empty_table.check(table, self._target)
             empty_table.check_size(self._client, table, self._target)
@@ -283,7 +283,7 @@ class ClickhouseSession(SinkSession):
         parts, intent = intent_of(span), None
         if parts:
             # The rows of a part that was read before are not known by their number of blocks.
-            intent = Intent(uuid.uuid4().hex, self._at, self._ledger.blocks, parts)
+            intent = Intent(uuid.uuid4().hex, self._at, self._log.blocks, parts)
         starts = {
             name: Partition(at)
             for name, at in unknown_starts(span, known).items()
@@ -369,7 +369,7 @@ def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:
         try:
             if not checkpoint_table.exists(client, database):
                 return None
-            state = fold(LedgerTable(client, database, name, target).read())
+            state = fold(CheckpointTable(client, database, name, target).read())
         finally:
             client.close()
     except Failure as failure:

@@ -24,7 +24,7 @@ from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts, Load
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, Partition
-from dataflow_assets.connectors.clickhouse.table.checkpoint_table import LedgerTable
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
 from dataflow_assets.contracts import (
     Chunk,
     OffsetSlice,
@@ -102,13 +102,13 @@ class ClickhouseWriter(Writer):
             with self._guarded():
                 self._client = clients.connect(self._sink.dsn(), f"dataflow {target.flow}")
                 replicated = self._facts.replicated
-                ledger = LedgerTable(
+                log = CheckpointTable(
                     self._client, *self._sink.place(), target, replicated=replicated
                 )
-                branch = Branch(ledger, target, self._ticket.epoch)
-                chunks = Chunks(branch, ledger, self._piece, target.id)
+                branch = Branch(log, target, self._ticket.epoch)
+                chunks = Chunks(branch, log, self._piece, target.id)
                 self._first = chunks.first()
-                self._check_table(ledger.uuid)
+                self._check_table(log.uuid)
                 self._chunks = chunks
         return self._chunks
 

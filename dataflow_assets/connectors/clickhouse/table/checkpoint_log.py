@@ -2,7 +2,7 @@
 
 ClickHouse gives two things. An INSERT of one block stands whole or not at all, and of all INSERTs
 with the same `insert_deduplication_token` only the first stands, for as long as the table remembers
-the token. The ledger, a table of rows that are only ever added, makes a checkpoint of these two:
+the token. The log, a table of rows that are only ever added, makes a checkpoint of these two:
 
     head    an epoch and who has it; positions, totals and identities as they were known by then
     chunk   how far the rows from a position on go; recorded BEFORE they are inserted
@@ -121,7 +121,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the ledger. `value` is JSON; `writer` tells rows of one key from each other."""
+    """A row of the log. `value` is JSON; `writer` tells rows of one key from each other."""
 
     kind: str
     value: bytes

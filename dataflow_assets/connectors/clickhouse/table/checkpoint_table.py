@@ -1,4 +1,4 @@
-"""The ledger as a table of ClickHouse: `dataflow_ledger` in the database of the target."""
+"""The checkpoint log as a table of ClickHouse: `dataflow_ledger` in the database of the target."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _READ = """
 SELECT kind, value, writer, epoch, n, generation, partition, after, ({blocks}) AS blocks,
     (SELECT toString(uuid) FROM system.tables
      WHERE database = {{database:String}} AND name = {{table:String}}) AS identity
-FROM {ledger} WHERE flow = {{flow:String}} AND branch = {{branch:String}} {only}
+FROM {log} WHERE flow = {{flow:String}} AND branch = {{branch:String}} {only}
 ORDER BY recorded_at, writer
 """
 _ONLY = "AND (kind = 'head' OR partition = {partition:String})"
@@ -39,25 +39,25 @@ SELECT $sum(newest) FROM (
     WHERE database = {database:String} AND table = {table:String} GROUP BY partition_id)
 """
 _PRUNE = """
-DELETE FROM {ledger} WHERE flow = {{flow:String}} AND branch = {{branch:String}}
+DELETE FROM {log} WHERE flow = {{flow:String}} AND branch = {{branch:String}}
 AND (kind = 'head' AND (epoch, n) < ({epoch}, {n})
      OR kind != 'head' AND generation != {{generation:String}} AND epoch < {epoch}
      OR kind != 'head' AND generation = {{generation:String}} AND ({covered}))
 """
 _OTHERS = """
 SELECT DISTINCT flow FROM (
-    SELECT flow, argMax(JSONExtractString(value, 'target'), (epoch, n)) AS target FROM {ledger}
+    SELECT flow, argMax(JSONExtractString(value, 'target'), (epoch, n)) AS target FROM {log}
     WHERE kind = 'head' AND flow != {{flow:String}} GROUP BY flow, branch)
 WHERE target = {{uuid:String}} ORDER BY flow
 """
 _GONE = "DELETE FROM {} WHERE flow = {}"
 _COUNT = """
-SELECT count() FROM {ledger} WHERE flow = {{flow:String}} AND branch = {{branch:String}}
+SELECT count() FROM {log} WHERE flow = {{flow:String}} AND branch = {{branch:String}}
 """
 _MANY = 1_000  # rows of a branch
 
 
-class LedgerTable:
+class CheckpointTable:
     """One branch's rows. `blocks` and `uuid` are the target's, by the last `read`."""
 
     def __init__(
@@ -66,7 +66,7 @@ class LedgerTable:
         self.blocks = 0
         self.uuid: str | None = None
         self._client = client
-        self._ledger = quote(database, NAME)
+        self._place = quote(database, NAME)
         self._target = target
         self._replicated = replicated
         self._parameters = {
@@ -80,7 +80,7 @@ class LedgerTable:
         """All rows of the branch, the oldest first; with a partition all heads, and its own."""
         blocks = _BLOCKS.replace("$sum", "sum" if self._replicated else "max")
         only = "" if partition is None else _ONLY
-        query = _READ.format(ledger=self._ledger, blocks=blocks, only=only)
+        query = _READ.format(log=self._place, blocks=blocks, only=only)
         found = self._rows(query, {"partition": partition or ""})
         if found:
             self.blocks, self.uuid = int(found[0][-2] or 0), found[0][-1] or None
@@ -102,17 +102,17 @@ class LedgerTable:
         }
         token = json.dumps([self._target.flow, self._target.branch, *entry.key])
         settings = inserting(token, replicated=self._replicated)
-        insert_rows(self._client, self._ledger, [row], settings)
+        insert_rows(self._client, self._place, [row], settings)
 
     def others(self, uuid: str) -> dict[str, str]:
         """Other flows into the same table; for each the statement that removes its checkpoint."""
-        found = self._rows(_OTHERS.format(ledger=self._ledger), {"uuid": uuid})
-        here = self._ledger
+        found = self._rows(_OTHERS.format(log=self._place), {"uuid": uuid})
+        here = self._place
         return {flow: _GONE.format(here, clients.literal(flow)) for (flow,) in found}
 
     def prune(self, head: Head) -> None:
         """Takes out what the head says by itself, where that has become a lot."""
-        ((rows,),) = self._rows(_COUNT.format(ledger=self._ledger), {})
+        ((rows,),) = self._rows(_COUNT.format(log=self._place), {})
         if rows < _MANY:
             return
         covered = [
@@ -124,7 +124,7 @@ class LedgerTable:
         intent = clients.literal(head.intent.id if head.intent else "")
         covered.append(f"startsWith(partition, {clients.literal(PART)}) AND after != {intent}")
         query = _PRUNE.format(
-            ledger=self._ledger,
+            log=self._place,
             epoch=head.epoch,
             n=head.n,
             covered=" OR ".join(f"({one})" for one in covered),
@@ -134,7 +134,7 @@ class LedgerTable:
                 given = {**self._parameters, "generation": head.generation}
                 self._client.command(query, parameters=given)
         except Failure as failure:  # rows that are too many are slow, and not wrong
-            log.warning("the ledger %s keeps growing: %s", self._ledger, failure)
+            log.warning("the checkpoint table %s keeps growing: %s", self._place, failure)
 
     def _rows(self, query: str, parameters: Mapping[str, Any]) -> list[Any]:
         settings = {"select_sequential_consistency": 1} if self._replicated else {}
@@ -158,27 +158,27 @@ def prepare(client: Client, database: str) -> None:
         if failure.code != 497:  # ACCESS_DENIED
             raise
         raise PermanentError(
-            f"the ledger cannot be made in database {database}: {failure.reason}; let the user "
-            f"create tables there, or run: {' '.join(statement.split())}"
+            f"the checkpoint table cannot be made in database {database}: {failure.reason}; let "
+            f"the user create tables there, or run: {' '.join(statement.split())}"
         ) from None
 
 
 def check_replicated(client: Client, database: str) -> None:
-    """Raises PermanentError where the target is on several servers, and the ledger on one."""
+    """Raises PermanentError where the target is on several servers, and checkpoints on one."""
     query = "SELECT engine FROM system.tables WHERE database = {d:String} AND name = {t:String}"
     for (engine,) in clients.rows(client, query, {"d": database, "t": NAME}):
         if not engine.startswith(("Replicated", "Shared")):
             raise PermanentError(
-                f"the target is replicated, and the ledger {database}.{NAME} is not: another "
-                f"server would not know what was inserted. Drop it while no flow writes, and run: "
-                f"CREATE TABLE {quote(database, NAME)} ON CLUSTER '{{cluster}}' "
+                f"the target is replicated, and the checkpoint table {database}.{NAME} is not: "
+                f"another server would not know what was inserted. Drop it while no flow writes, "
+                f"and run: CREATE TABLE {quote(database, NAME)} ON CLUSTER '{{cluster}}' "
                 f"{' '.join(_COLUMNS.split())} ENGINE = ReplicatedMergeTree {_ENGINE} "
                 f"SETTINGS replicated_deduplication_window = {WINDOW}"
             )
 
 
 def exists(client: Client, database: str) -> bool:
-    """Whether there is a ledger."""
+    """Whether there is a checkpoint table."""
     query = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
     return bool(clients.rows(client, query, {"d": database, "t": NAME}))
 

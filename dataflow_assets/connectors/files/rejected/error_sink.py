@@ -42,19 +42,23 @@ class FileErrors(ErrorStore):
         name = f"errors-{hashlib.sha256(names.encode()).hexdigest()[:32]}.jsonl"
         with translated(self._options, "store rejected records in the error sink"):
             Folder(self._options).put(f"{self._within}{name}", text(records))
+        reach("files.errors-stored")
 
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         with translated(self._options, "read the rejected records of"):
             folder = Folder(self._options)
-            done = {name for one in folder.files(_REPLAYED) for name in _names(folder, one.name)}
+            names = (name for one in folder.files(_REPLAYED) for name in _names(folder, one.name))
+            done = dict(sorted(names, key=lambda name: name[1]))
             found = [told for body in self._bodies(folder) if (told := _of(body, flow))]
+        found.sort(key=lambda pair: (pair[1].reading, pair[0]))
+        latest = {one.id: (at, one) for at, one in found}
         waiting = [
-            (at, one) for at, one in found if one.name not in done and (not since or at >= since)
+            (at, one)
+            for at, one in latest.values()
+            if one.reading > done.get(one.id, -1) and (since is None or at >= since)
         ]
-        waiting.sort(key=lambda pair: (pair[1].reading, pair[0]))
-        latest = {one.id: (at, one) for at, one in waiting}
-        return [one for _, one in sorted(latest.values(), key=_age)][:most]
+        return [one for _, one in sorted(waiting, key=_age)][:most]
 
     def _bodies(self, folder: Folder) -> Iterator[bytes]:
         for file in folder.files(self._within.rstrip("/")):

@@ -29,7 +29,8 @@ class FilesSink(FilesSinkOptions):
     DuckDB do, sees committed records only, each of them once.
 
     The checkpoint is in the folder too, below `_dataflow`. The S3 store must support conditional
-    puts (`If-None-Match: *`), as AWS, MinIO, Ceph, Cloudflare R2 and SeaweedFS do.
+    puts (`If-None-Match: *`), as AWS does; one that does not is refused when the flow starts. The
+    driver signs them with `accessKey` or the AWS_ variables: a machine's role is not enough.
     """
 
     type: ClassVar[str] = "files"

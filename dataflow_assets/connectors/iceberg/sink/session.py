@@ -14,14 +14,13 @@ from dataflow_assets.connectors.iceberg.catalog import connect, errors
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
 from dataflow_assets.connectors.iceberg.sink.checkpoint_property import CheckpointProperty
-from dataflow_assets.connectors.iceberg.sink.publish import Publisher, complete, done
+from dataflow_assets.connectors.iceberg.sink.publish import Publisher
 from dataflow_assets.connectors.iceberg.sink.writer import WriteTicket
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
     others,
     parse,
     property_key,
-    recorded,
 )
 from dataflow_assets.connectors.iceberg.table.commit import Change
 from dataflow_assets.connectors.iceberg.table.data_files import place
@@ -30,42 +29,31 @@ from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import (
     KEY,
     Checkpoint,
-    Cut,
-    OffsetSlice,
-    PartSlice,
-    Positions,
     Receipt,
     Run,
-    SinkSession,
-    Slice,
-    SourceSession,
     Span,
     Target,
     Ticket,
-    divided,
-    next_reading,
     refuse_shared,
 )
-from dataflow_assets.errors import PermanentError
-from dataflow_assets.failpoints import from_environment, reach
+from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.stored_session import Step, StoredSession, complete
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class IcebergSession(SinkSession):
-    """Holds one epoch of one branch."""
+class IcebergSession(StoredSession):
+    """The state is a property of the table, moved by the commit that adds the files."""
+
+    _sink: IcebergSinkOptions
 
     def __init__(self, sink: IcebergSinkOptions, target: Target, run: Run) -> None:
-        self._sink, self._target, self._run = sink, target, run
         self._property = CheckpointProperty(sink, target, run)
         self._rejected = RejectedTable(self._property.catalog, sink, target)
-        self._publisher = Publisher(sink, target, self._property, self._rejected)
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """As the last commit of this session has stored it."""
-        return self._property.stored.checkpoint()
+        self._publisher = Publisher(sink, self._property, self._rejected)
+        super().__init__(sink, target, run)
 
     @property
     def identity(self) -> str | None:
@@ -88,38 +76,34 @@ class IcebergSession(SinkSession):
         """Makes the table with the checkpoint in it; the manifest's `columns` win over a sample."""
         if self._property.committer is not None:
             return
-        self._property.check_aside()
+        self._owned(self.read())
         properties = {self._property.key: self._property.stored.text()}
         with errors(self._sink, "create"):
             table = create_table.create(self._property.catalog, self._sink, sample, properties)
             create_table.check(table, self._sink.key)
-        self._property.adopt(table)
+        self._property.hold(table)
+        self._state = self.fence(self._owning(lambda found: found.adopted(self.identity)))
+        self._property.drop_aside()
 
     def holds_rows(self) -> bool:
         """True as well where rows may all be deleted by files of others."""
         return self._property.committer is not None and total_records(self._property.table) != 0
 
-    def adopt(self) -> None:
-        """The checkpoint came with the table's properties: it names another table until now."""
-        self._property.commit(
-            lambda found: replace(found, target=self.identity),
-            replace(self._property.change(), move_head=False),
-        )
+    def read(self) -> BranchState | None:
+        """From the table as it is now."""
+        return self._property.read()
 
-    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        """Moves the head too: rows depend on these positions."""
-        self._property.commit(
-            lambda found: replace(
-                found,
-                positions=dict(positions),
-                source=source,
-                target=self.identity,
-                manifest=self._target.manifest,
-                intent=(),
-                reading=next_reading(found.reading),
-            ),
-            self._emptying() if empty else self._property.change(),
-        )
+    def record(self, step: Step) -> BranchState:
+        """No rows depend on it: the head stays where it is."""
+        return self._property.commit(step, replace(self._property.change(), move_head=False))
+
+    def fence(self, step: Step, *, empty: bool = False) -> BranchState:
+        """Moves the head: who loaded the table before can commit no more."""
+        return self._property.commit(step, self._emptying() if empty else None)
+
+    def publish(self, step: Step, receipts: Sequence[Receipt]) -> BranchState:
+        """One commit: the files of all slices and the state. Without files the state alone."""
+        return self._publisher.publish(step, receipts)
 
     def _emptying(self) -> Change:
         """Takes every row out, on a head of which it is known that no other flow has rows in it."""
@@ -131,62 +115,23 @@ class IcebergSession(SinkSession):
 
     def begin(self, span: Span) -> Span:
         """Looks at the table; a commit only where there is something new to record."""
-        self._property.look()
-        stored = self._property.stored
-        if stored.intent:
-            return Span(stored.intent)
-        self._check_planned(span)
-        known = dict(stored.positions)
-        new = {p: at for p, at in span.after.items() if p not in known}
-        intent = recorded(span)
-        if new or intent:
-            positions = new | known
-            self._property.commit(
-                lambda found: replace(
-                    found,
-                    positions=positions,
-                    intent=intent,
-                    target=self.identity,
-                    manifest=self._target.manifest,
-                ),
-                replace(self._property.change(), move_head=False),
-            )
+        begun = super().begin(span)
         reach("iceberg.begin")
-        return span
-
-    def divide(self, span: Span, cut: Cut) -> Span:
-        """What a task has staged of the old parts, nobody publishes: files are of a part's name."""
-        parts = divided((s for s in span.slices if isinstance(s, PartSlice)), cut)
-        if not self._property.stored.intent or parts == span.slices:
-            return span
-        change = replace(self._property.change(), move_head=False)
-        self._property.commit(lambda found: replace(found, intent=parts), change)
-        return Span(parts)
-
-    def _check_planned(self, span: Span) -> None:
-        for piece in span.slices:
-            known = self._property.stored.positions.get(piece.partition)
-            if known is not None and not _follows(piece, known):
-                raise PermanentError(
-                    f"the checkpoint of partition {piece.partition} is at {known}, the span "
-                    f"begins at {piece.after}: somebody moved it; use `dataflow reset`"
-                )
+        return begun
 
     def ticket(self) -> Ticket:
         """Carries all that tasks need, so that they ask the catalog for nothing."""
-        table = self._property.table
+        ticket = super().ticket()
         with errors(self._sink, "look for rejected records of"):
             rejected = self._rejected.stored(self._property.stored)
-        schema = self.schema()
-        assert schema is not None  # noqa: S101 - there is a table
         return WriteTicket(
-            replace(self._target, reading=self._property.stored.reading),
-            self._run,
-            self._property.stored.epoch,
-            schema,
-            from_environment(),
-            place=place(table),
-            positions=dict(self._property.stored.positions),
+            ticket.target,
+            ticket.run,
+            ticket.epoch,
+            ticket.schema,
+            ticket.failpoint,
+            place=place(self._property.table),
+            positions=self.checkpoint.positions,
             rejected=rejected,
         )
 
@@ -194,32 +139,10 @@ class IcebergSession(SinkSession):
         self, span: Span, receipts: Sequence[Receipt], spark: Callable[[], SparkSession]
     ) -> None:
         """Merges the rows of upserts into new files, which no reader sees."""
-        slices = self._open_slices(span)
-        if slices and self._sink.upserts:
-            self._publisher.stage(complete(slices, receipts, self._target.branch), spark)
-
-    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
-        """One commit: the files of all slices and the checkpoint; without files only the latter."""
-        slices = self._open_slices(span)
-        if slices:
-            self._check_planned(span)
-            own = complete(slices, receipts, self._target.branch)
-            self._publisher.publish(slices, own, source)
-        return self.checkpoint
-
-    def _open_slices(self, span: Span) -> list[Slice]:
-        """What the checkpoint does not cover yet."""
-        stored = self._property.stored
-        if recorded(span) and not stored.intent:
-            return []
-        return [piece for piece in span.slices if not done(piece, stored.positions)]
-
-    def forget(self) -> None:
-        """Removes the checkpoint and moves the head, so that a running driver stops."""
-        self._property.forget()
-
-    def close(self) -> None:
-        """Nothing is held open but pooled connections."""
+        left = self._state.left(span)
+        if left and self._sink.upserts:
+            self._state = self._owned(self.read())
+            self._publisher.stage(complete(left, receipts, self._target.branch), spark)
 
 
 def peek(sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
@@ -231,11 +154,4 @@ def peek(sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
         text = table.properties.get(key) if table else None
         text = text or create_table.namespace_property(catalog, sink, key)
     found = parse(text)
-    return found.checkpoint() if found else None
-
-
-def _follows(piece: Slice, known: object) -> bool:
-    """Offsets may begin below the checkpoint (another branch is behind), never above it."""
-    if isinstance(piece, OffsetSlice):
-        return isinstance(known, int) and piece.after <= known
-    return known in (piece.after, piece.upto)
+    return found.state.checkpoint if found and found.state.known else None

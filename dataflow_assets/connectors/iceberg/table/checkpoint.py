@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -16,17 +15,13 @@ from typing import TYPE_CHECKING, Any
 from dataflow_assets.connectors.iceberg.settings import slug
 from dataflow_assets.contracts import (
     Checkpoint,
-    OffsetSlice,
     PartSlice,
-    Position,
     Positions,
     Run,
-    Slice,
-    Span,
     Target,
     Totals,
-    utc_now,
 )
+from dataflow_assets.sdk.checkpoint import BranchState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -63,30 +58,18 @@ class StoredCheckpoint:
     commit: str = ""
     parent: str = ""
     committed_at: str = ""
-    intent: tuple[Slice, ...] = ()
+    intent: tuple[PartSlice, ...] = ()
     reading: int = 0
-
-    def owned_by(self, epoch: int, run: Run) -> bool:
-        """True when this epoch of this run holds the flow."""
-        return (self.epoch, self.run) == (epoch, run.id)
 
     @property
     def owner(self) -> Run:
         """The run that wrote it."""
         return Run(self.run, self.host, self.pid)
 
-    def by(self, run: Run) -> StoredCheckpoint:
-        """The next epoch, held by this run."""
-        return replace(self, epoch=self.epoch + 1, run=run.id, host=run.host, pid=run.pid)
-
-    def stamped(self, commit: str) -> StoredCheckpoint:
-        """Marked as written by this commit."""
-        now = utc_now().isoformat()
-        return replace(self, commit=commit, parent=self.commit, committed_at=now)
-
-    def checkpoint(self) -> Checkpoint:
+    @property
+    def state(self) -> BranchState:
         """What the driver reads."""
-        return Checkpoint(
+        checkpoint = Checkpoint(
             epoch=self.epoch,
             positions=dict(self.positions),
             totals=self.totals,
@@ -97,12 +80,36 @@ class StoredCheckpoint:
             committed_at=datetime.fromisoformat(self.committed_at) if self.committed_at else None,
             reading=self.reading,
         )
+        return BranchState(checkpoint, self.intent)
+
+    def holding(self, state: BranchState, run: Run) -> StoredCheckpoint:
+        """With this state, written by this run."""
+        known = state.checkpoint
+        return replace(
+            self,
+            epoch=known.epoch,
+            run=run.id,
+            host=run.host,
+            pid=run.pid,
+            positions=dict(known.positions),
+            totals=known.totals,
+            source=known.source,
+            target=known.target,
+            manifest=known.manifest,
+            committed_at=known.committed_at.isoformat() if known.committed_at else "",
+            intent=state.intent,
+            reading=known.reading,
+        )
+
+    def stamped(self, commit: str) -> StoredCheckpoint:
+        """Marked as written by this commit."""
+        return replace(self, commit=commit, parent=self.commit)
 
     def text(self) -> str:
         """The property's value."""
         data = {name: getattr(self, name) for name in self.__dataclass_fields__}
         data["totals"] = asdict(self.totals)
-        data["intent"] = [_slice_data(piece) for piece in self.intent]
+        data["intent"] = [(p.partition, p.after, p.upto, p.part) for p in self.intent]
         return json.dumps(data, separators=(",", ":"))
 
 
@@ -117,7 +124,7 @@ def parse(text: str | None) -> StoredCheckpoint | None:
         return None
     data: dict[str, Any] = json.loads(text)
     data["totals"] = Totals(**data["totals"])
-    data["intent"] = tuple(_slice(*piece) for piece in data["intent"])
+    data["intent"] = tuple(PartSlice(*part) for part in data["intent"])
     return StoredCheckpoint(
         **{name: data[name] for name in StoredCheckpoint.__dataclass_fields__ if name in data}
     )
@@ -128,35 +135,7 @@ def others(table: Table, target: Target) -> dict[str, str]:
     name, identity = ".".join(table.name()), str(table.metadata.table_uuid)
     found = {}
     for key, text in sorted(table.properties.items()):
-        stored = parse(text) if key.startswith(FAMILY) else None
-        if stored and stored.target == identity and stored.flow != target.flow:
-            found[stored.flow] = f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{key}')"
+        checkpoint = parse(text) if key.startswith(FAMILY) else None
+        if checkpoint and checkpoint.target == identity and checkpoint.flow != target.flow:
+            found[checkpoint.flow] = f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{key}')"
     return found
-
-
-def recorded(span: Span) -> tuple[Slice, ...]:
-    """What a crash must find again: the slices of a span that has parts."""
-    has_parts = any(isinstance(piece, PartSlice) for piece in span.slices)
-    return span.slices if has_parts else ()
-
-
-def merged(positions: Positions, slices: Sequence[Slice]) -> dict[str, Position]:
-    """The positions once the slices are done; integers never move back."""
-    result = dict(positions)
-    for piece in slices:
-        known = result.get(piece.partition)
-        ahead = isinstance(known, int) and isinstance(piece.upto, int) and known > piece.upto
-        if not ahead:
-            result[piece.partition] = piece.upto
-    return result
-
-
-def _slice_data(piece: Slice) -> list[Any]:
-    part = piece.part if isinstance(piece, PartSlice) else ""
-    return [piece.partition, piece.after, piece.upto, part]
-
-
-def _slice(partition: str, after: Any, upto: Any, part: str) -> Slice:
-    if isinstance(upto, int):
-        return OffsetSlice(partition, after, upto)
-    return PartSlice(partition, after, upto, part)
