@@ -33,7 +33,7 @@ def test_a_cancelled_order_takes_its_route() -> None:
 
 
 def test_an_order_without_a_proper_number_is_rejected() -> None:
-    reason = "order_id: a whole number of 64 bits is wanted"
+    reason = "order_id: must be a whole number of 64 bits"
     assert run({"orderId": "twenty"}).rejected == Rejected(3, "cast", reason)
 
 

@@ -48,7 +48,7 @@ def lag_sensor(graph: Graph) -> dg.SensorDefinition:
         before = dict(line.split("=") for line in (context.cursor or "").split() if "=" in line)
         events, after, notes = _look(graph.nodes, context.instance, before)
         cursor = " ".join(f"{name}={value}" for name, value in sorted(after.items()))
-        reason = "; ".join(notes) or "every lag is what it was"
+        reason = "; ".join(notes) or "no change"
         skip = None if events else dg.SkipReason(reason)
         return dg.SensorResult(asset_events=events, cursor=cursor, skip_reason=skip)
 
@@ -93,7 +93,7 @@ def _seen(node: Node, instance: dg.DagsterInstance) -> _Seen | str | None:
     if mirror is None:
         return None
     if _told(node, instance):
-        return "its run tells its lag itself"
+        return "skipped: the active run reports its lag"
     try:
         known = checkpoints.positions(node, mirror)
         with sources.asking(node.flow) as source:

@@ -48,7 +48,7 @@ def manifest_changed(flow: Flow) -> Reason:
         found = load(flow.file)
         now = next((other for other in found.flows if other.id == flow.id), None)
         if now is None:
-            gone = "is broken now" if found.findings else "no longer stands in its file"
+            gone = "is broken now" if found.findings else "is no longer in its file"
             return f"its manifest {gone}; what was read is committed"
         if now.suspended and not flow.suspended:
             return "its manifest says suspended now"

@@ -120,7 +120,7 @@ def _preview(add: Add, common: argparse.ArgumentParser) -> None:
         "--input",
         metavar="FILE",
         help='one JSON object a line, {"body": ..., "metadata": {...}}, or {"text": "..."} for a '
-        "message that is no JSON; - is standard input",
+        "message that is not JSON; - is standard input",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per record")
     parser.set_defaults(command=previewing.preview)
@@ -184,7 +184,7 @@ def _replay(add: Add, common: argparse.ArgumentParser) -> None:
         "replay",
         parents=[common],
         help="retry rejected records after you fixed the cause",
-        description="Puts the rejected records of a flow back: from its error sink, or from the "
+        description="Retries the rejected records of a flow: from its error sink, or from the "
         "table of rejected records beside its tables. Each is stored at most once; what is "
         "rejected again waits for the next replay. The flow itself may run meanwhile.",
     )
@@ -222,7 +222,8 @@ def _reset(add: Add, common: argparse.ArgumentParser) -> None:
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="start where the DataFlow Operator stood: its ConfigMap, or the checkpoint.json in it",
+        help="start where the DataFlow Operator stopped: its ConfigMap, or the checkpoint.json in "
+        "that",
     )
     parser.set_defaults(command=commands.reset)
 

@@ -147,7 +147,7 @@ def _read(file: Path) -> str:
 def _agreed(flow: Flow, checkpoint: Path | None) -> bool:
     """Asks on the terminal; without one nobody can agree."""
     if not sys.stdin.isatty():
-        raise PermanentError(f"reset of {flow.id}: nobody to ask here; give --yes to go on")
+        raise PermanentError(f"reset of {flow.id}: no terminal to confirm; pass --yes to go on")
     sinks = ", ".join(str(branch.address) for branch in flow.branches)
     start = checkpoint or "the manifest's start"
     question = (

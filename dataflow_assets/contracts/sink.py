@@ -49,7 +49,7 @@ class Sink(ErrorSink):
     """A declared sink."""
 
     unknown_fields: Annotated[Literal["reject", "ignore"], Addition()] = "reject"
-    """A key of the record that is no column of the target: reject the record, or leave it out."""
+    """A key of the record without a column in the target: reject the record, or leave it out."""
     unwraps: ClassVar[bool] = False
     """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
     takes: ClassVar[Literal["columns", "messages"]] = "columns"

@@ -50,7 +50,7 @@ class Rejects:
                 ", and the flow stops at them" if self.holds else ""
             )
         return {
-            "table": "stand in the table of rejected records",
+            "table": "are kept in the table of rejected records",
             "skip": "are skipped: the log names them",
             "fail": "stop the flow",
         }[self.way]

@@ -42,6 +42,6 @@ class Again:
         return RejectedRecord(
             "encode",
             f"it was {before} that its message became when it was rejected, and the steps make "
-            f"{now} of it now: which of them it is cannot be told. Let them make as many again, or "
-            "store it by hand and delete the entry",
+            f"{now} of it now: which of them it is cannot be known. Let the steps make as many "
+            "again, or store it by hand and delete the entry",
         )

@@ -24,7 +24,7 @@ from dataflow_assets.testing import Out, Result
 
 _WANTED = (
     'must be {"body": ..., "metadata": {...}}, or {"text": "...", "metadata": {...}} for a message '
-    "that is no JSON"
+    "that is not JSON"
 )
 _KEYS = frozenset({"body", "text", "base64", "metadata"})
 

@@ -30,7 +30,7 @@ A *SecretRef* is a mapping with `name`, `key` and, where it is not the flow's ow
 is looked up in the `Secret` documents of the manifest's folder, then as the file
 `<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, and only when the flow runs. It wins over the
 direct value. Each of the three is one plain name; paths are refused. Environment variables are not
-expanded in a manifest. What may be read is in [Guarantees](../guarantees.md#secrets-and-files).
+expanded in a manifest. Which files may be read is in [Secrets and files](../guarantees/secrets.md).
 
 The steps of `transformations`, with paths and conditions, have [a page of their own](steps.md); so
 has each connector, the `config` of `spec.source` and `spec.sink`: LINKS.

@@ -210,7 +210,7 @@ class _Attempt:
         positions = self._lowest()
         if not any(self._source.behind(p, positions.get(p), end) for p, end in until.items()):
             given = self._request.until
-            return f"drained to {given or 'the end that was visible at start'}"
+            return f"read up to {given or 'the newest record at start'}"
         raise self._less(until, positions)
 
     def _less(self, until: Positions, positions: Positions) -> TransientError:

@@ -16,9 +16,7 @@ from dataflow_assets.flow import Branch, Flow
 
 _KEY = "checkpoint.json"
 _NONE = "no checkpoint of the DataFlow Operator"
-_WANTED = (
-    f"wanted is the ConfigMap df-<name>-checkpoint as YAML or JSON, or what stands in its {_KEY}"
-)
+_WANTED = f"give the ConfigMap df-<name>-checkpoint as YAML or JSON, or the content of its {_KEY}"
 
 
 def adopt(flow: Flow, run: Run, text: str) -> list[Branch]:

@@ -84,7 +84,7 @@ class Replayed:
         several = f"{self.entries:,} rejected record{'' if self.entries == 1 else 's'}"
         silent = self.entries - self.rows - self.rejected
         rest = f", {silent:,} without a row (filtered, or put back before)" if silent > 0 else ""
-        return f"{several} put back: {self.rows:,} stored, {self.rejected:,} rejected again{rest}"
+        return f"{several} replayed: {self.rows:,} stored, {self.rejected:,} rejected again{rest}"
 
 
 def moment(text: str) -> datetime:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 _OTHERS = (
     "its {} are others now. Start from earliest with table: truncate, or run dataflow reset and "
-    "keep the rows that stand"
+    "keep the stored rows"
 )
 _ANEW = {
     "messages": "its offsets mean other records now. Set onTopicRecreated: restart to read it from "
@@ -146,13 +146,13 @@ def before(flow: Flow, source: SourceSession, until: str) -> Positions:
     """
     if not _is_time(until):
         raise PermanentError(
-            f"flow {flow.id}: until {until!r} is not a time: it must be ISO 8601, e.g. "
+            f"flow {flow.id}: until {until!r} is not a time; expected ISO 8601, such as "
             f"2026-01-31T00:00:00Z (seconds bounds how long a run stays on)"
         )
     if flow.source.delivers != "messages":
         raise PermanentError(
             f"flow {flow.id}: until cannot be used with {flow.source_address}: it is read as it "
-            f"stands, and its rows have no time of arrival"
+            f"is, and its rows have no time of arrival"
         )
     return source.seek(until)
 

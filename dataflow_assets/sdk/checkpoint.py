@@ -184,7 +184,7 @@ def removed(flow: str, place: object) -> CheckpointRemoved:
     """
     return CheckpointRemoved(
         f"the checkpoint of flow {flow} was removed while it ran (from {place}); restore it, or "
-        "start the flow again: without a checkpoint it begins anew"
+        "start the flow again: without a checkpoint it starts over"
     )
 
 

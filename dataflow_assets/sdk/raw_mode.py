@@ -37,7 +37,7 @@ class RawSink(Sink):
     flatten_metadata_columns: Annotated[bool, Requires("raw_mode")] = False
     """With `rawMode`: a column for each metadata key instead of `_metadata`."""
     flatten_metadata_columns_prefix: str = ""
-    """Stands before the names of those columns."""
+    """Prefix of the names of those columns."""
 
     @field_validator("flatten_metadata_columns_prefix")
     @classmethod

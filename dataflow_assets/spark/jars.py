@@ -64,7 +64,7 @@ def parse(coordinate: str, sha256: str = "") -> Jar:
     """Read `group:artifact:version[:classifier][:packaging]`."""
     parts = coordinate.split(":")
     if not 3 <= len(parts) <= 5:
-        raise JarError(f"{coordinate!r} is no group:artifact:version[:classifier][:packaging]")
+        raise JarError(f"{coordinate!r} is not group:artifact:version[:classifier][:packaging]")
     group, artifact, version, classifier, packaging = [*parts, *["", "jar"][len(parts) - 3 :]]
     return Jar(group, artifact, version, classifier, packaging, sha256)
 

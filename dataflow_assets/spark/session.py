@@ -70,7 +70,7 @@ class SparkSettings:
         if self.where.startswith(("local", "spark://", "k8s://", "yarn")):
             return "master"
         raise PermanentError(
-            f"spark: {self.where!r} is no place where Spark runs; allowed: connect, local, "
+            f"spark: {self.where!r} is not a place where Spark runs; allowed: connect, local, "
             f"local[N,M], sc://host:port, spark://host:port, k8s://..., yarn"
         )
 

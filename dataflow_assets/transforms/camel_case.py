@@ -41,7 +41,7 @@ class CamelCase(Step):
             '{"_id_":1,"a__b":2,"__":3,"":4}',
             ('{"Id":1,"AB":2,"__":3,"":4}',),
         ),
-        Example("no JSON", {"deep": True}, "a_b=1", ("a_b=1",)),
+        Example("not JSON", {"deep": True}, "a_b=1", ("a_b=1",)),
         Example(
             "two keys with one name: neither value is lost in silence",
             {},

@@ -66,13 +66,13 @@ class Cast(Step):
             "a fraction is not cut off",
             {"spec": {"$.n": "int64"}},
             '{"n":1.5}',
-            error="n: a whole number of 64 bits is wanted",
+            error="n: must be a whole number of 64 bits",
         ),
         Example(
             "one more than 64 bits hold",
             {"spec": {"n": "int64"}},
             '{"n":9223372036854775808}',
-            error="n: a whole number of 64 bits is wanted",
+            error="n: must be a whole number of 64 bits",
         ),
         Example(
             "a number stays as it is written, digits of text become a number",
@@ -81,10 +81,10 @@ class Cast(Step):
             ('{"a":0.10,"b":0.1234567890123456789,"c":3}',),
         ),
         Example(
-            "NaN is no JSON number",
+            "NaN is not a JSON number",
             {"spec": {"n": "float64"}},
             '{"n":"NaN"}',
-            error="n: a number in the range of a double is wanted",
+            error="n: must be a number in the range of a double",
         ),
         Example(
             "booleans",
@@ -93,10 +93,10 @@ class Cast(Step):
             ('{"a":true,"b":false,"c":true,"d":false}',),
         ),
         Example(
-            "other numbers and texts are no booleans",
+            "other numbers and texts are not booleans",
             {"spec": {"a": "bool"}},
             '{"a":"1"}',
-            error="a: true, false, 0 or 1 is wanted",
+            error="a: must be true, false, 0 or 1",
         ),
         Example(
             "text",
@@ -108,7 +108,7 @@ class Cast(Step):
             "null is an error",
             {"spec": {"n": "int64"}},
             '{"n":null}',
-            error="n: a whole number of 64 bits is wanted",
+            error="n: must be a whole number of 64 bits",
         ),
         Example(
             "with nullable it stays",
@@ -116,7 +116,7 @@ class Cast(Step):
             '{"n":null}',
             ('{"n":null}',),
         ),
-        Example("text that is no JSON passes", {"spec": {"n": "int64"}}, "hello", ("hello",)),
+        Example("text that is not JSON passes", {"spec": {"n": "int64"}}, "hello", ("hello",)),
     )
 
     @override
@@ -140,7 +140,7 @@ class Cast(Step):
                 try:
                     found = cast(value)
                 except ValueError as error:
-                    raise RejectedRecord("step", f"{name}: {error} is wanted") from None
+                    raise RejectedRecord("step", f"{name}: must be {error}") from None
                 body = body if found is value else put(body, found)
             unchanged = body is record.body
             return record if unchanged else Record(body, record.metadata, record.route)

@@ -40,7 +40,7 @@ class DebeziumUnwrap(Step):
     | `d` | `before` | `delete` |
 
     Any other operation is rejected, and so is an event without the object it needs. The row's `id`,
-    where it has one, becomes `metadata.id`. The event stands under `payload`, or is the body itself
+    where it has one, becomes `metadata.id`. The event is under `payload`, or is the body itself
     (Kafka Connect with schemas disabled): an object with `op`, and with `before` or `after` that
     are objects or null. Other objects pass unchanged. Tombstones are dropped.
     """
@@ -103,7 +103,7 @@ class DebeziumUnwrap(Step):
             out_metadata={"operation": "insert", "id": 7},
         ),
         Example(
-            "an object that is no event: unchanged",
+            "an object that is not an event: unchanged",
             {},
             '{"op":"add","after":5}',
             ('{"op":"add","after":5}',),
@@ -119,23 +119,23 @@ class DebeziumUnwrap(Step):
             out_metadata={"key": _KEY, **_DELETED},
         ),
         Example(
-            "a tombstone whose key is no object",
+            "a tombstone whose key is not an object",
             {"inferDeleteFromTombstone": True},
             "  ",
-            error="the key of this tombstone is no JSON object",
+            error="the key of this tombstone is not a JSON object",
             metadata={"key": "7"},
         ),
         Example(
             "a truncate", {}, '{"payload":{"op":"t"}}', error="payload.op is none of c, r, u, d"
         ),
-        Example("no row", {}, '{"op":"d","before":null}', error="before is no object"),
+        Example("no row", {}, '{"op":"d","before":null}', error="before is not an object"),
     )
 
     @field_validator("add_source_fields")
     @classmethod
     def _none_blank(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
         if not all(field.strip() for field in fields):
-            raise ValueError("has a blank entry: keys of the event's source are wanted")
+            raise ValueError("has a blank entry; give keys of the event's source")
         return fields
 
     @override
@@ -156,7 +156,7 @@ class DebeziumUnwrap(Step):
                 raise RejectedRecord("step", place + unknown)
             row = event.get(operation.side)
             if not isinstance(row, dict):
-                reason = f"{place}{operation.side} is no object: {operation.name} needs it"
+                reason = f"{place}{operation.side} is not an object: {operation.name} needs it"
                 raise RejectedRecord("step", reason)
             return unwrapped(record, row, operation, event.get("source"))
 
@@ -192,7 +192,7 @@ class DebeziumUnwrap(Step):
         row = _key_row(record.metadata.get("key"))
         if row is None:
             # Dropping it, as the DataFlow Operator does, would lose a delete without a trace.
-            raise RejectedRecord("step", "the key of this tombstone is no JSON object")
+            raise RejectedRecord("step", "the key of this tombstone is not a JSON object")
         return self._unwrapped(record, row, delete, None)
 
     @override

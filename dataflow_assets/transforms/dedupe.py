@@ -23,11 +23,11 @@ class Dedupe(Step):
     another micro-batch or another partition passes: an upsert sink is what makes those one row.
     Nothing is remembered beyond the micro-batch. After a crash the next one begins where the last
     commit ended, with nothing seen: a repeat of what was committed just before passes then, as it
-    does at every border between micro-batches. No key gets lost by it.
+    does at every border between micro-batches. At worst a repeat passes.
 
     A record without the key passes. A record counts as seen even if a later step or the sink
-    rejects it, and its repeats are dropped: let `validate` and `cast` stand before. The keys seen
-    are held in memory, as many as one micro-batch has in one partition.
+    rejects it, and its repeats are dropped: put `validate` and `cast` before it. The keys seen are
+    held in memory, as many as one micro-batch has in one partition.
     """
 
     type: ClassVar[str] = "dedupe"
@@ -47,8 +47,8 @@ class Dedupe(Step):
             out_metadata={"key": "a"},
         ),
         Example("no key: passes", {"key": ["id", "at"]}, '{"id":1}', ('{"id":1}',)),
-        Example("null is no key", {"key": ["id"]}, '{"id":null}', ('{"id":null}',)),
-        Example("no JSON: passes", {"key": ["id"]}, "hello", ("hello",)),
+        Example("null is not a key", {"key": ["id"]}, '{"id":null}', ('{"id":null}',)),
+        Example("not JSON: passes", {"key": ["id"]}, "hello", ("hello",)),
     )
 
     @field_validator("key")

@@ -28,7 +28,7 @@ class ExtractField(Step):
         Example("null is a value", {"field": "p"}, '{"p":null}', ("null",)),
         Example("every digit stays", {"field": "n"}, '{"n":1.10}', ("1.10",)),
         Example("missing: unchanged", {"field": "p.q"}, '{"p":1}', ('{"p":1}',)),
-        Example("no JSON: unchanged", {"field": "p"}, "hello", ("hello",)),
+        Example("not JSON: unchanged", {"field": "p"}, "hello", ("hello",)),
     )
 
     @override

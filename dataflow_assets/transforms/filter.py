@@ -36,7 +36,7 @@ class Filter(Step):
             ('{"id":1}',),
             metadata={"operation": "insert"},
         ),
-        Example("no JSON: its fields are missing", {"condition": "$.ok"}, "hello"),
+        Example("not JSON: its fields are missing", {"condition": "$.ok"}, "hello"),
     )
 
     @override

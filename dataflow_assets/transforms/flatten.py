@@ -12,10 +12,10 @@ from dataflow_assets.records.step import Apply, Context, Example, Step
 
 
 class Flatten(Step):
-    """Makes one record of each element of an array, with what stands beside the array in each.
+    """Makes one record of each element of an array, with the other fields of the body in each.
 
     An element that is an object is merged into the body, and wins over keys of the same name. Any
-    other element stands under a key that is the path as written. The array itself is removed; an
+    other element is stored under a key that is the path as written. The array itself is removed; an
     empty one leaves one record without it. Metadata is the same for all.
     """
 
@@ -25,7 +25,7 @@ class Flatten(Step):
 
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
-            "objects are merged, other elements stand under the field's name",
+            "objects are merged, other elements are stored under the field's name",
             {"field": "xs"},
             '{"k":1,"xs":[{"v":2},3]}',
             ('{"k":1,"v":2}', '{"k":1,"xs":3}'),
@@ -43,7 +43,7 @@ class Flatten(Step):
             ('{"id":1,"orders":{},"sku":"a"}', '{"id":1,"orders":{},"sku":"b"}'),
         ),
         Example(
-            "other elements of a nested array stand under the whole path",
+            "other elements of a nested array are stored under the whole path",
             {"field": "a.xs"},
             '{"a":{"xs":[1,[2]],"k":0}}',
             ('{"a":{"k":0},"a.xs":1}', '{"a":{"k":0},"a.xs":[2]}'),
@@ -58,7 +58,7 @@ class Flatten(Step):
         Example("empty: one record without it", {"field": "xs"}, '{"k":1,"xs":[]}', ('{"k":1}',)),
         Example("missing: unchanged", {"field": "xs"}, '{"k":1}', ('{"k":1}',)),
         Example("no array: unchanged", {"field": "xs"}, '{"xs":{"v":2}}', ('{"xs":{"v":2}}',)),
-        Example("no JSON: unchanged", {"field": "xs"}, "hello", ("hello",)),
+        Example("not JSON: unchanged", {"field": "xs"}, "hello", ("hello",)),
         Example(
             "metadata is shared",
             {"field": "xs"},

@@ -77,7 +77,7 @@ class Hash(Step):
             '{"u":{"n":1e999999}}',
             error="u.n: a number of more than 4300 digits",
         ),
-        Example("no JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
+        Example("not JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
     )
 
     @model_validator(mode="after")

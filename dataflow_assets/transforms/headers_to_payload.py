@@ -16,7 +16,7 @@ def _pair(given: Any) -> Any:
     """`header:path` in its two parts."""
     header, _, path = given.partition(":") if isinstance(given, str) else ("", "", "")
     if not (header.strip() and path.strip()):  # `header: path` without quotes is a mapping
-        raise ValueError("must be header:path as one text; with a blank after the colon, in quotes")
+        raise ValueError("must be header:path as one text; with a space after the colon, in quotes")
     return header.strip(), path.strip()
 
 
@@ -67,7 +67,7 @@ class HeadersToPayload(Step):
             metadata={"headers": {"a": "1"}},
         ),
         Example(
-            "no JSON",
+            "not JSON",
             {"mappings": ["a:b"]},
             "a=1",
             ("a=1",),

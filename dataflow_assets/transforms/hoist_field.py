@@ -23,7 +23,7 @@ class HoistField(Step):
         Example("an object", {"field": "r"}, '{"a":1,"r":2}', ('{"r":{"a":1,"r":2}}',)),
         Example("text", {"field": "r"}, '"x"', ('{"r":"x"}',)),
         Example("null", {"field": "r"}, "null", ('{"r":null}',)),
-        Example("no JSON: unchanged", {"field": "r"}, "hello", ("hello",)),
+        Example("not JSON: unchanged", {"field": "r"}, "hello", ("hello",)),
         Example("a tombstone: unchanged", {"field": "r"}, None, (None,)),
     )
 
@@ -31,7 +31,7 @@ class HoistField(Step):
     @classmethod
     def _one_key(cls, field: str) -> str:
         if not field.strip() or "." in field:
-            raise ValueError("is blank or has a dot: a single key is wanted")
+            raise ValueError("is blank or has a dot; write a single key")
         return field
 
     @override

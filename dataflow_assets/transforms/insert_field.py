@@ -28,14 +28,14 @@ _JSON = "json:"
 
 
 class InsertField(Step):
-    """Writes values into a record, over whatever stood there.
+    """Writes values into a record, over whatever was there.
 
     | value | what is written |
     |---|---|
     | `${metadata.key}` | the metadata as text; nothing there: the empty text |
     | `${now}` | when the micro-batch was planned, in the machine's own zone (RFC 3339) |
     | `json:[1, 2]`, `json:5` | any JSON |
-    | anything else | the text as it stands |
+    | anything else | the text as it is |
 
     All values are taken from the record as it came in, whatever their order. Bodies that are no
     object pass unchanged.
@@ -82,7 +82,7 @@ class InsertField(Step):
             },
         ),
         Example(
-            "placeholders inside longer text stay as they stand",
+            "placeholders inside longer text stay as they are",
             {"fields": {"id": "${metadata.topic}/${metadata.offset}"}},
             "{}",
             ('{"id":"${metadata.topic}/${metadata.offset}"}',),
@@ -111,7 +111,7 @@ class InsertField(Step):
             error="u.s: a number of more than 4300 digits",
         ),
         Example("an array passes", {"fields": {"a": "1"}}, "[1]", ("[1]",)),
-        Example("text that is no JSON passes", {"fields": {"a": "1"}}, "hello", ("hello",)),
+        Example("text that is not JSON passes", {"fields": {"a": "1"}}, "hello", ("hello",)),
     )
 
     @model_validator(mode="after")
@@ -180,5 +180,5 @@ def _json(text: str) -> Any:
     except RejectedRecord as error:
         raise ValueError(error.reason) from None
     if isinstance(value, NotJson):
-        raise ValueError("no JSON after json:")  # noqa: TRY004 - a mistake in a value, not a kind
+        raise ValueError("not JSON after json:")  # noqa: TRY004 - a mistake in a value, not a kind
     return value

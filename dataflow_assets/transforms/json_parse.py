@@ -24,7 +24,7 @@ class JsonParse(Step):
     fields: tuple[Writable, ...] = Field(min_length=1)
     """Paths of the texts."""
     on_error: Literal["reject", "keep"] = "reject"
-    """What becomes of text that is no JSON, empty text too: `reject` rejects the record, `keep`
+    """What happens to text that is not JSON, empty text too: `reject` rejects the record, `keep`
     leaves the text."""
 
     examples: ClassVar[tuple[Example, ...]] = (
@@ -47,13 +47,13 @@ class JsonParse(Step):
             ('{"a":"{}"}',),
         ),
         Example(
-            "what is no text, or missing, stays",
+            "a value that is not text, or missing, stays",
             {"fields": ["a", "b", "c", "d"]},
             '{"a":{"x":1},"b":null,"c":5}',
             ('{"a":{"x":1},"b":null,"c":5}',),
         ),
-        Example("no JSON inside", {"fields": ["a"]}, '{"a":"{x"}', error="a: holds no JSON"),
-        Example("empty text", {"fields": ["a"]}, '{"a":""}', error="a: holds no JSON"),
+        Example("not JSON inside", {"fields": ["a"]}, '{"a":"{x"}', error="a: is not valid JSON"),
+        Example("empty text", {"fields": ["a"]}, '{"a":""}', error="a: is not valid JSON"),
         Example(
             "kept as text",
             {"fields": ["a", "b"], "onError": "keep"},
@@ -66,7 +66,7 @@ class JsonParse(Step):
             '{"a":"[\\"\\\\ud800\\"]"}',
             error="a: JSON that cannot be kept exactly",
         ),
-        Example("no JSON at all", {"fields": ["a"]}, "a=1", ("a=1",)),
+        Example("not JSON at all", {"fields": ["a"]}, "a=1", ("a=1",)),
     )
 
     @override
@@ -99,5 +99,5 @@ def _parser(path: Path, *, keep: bool) -> Change:
 def _value(text: str) -> Any:
     value = parse(text.encode())
     if isinstance(value, NotJson):
-        raise RejectedRecord("step", "holds no JSON; onError: keep would leave the text")
+        raise RejectedRecord("step", "is not valid JSON; onError: keep would leave the text")
     return value

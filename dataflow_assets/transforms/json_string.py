@@ -44,7 +44,7 @@ class JsonString(Step):
             '{"a":null}',
             ('{"a":null}',),
         ),
-        Example("no JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
+        Example("not JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
     )
 
     @override

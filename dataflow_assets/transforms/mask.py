@@ -72,7 +72,7 @@ class Mask(Step):
             '{"u":{"n":1e999999}}',
             error="u.n: a number of more than 4300 digits",
         ),
-        Example("text that is no JSON passes", {"fields": ["a"]}, "hello", ("hello",)),
+        Example("text that is not JSON passes", {"fields": ["a"]}, "hello", ("hello",)),
     )
 
     @override

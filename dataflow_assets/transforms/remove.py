@@ -42,7 +42,7 @@ class Remove(Step):
             '{"a":1,"n":12345678901234567890,"d":1.10}',
             ('{"n":12345678901234567890,"d":1.10}',),
         ),
-        Example("no JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
+        Example("not JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
     )
 
     @override

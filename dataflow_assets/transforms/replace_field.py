@@ -17,7 +17,7 @@ def _pair(given: Any) -> Any:
     """`old:new` in its two parts."""
     old, _, new = given.partition(":") if isinstance(given, str) else ("", "", "")
     if not (old.strip() and new.strip()):  # `old: new` without quotes is a mapping
-        raise ValueError("must be old:new as one text; with a blank after the colon, in quotes")
+        raise ValueError("must be old:new as one text; with a space after the colon, in quotes")
     return old.strip(), new.strip()
 
 
@@ -100,16 +100,18 @@ class ReplaceField(Step):
             "a value in the way of the new name is not lost in silence",
             {"renames": ["u.id:k.id"]},
             '{"u":{"id":1},"k":2}',
-            error="k.id: a value that is no object stands in the way",
+            error="k.id: the parent is not an object",
         ),
         Example("no object", {"include": ["a"]}, '[{"b":1}]', ('[{"b":1}]',)),
-        Example("no JSON", {"renames": ["a:b"]}, "a=1", ("a=1",)),
+        Example("not JSON", {"renames": ["a:b"]}, "a=1", ("a=1",)),
     )
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if self.include and self.exclude:
-            raise ValueError("exclude cannot stand beside include: one of the two says what stays")
+            raise ValueError(
+                "exclude and include cannot be used together: each says alone which fields stay"
+            )
         if not (self.include or self.exclude or self.renames):
             raise ValueError("needs include, exclude or renames")
         return self

@@ -37,7 +37,7 @@ class Router(Step):
     """Sends a record to the sink of the first route whose condition holds, else to `spec.sink`.
 
     The step only marks the record (`metadata.routed_condition`): later steps still run on it, and a
-    later router may choose again. Routes are told apart by their condition's text and sinks by
+    later router may choose again. Routes are identified by their condition's text and sinks by
     their target, so that reordering them changes nothing but the choice.
     """
 

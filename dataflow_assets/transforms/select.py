@@ -47,7 +47,7 @@ class Select(Step):
             '{"new":{"id":2},"old":{"id":1}}',
             ('{"id":2}',),
         ),
-        Example("no JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
+        Example("not JSON", {"fields": ["a"]}, "a=1", ("a=1",)),
     )
 
     @override

@@ -42,7 +42,7 @@ class SnakeCase(Step):
         ),
         Example("an array at the top has no keys of its own", {}, '[{"aB":1}]', ('[{"aB":1}]',)),
         Example("its objects have", {"deep": True}, '[{"aB":1}]', ('[{"a_b":1}]',)),
-        Example("no JSON", {"deep": True}, "aB=1", ("aB=1",)),
+        Example("not JSON", {"deep": True}, "aB=1", ("aB=1",)),
         Example(
             "two keys with one name: neither value is lost in silence",
             {},

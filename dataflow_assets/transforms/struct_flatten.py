@@ -24,7 +24,7 @@ class StructFlatten(Step):
 
     type: ClassVar[str] = "structFlatten"
     delimiter: str = "."
-    """What stands between the joined keys; spaces around it are cut off."""
+    """The text between the joined keys; spaces around it are cut off."""
 
     examples: ClassVar[tuple[Example, ...]] = (
         Example(
@@ -40,14 +40,14 @@ class StructFlatten(Step):
         Example("whichever comes first", {}, '{"a.b":2,"a":{"b":1}}', ('{"a.b":1}',)),
         Example("nothing nested: unchanged", {}, '{"a":1}', ('{"a":1}',)),
         Example("no object: unchanged", {}, '[{"a":{"b":1}}]', ('[{"a":{"b":1}}]',)),
-        Example("no JSON: unchanged", {}, "hello", ("hello",)),
+        Example("not JSON: unchanged", {}, "hello", ("hello",)),
     )
 
     @field_validator("delimiter")
     @classmethod
     def _not_blank(cls, delimiter: str) -> str:
         if not delimiter.strip():
-            raise ValueError("is blank: leave it out for a dot")
+            raise ValueError("is blank; leave it out for a dot")
         return delimiter.strip()
 
     @override

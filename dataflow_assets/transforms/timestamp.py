@@ -14,7 +14,7 @@ from dataflow_assets.records.times.layouts import LayoutText, layout
 
 
 class Timestamp(Step):
-    """Writes the time at which the micro-batch was planned, over whatever stood there.
+    """Writes the time at which the micro-batch was planned, over whatever was there.
 
     The time is that of the machine's own zone, and the same for every record of a micro-batch: one
     that is processed again gets the same time again. Bodies that are no object pass unchanged.
@@ -60,7 +60,7 @@ class Timestamp(Step):
             ('{"at":1784541600000}',),
         ),
         Example("an array passes", {}, "[1]", ("[1]",)),
-        Example("text that is no JSON passes", {}, "hello", ("hello",)),
+        Example("text that is not JSON passes", {}, "hello", ("hello",)),
     )
 
     @override

@@ -39,7 +39,7 @@ class Timezone(Step):
     milliseconds from 10^12 on, seconds below. The digits of a fraction are all kept. Where the
     clocks show a time twice the first is meant; one that they skip is counted from the offset
     before the change (02:30 becomes 03:30). Missing fields and null are left alone; any other value
-    that is no time is an error.
+    that is not a time is an error.
     """
 
     type: ClassVar[str] = "timezone"
@@ -96,10 +96,12 @@ class Timezone(Step):
             ('{"o":{"t":1767225600123}}',),
         ),
         Example("missing and null are skipped", _EAST, '{"t":null}', ('{"t":null}',)),
-        Example("an empty text is no time", _EAST, '{"t":""}', error="t: is no time: wanted is"),
-        Example("a boolean is no time", _EAST, '{"t":true}', error="t: is no time: wanted is"),
+        Example(
+            "an empty text is not a time", _EAST, '{"t":""}', error="t: is not a time; expected"
+        ),
+        Example("a boolean is not a time", _EAST, '{"t":true}', error="t: is not a time; expected"),
         Example("a year too far", _EAST, '{"t":999999999999}', error="outside the years 1 to 9999"),
-        Example("text that is no JSON passes", _EAST, "hello", ("hello",)),
+        Example("text that is not JSON passes", _EAST, "hello", ("hello",)),
     )
 
     @override

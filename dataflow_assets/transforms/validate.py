@@ -30,7 +30,7 @@ class Validate(Step):
 
     The reason names the path and the rule of the schema, never the value. Drafts 4 to 2020-12 by
     `$schema`, else 2020-12; a `format` is checked, not only noted. Numbers are compared exactly,
-    but for a fraction against a bound of more than 64 bits. A body that is no JSON is rejected; a
+    but for a fraction against a bound of more than 64 bits. A body that is not JSON is rejected; a
     tombstone passes, for it holds nothing that could be checked.
     """
 
@@ -78,7 +78,7 @@ class Validate(Step):
             "[1]",
             error="the body: breaks type of the schema",
         ),
-        Example("no JSON", {"schema": _ORDER}, "hello", error="the body: is no JSON"),
+        Example("not JSON", {"schema": _ORDER}, "hello", error="the body: is not valid JSON"),
         Example("a tombstone: unchanged", {"schema": _ORDER}, None, (None,)),
     )
 
@@ -110,7 +110,7 @@ class Validate(Step):
             if isinstance(body, NotJson):
                 if body.empty:
                     return record
-                raise RejectedRecord("step", "the body: is no JSON")
+                raise RejectedRecord("step", "the body: is not valid JSON")
             if fits(body):
                 return record
             raise RejectedRecord("step", _reason(validator, body))
@@ -146,21 +146,23 @@ def _finding(schema: Any, error: jsonschema_rs.ValidationError) -> tuple[tuple[A
     """Where the schema itself is wrong, and why."""
     place = tuple(error.instance_path)
     if place[-1:] == ("format",):
-        return place, "is no format that can be checked: leave it out, or use pattern"
+        return place, "is not a format that can be checked: leave it out, or use pattern"
     if place[-1:] == ("type",):
-        return place, f"is no type of JSON Schema; allowed: {_TYPES}"
+        return place, f"is not a type of JSON Schema; allowed: {_TYPES}"
     if place[-1:] == ("pattern",):
-        return place, "is no regular expression"
+        return place, "is not a regular expression"
     if place:
         return place, f"breaks the rule {error.kind.name} of JSON Schema"
-    return next(_unresolved(schema, error.message), ((), "is no schema that can be used offline"))
+    return next(
+        _unresolved(schema, error.message), ((), "is not a schema that can be used offline")
+    )
 
 
 def _unresolved(schema: Any, message: str) -> Iterator[tuple[tuple[Any, ...], str]]:
     """The references that the library's message quotes, and what is wrong with them."""
     for place, uri in _references(schema):
         if any(f"'{part}'" in message for part in (uri, *uri.split("#")) if part):
-            known = "is no known draft of JSON Schema"
+            known = "is not a known draft of JSON Schema"
             alien = "is not part of this schema: nothing is fetched, so put it under $defs"
             yield place, known if place[-1] == "$schema" else alien
 

@@ -138,7 +138,7 @@ def test_run_drains_and_says_so(
     name = name_of(store)
     assert first == f"default/people: memory/{name}/people -> memory/{name}/people"
     assert "default/people: done: 3 rows, 1 rejected in " in last
-    assert last.endswith("drained to the end that was visible at start")
+    assert last.endswith("read up to the newest record at start")
     assert len(store.query("select * from rows")) == 3
 
 
@@ -256,7 +256,7 @@ def test_status_and_reset(flows: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_reset_asks_and_nobody_answers(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reset", str(flows), "--flow", "people"]) == 1
-    assert "give --yes" in capsys.readouterr().err
+    assert "pass --yes" in capsys.readouterr().err
 
 
 def test_status_of_what_cannot_be_reached(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:

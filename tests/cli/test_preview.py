@@ -108,7 +108,7 @@ def test_one_object_for_each_record_in_order(tmp_path: Path, capsys: Said) -> No
         [],
         [{"text": "hello", "metadata": {}, "route": None}],
     ]
-    reason = "id: a whole number of 64 bits is wanted"
+    reason = "id: must be a whole number of 64 bits"
     assert [one["rejected"] for one in found] == [
         *(None, None, None),
         {"step": 2, "type": "cast", "reason": reason},
@@ -230,7 +230,7 @@ def test_skipped_filtered_rejected_and_no_json(tmp_path: Path, capsys: Said) -> 
         *("record 1", untouched, skipped, "[3] router: unchanged", "-> memory/s/people"),
         *("record 2", "[0] filter: filtered"),
         *("record 3", untouched),
-        "[2] cast: rejected: id: a whole number of 64 bits is wanted",
+        "[2] cast: rejected: id: must be a whole number of 64 bits",
         *("record 4", untouched, skipped, "[3] router: unchanged", "-> memory/s/people"),
     ]
     assert '    text: "hi\\u001b"' in said
@@ -256,7 +256,7 @@ def test_a_record_that_becomes_several(tmp_path: Path, capsys: Said) -> None:
         "    [1] filter, [2] cast: unchanged",
         "    record 2 of 3",
         "    [1] filter: unchanged",
-        "    [2] cast: rejected: rows: a whole number of 64 bits is wanted",
+        "    [2] cast: rejected: rows: must be a whole number of 64 bits",
     ]
 
 

@@ -55,7 +55,7 @@ def test_digits_and_the_order_of_keys_survive(tmp_path: Path) -> None:
 
 def test_a_rejected_record_names_the_step_and_its_reason(tmp_path: Path) -> None:
     found = steps_of(manifest(tmp_path, CAST))({"a": "x"})
-    reason = "a: a whole number of 64 bits is wanted"
+    reason = "a: must be a whole number of 64 bits"
     assert found == Result(rejected=Rejected(1, "cast", reason))
     assert not found.filtered
 

@@ -32,7 +32,7 @@ class Clickhouse(SinkDriver, Remote):
     denied = r"Authentication failed: .* \(code 516\); check user and password of the connection"
     altered = (
         r"writing to clickhouse/\S+/target: No such column name in table .*\(code 16\); was the "
-        r"table altered\? the next run reads its columns anew"
+        r"table altered\? the next run reads its columns again"
     )
     dropped = (
         r"table d_\w+\.target (does not exist at clickhouse/\S+; create it"

@@ -273,7 +273,7 @@ def test_a_record_that_a_step_rejects_is_rejected_once_by_the_main_branch(
     found = sorted(topic.store.query("select name, reason from rejected"))
     assert [name for name, _ in found] == ["even", "even"]
     assert "cannot be kept exactly" in found[0][1]
-    assert found[1][1] == "transformations[1] (cast): name: a whole number of 64 bits is wanted"
+    assert found[1][1] == "transformations[1] (cast): name: must be a whole number of 64 bits"
 
 
 @pytest.mark.parametrize("which", [1, 2], ids=["span", "slice"])

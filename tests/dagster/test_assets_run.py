@@ -195,7 +195,7 @@ def test_an_edited_manifest_ends_the_run(shop: Shop, tmp_path: Path) -> None:
     shop.flows = [memory_flow(shop.store, file=file)]
     shop.produce(range(6))
     assert shop.run(seconds=120.0).success
-    assert "no longer stands in its file" in shop.events()[-1].metadata["ended"].value
+    assert "is no longer in its file" in shop.events()[-1].metadata["ended"].value
 
 
 def test_a_failing_run_still_shows_what_it_committed(

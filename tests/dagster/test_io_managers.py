@@ -229,7 +229,7 @@ def test_what_clickhouse_cannot_take_leaves_the_table_as_it_was(
     assert "needs a ReplacingMergeTree ORDER BY (id)" in told(
         "narrow", lambda spark: spark.range(3), mode="upsert", key="id"
     )
-    assert "tells the newest row of a key by v, which the frame lacks" in told(
+    assert "finds the newest row of a key by v, which the frame lacks" in told(
         "versioned", lambda spark: spark.range(3), mode="upsert", key="id"
     )
     assert "several rows of one key" in told(

@@ -142,7 +142,7 @@ def test_the_graph_leads_from_the_topic_to_each_table_and_to_the_error_sink(shop
 @pytest.mark.parametrize(
     ("rejects", "told"),
     [
-        ("onRejected: table", "They stand in the table of rejected records."),
+        ("onRejected: table", "They are kept in the table of rejected records."),
         ("onRejected: skip", "They are skipped: the log names them."),
         ("onRejected: fail", "They stop the flow."),
     ],
@@ -217,7 +217,7 @@ def test_the_replay_job_puts_back_what_was_rejected(shop: Shop) -> None:
     assert run.tags[runs.FLOW] == "default/orders"
     (output,) = [e for e in result.all_events if e.event_type_value == "STEP_OUTPUT"]
     figures = {k: v.value for k, v in output.step_output_data.metadata.items()}
-    summary = "2 rejected records put back: 1 stored, 1 rejected again"
+    summary = "2 rejected records replayed: 1 stored, 1 rejected again"
     assert figures == {"put_back": 2, "rows": 1, "rejected_again": 1, "summary": summary}
     _, event = shop.events("even")
     assert event.metadata["replay"].value == summary

@@ -69,7 +69,7 @@ def test_what_came_before_the_time_is_read_and_the_next_run_goes_on_there(
     event: Any = result.asset_materializations_for_node("orders")[0]
     assert shop.rows() == [10, 15, 20]
     assert event.metadata["checkpoint"].value["positions"] == {"0": 2, "1": 1}
-    assert event.metadata["ended"].value == f"drained to {HALF_A_MINUTE}"
+    assert event.metadata["ended"].value == f"read up to {HALF_A_MINUTE}"
     assert event.metadata["lag_records"].value == 3
     assert shop.run(orders, until=HALF_A_MINUTE).success
     assert shop.run(orders, until="1970-01-01T00:00:12Z").success
@@ -92,7 +92,7 @@ def test_what_is_no_time_is_refused_before_anything_is_truncated(
 ) -> None:
     assert shop.run(orders, until=HALF_A_MINUTE).success
     result = shop.run(orders, until="3600", start="earliest", table="truncate")
-    assert "until '3600' is not a time: it must be ISO 8601" in _error(result)
+    assert "until '3600' is not a time; expected ISO 8601" in _error(result)
     assert shop.rows() == [10, 15, 20]
 
 

@@ -142,7 +142,7 @@ def test_a_replay_stores_what_was_rejected_once_the_table_takes_it(
     orders.query(f"alter table {orders.schema}.target drop constraint target_id_check")
     replayed = command.run("replay", str(manifest), "--flow", orders.name)
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
-    assert "2 rejected records put back: 1 stored, 1 rejected again" in replayed.stdout
+    assert "2 rejected records replayed: 1 stored, 1 rejected again" in replayed.stdout
     found = orders.query(f"select id from {orders.schema}.target order by id")
     assert [row[0] for row in found] == [-7, *range(20)]
     waits = orders.query(f"select id from {orders.schema}.{kept} where replayed_at is null")

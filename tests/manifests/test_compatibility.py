@@ -21,7 +21,7 @@ from dataflow_assets.records.step import Context
 from tests import ROOT
 
 PAGE = ROOT / "docs/compatibility.md"
-HEAD = ["Topic", "The original", "Here", "Example", "Test"]
+HEAD = ["Topic", "DataFlow Operator", "Here", "Example", "Test"]
 CONTEXT = Context(datetime(2026, 7, 20, 10, tzinfo=UTC))
 
 Line = tuple[int, list[str]]

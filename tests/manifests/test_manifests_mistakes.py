@@ -169,7 +169,7 @@ MISTAKES = {
     ),
     "a zone": (
         steps("{type: timezone, config: {timezone: Berlin, fields: [t]}}"),
-        ["is no time zone: wanted is a name like Europe/Berlin, or +hh:mm"],
+        ["is not a time zone; write a name like Europe/Berlin, or +hh:mm"],
     ),
     "an engine": (
         sink("clickhouse", f"{CLICKHOUSE}, upsertMode: true, tableEngine: MergeTree"),

@@ -104,7 +104,7 @@ MISTAKES = [
     (f"a:\n  <<: {SECRET}\n", "f.yaml:2:7: a: `<<` takes a mapping, or a list of them"),
     (
         "a: &x [*x]\n",
-        "f.yaml:1:1: document: is nested too deeply, or an alias stands inside its own anchor",
+        "f.yaml:1:1: document: is nested too deeply, or an alias is inside its own anchor",
     ),
 ]
 

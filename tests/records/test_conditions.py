@@ -180,7 +180,7 @@ ERRORS = [
     ("($.a", "column 1: a ( without its )"),
     ("$.b || ($.a && $.c", "column 8: a ( without its )"),
     ("$.a)", "column 4: a ) without its ("),
-    ("()", "column 2: a field is wanted"),
+    ("()", "column 2: a field is missing"),
     ("($.a) == 'x'", "column 7: text after a condition; a group is not compared"),
     ("($.a) $.b", "column 7: text after a condition"),
     ("$.a == 'x' 'y'", "column 12: text after a condition; allowed: && || )"),
@@ -196,16 +196,16 @@ ERRORS = [
     ("$.a!=5", "column 4: no operator: put a space after !="),
     ("$.a<5", "column 4: no operator: put a space after <"),
     ("$.a ==", "column 5: no operator"),
-    ("$.a == ", "column 8: a value is wanted"),
-    ("$.a == )", "column 8: a value is wanted"),
-    ("$.a == && $.b", "column 8: a value is wanted"),
-    ("$.a &&", "column 7: a field is wanted"),
-    ("|| $.a", "column 1: a field is wanted"),
-    ("!", "column 2: a field is wanted"),
-    ("$", "column 1: a field is wanted"),
-    ("$.", "column 1: a field is wanted"),
-    ("'x' == $.a", "column 1: a field is wanted"),
-    ("== 'x'", "column 1: a field is wanted"),
+    ("$.a == ", "column 8: a value is missing"),
+    ("$.a == )", "column 8: a value is missing"),
+    ("$.a == && $.b", "column 8: a value is missing"),
+    ("$.a &&", "column 7: a field is missing"),
+    ("|| $.a", "column 1: a field is missing"),
+    ("!", "column 2: a field is missing"),
+    ("$", "column 1: a field is missing"),
+    ("$.", "column 1: a field is missing"),
+    ("'x' == $.a", "column 1: a field is missing"),
+    ("== 'x'", "column 1: a field is missing"),
     ("metadata. == 'x'", "column 10: an empty key"),
     ("$.a == $.b", "column 8: another field cannot be compared with"),
     ("len($.a) == 5", "column 4: no operator"),
@@ -217,11 +217,11 @@ ERRORS = [
     ("$.a < NaN", "column 7: < compares numbers"),
     ("$.a =~ '(x'", "column 8: no regular expression"),
     ("$.a in", "column 5: no operator"),
-    ("$.a in x", "column 8: a list is wanted"),
-    ("$.a in []", "column 9: a value is wanted"),
+    ("$.a in x", "column 8: a list is missing"),
+    ("$.a in []", "column 9: a value is missing"),
     ("$.a in [a", "column 8: a [ without its ]"),
     ("$.a in [a b]", "column 8: a [ without its ]"),
-    ("$.a in [a,]", "column 11: a value is wanted"),
+    ("$.a in [a,]", "column 11: a value is missing"),
     ("!" * 60 + "$.a", "more than 50 groups"),
     ("(" * 60 + "$.a" + ")" * 60, "more than 50 groups"),
 ]
@@ -256,7 +256,7 @@ def test_a_condition_in_a_manifest() -> None:
     assert declared.when == Condition.parse(" $.a == 'x' ")
     assert _Declared.model_validate(declared.model_dump()) == declared
     assert pickle.loads(pickle.dumps(declared.when)) == declared.when  # noqa: S301
-    with pytest.raises(ValueError, match="column 9: a value is wanted"):
+    with pytest.raises(ValueError, match="column 9: a value is missing"):
         _Declared.model_validate({"when": "$.a ==  "})
 
 

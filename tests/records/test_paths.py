@@ -243,16 +243,16 @@ def test_writing(path: str, given: str, written: str) -> None:
 @pytest.mark.parametrize(
     ("path", "given", "why"),
     [
-        ("a.b", '{"a":[1]}', "a.b: an array where an object is wanted"),
-        ("a.b", '{"a":"text"}', "a.b: a value that is no object stands in the way"),
-        ("a.b.c", '{"a":{"b":false}}', "a.b.c: a value that is no object stands in the way"),
-        ("a.0", '{"a":5}', "a.0: a value that is no object stands in the way"),
-        ("a", "5", "a: a value that is no object stands in the way"),
-        ("a.:0", '{"a":[1]}', "an array where an object is wanted"),
+        ("a.b", '{"a":[1]}', "a.b: there is an array where an object is needed"),
+        ("a.b", '{"a":"text"}', "a.b: the parent is not an object"),
+        ("a.b.c", '{"a":{"b":false}}', "a.b.c: the parent is not an object"),
+        ("a.0", '{"a":5}', "a.0: the parent is not an object"),
+        ("a", "5", "a: the parent is not an object"),
+        ("a.:0", '{"a":[1]}', "there is an array where an object is needed"),
         ("a.10002", '{"a":[1]}', "places past the end"),
         ("a.99999999999999999999", "{}", "places past the end"),
-        ("a", "no json", "the body is no JSON"),
-        ("a.b", "", "the body is no JSON"),
+        ("a", "no json", "the body is not valid JSON"),
+        ("a.b", "", "the body is not valid JSON"),
     ],
 )
 def test_what_cannot_be_written_rejects_the_record(path: str, given: str, why: str) -> None:

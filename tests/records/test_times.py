@@ -72,7 +72,7 @@ def test_no_time(text: str) -> None:
 
 @pytest.mark.parametrize("value", [True, False, [], {}, None])
 def test_no_time_of_another_kind(value: object) -> None:
-    with pytest.raises(ValueError, match="is no time: wanted is RFC 3339"):
+    with pytest.raises(ValueError, match="is not a time; expected RFC 3339"):
         read(value, UTC)
 
 
@@ -156,7 +156,7 @@ def test_an_offset_has_its_sign() -> None:
     ).split(" "),
 )
 def test_no_zone(name: str) -> None:
-    with pytest.raises(ValueError, match="is no time zone"):
+    with pytest.raises(ValueError, match="is not a time zone"):
         zone(name)
 
 

@@ -29,7 +29,7 @@ def test_every_form(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[1]", "wanted is the ConfigMap df-<name>-checkpoint"),
+        ("[1]", "give the ConfigMap df-<name>-checkpoint"),
         ("{", "no checkpoint of the DataFlow Operator"),
         ("{}", "no checkpoint of a postgresql source, but nothing"),
         (json.dumps({"trino": {"lastReadID": 3}}), "of a postgresql source, but trino"),

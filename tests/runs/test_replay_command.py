@@ -83,11 +83,11 @@ def test_it_puts_back_what_was_rejected(rejected: Case, capsys: pytest.CaptureFi
     capsys.readouterr()
     assert rejected.replay() == 0
     (line,) = capsys.readouterr().out.splitlines()
-    assert line == "default/people: 2 rejected records put back: 1 stored, 1 rejected again"
+    assert line == "default/people: 2 rejected records replayed: 1 stored, 1 rejected again"
     assert rejected.ids() == [-2, 1, 3, 5]
     rejected.write([-2, -4])
     assert rejected.replay() == 0
-    assert "1 rejected record put back: 1 stored, 0 rejected again" in capsys.readouterr().out
+    assert "1 rejected record replayed: 1 stored, 0 rejected again" in capsys.readouterr().out
     assert rejected.replay() == 0
     assert "nothing to replay: no rejected record waits" in capsys.readouterr().out
     assert rejected.ids() == [-4, -2, 1, 3, 5]
@@ -108,7 +108,7 @@ def test_since(rejected: Case, capsys: pytest.CaptureFixture[str]) -> None:
     assert rejected.replay("--since", "2999-01-01T00:00:00Z") == 0
     assert "nothing to replay" in capsys.readouterr().out
     assert rejected.replay("--since", "2001-01-01T00:00:00+02:00") == 0
-    assert "2 rejected records put back: 2 stored" in capsys.readouterr().out
+    assert "2 rejected records replayed: 2 stored" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-01-31", "2026-01-31T00:00:00"])
@@ -158,7 +158,7 @@ def test_a_failure_tells_what_was_put_back_before(
     assert rejected.replay() == 1
     said = capsys.readouterr().out
     assert "default/people: failed: unexpected RuntimeError: password=***" in said
-    assert "before that, 1 rejected record put back: 1 stored, 0 rejected again" in said
+    assert "before that, 1 rejected record replayed: 1 stored, 0 rejected again" in said
     assert rejected.ids() == [-4, -2, 1, 3, 5]
     monkeypatch.setattr(MemoryErrors, "replayed", note)
     assert rejected.replay() == 0
@@ -255,10 +255,10 @@ def test_on_real_servers(
         connection.execute(f"alter table {orders} alter total drop not null".encode())
         assert main(["replay", str(file), "--flow", "orders"]) == 0
         said = capsys.readouterr().out
-        assert "2 rejected records put back: 1 stored, 1 rejected again" in said
+        assert "2 rejected records replayed: 1 stored, 1 rejected again" in said
         connection.execute(f"alter table {orders} drop constraint orders_total_check".encode())
         assert main(["replay", str(file), "--flow", "orders"]) == 0
-        assert "1 rejected record put back: 1 stored" in capsys.readouterr().out
+        assert "1 rejected record replayed: 1 stored" in capsys.readouterr().out
         assert main(["replay", str(file), "--flow", "orders"]) == 0
         assert "nothing to replay" in capsys.readouterr().out
         found = connection.execute(f"select id from {orders} order by id".encode()).fetchall()

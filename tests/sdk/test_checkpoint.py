@@ -244,7 +244,7 @@ def test_no_state_was_removed_and_nobody_has_taken_over() -> None:
     assert not isinstance(caught.value, TakenOver)
     assert str(caught.value) == (
         "the checkpoint of flow shop/orders was removed while it ran (from table t); restore it, "
-        "or start the flow again: without a checkpoint it begins anew"
+        "or start the flow again: without a checkpoint it starts over"
     )
 
 

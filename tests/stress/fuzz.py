@@ -43,8 +43,8 @@ every one each step says what became of it.
 {lines}
 
 The first line is the decoding of the message: rejected is JSON that cannot be kept exactly or is
-nested too deeply, unchanged is what is no JSON, changed is what became a body. Rejected messages
-never reach a step.
+nested too deeply, unchanged is a text that is not JSON, changed is what became a body. Rejected
+messages never reach a step.
 """
 
 

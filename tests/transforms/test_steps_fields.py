@@ -25,7 +25,7 @@ WRONG: list[tuple[type[Step], dict[str, Any], str]] = [
     (Select, {"fields": []}, "at least 1"),
     (Remove, {"fields": ["a.*"]}, "cannot be written"),
     (ReplaceField, {}, "needs include, exclude or renames"),
-    (ReplaceField, {"include": ["a"], "exclude": ["b"]}, "one of the two"),
+    (ReplaceField, {"include": ["a"], "exclude": ["b"]}, "each says alone"),
     (ReplaceField, {"renames": ["a"]}, "must be old:new"),
     (ReplaceField, {"renames": ["a: "]}, "must be old:new"),
     (ReplaceField, {"renames": [{"a": "b"}]}, "must be old:new"),

@@ -138,10 +138,10 @@ def test_nesting_of_64_levels_is_the_deepest() -> None:
 @pytest.mark.parametrize(
     ("schema", "place", "says"),
     [
-        ({"properties": {"a": {"type": "intger"}}}, ("properties", "a", "type"), "no type"),
-        ({"items": {"pattern": "("}}, ("items", "pattern"), "no regular expression"),
+        ({"properties": {"a": {"type": "intger"}}}, ("properties", "a", "type"), "not a type"),
+        ({"items": {"pattern": "("}}, ("items", "pattern"), "not a regular expression"),
         ({"required": "id"}, ("required",), "breaks the rule type"),
-        ({"allOf": [{"format": "int63"}]}, ("allOf", 0, "format"), "no format"),
+        ({"allOf": [{"format": "int63"}]}, ("allOf", 0, "format"), "not a format"),
         ({"$ref": "http://127.0.0.1:9/x"}, ("$ref",), "nothing is fetched"),
         ({"$ref": "http://127.0.0.1:9/x#/a"}, ("$ref",), "nothing is fetched"),
         ({"not": {"$ref": "file:///etc/hostname"}}, ("not", "$ref"), "nothing is fetched"),
@@ -150,7 +150,7 @@ def test_nesting_of_64_levels_is_the_deepest() -> None:
             ("oneOf", 1, "$ref"),
             "not part of this schema",
         ),
-        ({"$schema": "http://127.0.0.1:9/x"}, ("$schema",), "no known draft"),
+        ({"$schema": "http://127.0.0.1:9/x"}, ("$schema",), "not a known draft"),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_a_finding_at_its_place(
@@ -209,7 +209,7 @@ def test_what_is_no_change_event_passes_unchanged(body: str) -> None:
         ("null", "must be an object"),
         ('{"op":"add","before":null}', "op is none of"),
         ('{"payload":{"op":["c"]}}', "payload.op is none of"),
-        ('{"payload":{"op":"u","after":[1]}}', "payload.after is no object"),
+        ('{"payload":{"op":"u","after":[1]}}', "payload.after is not an object"),
     ],
 )
 def test_change_events_that_cannot_be_unwrapped(body: str, says: str) -> None:
@@ -223,7 +223,7 @@ def test_a_tombstone_that_tells_no_row_is_rejected_only_where_deletes_are_inferr
 ) -> None:
     tombstone = record(" ", key=key)
     assert compiled(DebeziumUnwrap)(tombstone) is None
-    with pytest.raises(RejectedRecord, match="no JSON object"):
+    with pytest.raises(RejectedRecord, match="not a JSON object"):
         compiled(DebeziumUnwrap, inferDeleteFromTombstone=True)(tombstone)
 
 

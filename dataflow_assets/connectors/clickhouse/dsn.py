@@ -128,7 +128,7 @@ def _host(text: str, *, native: bool, secure: bool) -> tuple[str, int, bool]:
     """Host, HTTP port and whether that port is encrypted."""
     match = re.match(r"^(\[[^\]]*\]|[^:]*)(?::(\d+))?$", text)
     if match is None or not match[1]:
-        raise PermanentError("connectionString: a host is missing, or its port is no number")
+        raise PermanentError("connectionString: a host is missing, or its port is not a number")
     host = unquote(match[1].strip("[]"))
     if match[2] is None:
         return host, _HTTP[secure], secure

@@ -96,10 +96,10 @@ REFUSED = {
 _LATER, _NEVER = frozenset(TRANSIENT.values()), frozenset(REFUSED.values())
 _HTTP_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 _ADVICE = {
-    16: "was the table altered? the next run reads its columns anew",
-    47: "was the table altered? the next run reads its columns anew",
-    60: "create the table, or mend `table`",
-    81: "create the database, or mend the connection string",
+    16: "was the table altered? the next run reads its columns again",
+    47: "was the table altered? the next run reads its columns again",
+    60: "create the table, or correct `table`",
+    81: "create the database, or correct the connection string",
     192: "check user and password of the connection string",
     193: "check user and password of the connection string",
     194: "give the password in the connection string",

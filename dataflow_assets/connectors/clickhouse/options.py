@@ -32,7 +32,7 @@ class ClickhouseConnection(DatabaseTable):
     `skip_verify`, `compress`, `dial_timeout` and `read_timeout`; others set the server."""
     table: str | None = None
     """`name` or `database.name`; the database is the connection string's unless given. A name with
-    a dot in it stands in double quotes or backticks."""
+    a dot in it is put in double quotes or backticks."""
 
     @field_validator("connection_string")
     @classmethod
@@ -70,8 +70,8 @@ class ClickhouseSourceOptions(ClickhouseConnection, PolledSource):
     """What is read, and how its changes are found."""
 
     order_by_column: ColumnName = "id"
-    """Tells rows of one change value apart, and is their metadata `id`; best a prefix of the
-    table's sorting key."""
+    """Orders rows with equal change values, so it must be unique; best a prefix of the table's
+    sorting key. Available as the metadata `id`."""
     change_tracking_column: ColumnName = "created_at"
     """The column whose value grows with each change. A table without it is read by
     `orderByColumn` alone: new rows, no changes."""
@@ -136,5 +136,5 @@ class ClickhouseSinkOptions(UpsertOptions, ClickhouseConnection):
         """The table went away under a run."""
         return PermanentError(
             f"table {'.'.join(self.place())} of {self.address()} was dropped while the flow ran; "
-            "create it again, or set autoCreateTable: true: the next run fills it anew"
+            "create it again, or set autoCreateTable: true: the next run fills it from the start"
         )

@@ -48,7 +48,7 @@ RULES = (
     Rule(("Float32",), pa.float32()),
     Rule(("BFloat16",), pa.float32(), cast="Float32"),
     Rule(("Float64",), pa.float64()),
-    Rule(("String",), _TEXT, note="bytes that are no UTF-8 stop the read"),
+    Rule(("String",), _TEXT, note="bytes that are not UTF-8 stop the read"),
     Rule(("FixedString",), _TEXT, cast="String", note="without the zero bytes that fill it up"),
     Rule(("UUID",), _TEXT, b"uuid", "String"),
     Rule(("Enum", "Enum8", "Enum16"), _TEXT, b"text", "String", "the name, not the number"),

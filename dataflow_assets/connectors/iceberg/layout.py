@@ -92,7 +92,7 @@ def parse_order(text: str) -> Order:
     if found is None:
         raise ValueError(
             f"cannot read {text!r}; write a column, then asc or desc, then nulls first or nulls "
-            "last, like `created_at desc nulls last`; a name with blanks stands in backticks"
+            "last, like `created_at desc nulls last`; a name with spaces is put in backticks"
         )
     descending = (found["way"] or "asc").lower() == "desc"
     first = not descending if found["nulls"] is None else found["nulls"].lower() == "first"

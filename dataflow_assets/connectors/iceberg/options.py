@@ -42,14 +42,14 @@ class IcebergSourceOptions(IcebergConnection, Source):
     start_snapshot_id: str | None = Field(None, alias="startSnapshotID")
     """Where a flow without a checkpoint begins: behind this snapshot; else with the current one."""
     snapshot_checkpoints: Annotated[
-        bool, Hint("the position always stands beside the rows, in the same commit")
+        bool, Hint("the position is always stored with the rows, in the same commit")
     ] = True
     """Whether progress is kept."""
     max_rows_per_poll: int = Field(0, ge=0)
     """The most rows of one micro-batch; 0: as many as the flow's limits allow."""
     max_bytes_per_poll: int = Field(0, ge=0)
-    """The most bytes of one micro-batch, as they stand in the data files; at least one row is read.
-    0: as many as the flow's limits allow."""
+    """The most bytes of one micro-batch, as they are stored in the data files; at least one row is
+    read. 0: as many as the flow's limits allow."""
     on_source_rewrite: Annotated[Literal["fail", "rescan", "ignore"], Addition()] = "fail"
     """When a snapshot deletes or replaces rows: stop and name it; read the current snapshot in full
     once more, which needs sinks that upsert (rows that were deleted stay in them); or pass over it

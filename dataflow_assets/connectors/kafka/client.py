@@ -165,7 +165,7 @@ class Broker:
         """The topic as it is now. Raises TransientError when it is another one by now."""
         found = self.topic()
         if found.id != identity:
-            raise TransientError(f"topic {self.name} was made anew while it was read")
+            raise TransientError(f"topic {self.name} was recreated while it was read")
         return found
 
     def about(self, topic: str) -> Self:

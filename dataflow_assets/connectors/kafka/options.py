@@ -108,7 +108,8 @@ class KafkaSourceOptions(KafkaConnection, MessageSource):
     """What a manifest says about a source."""
 
     consumer_group: str = Field(default="dataflow-operator", min_length=1)
-    """Group whose offsets a new flow adopts, and that is told what has been committed."""
+    """A new flow starts at the offsets that another program has committed for this group. The flow
+    commits its progress to the group, but goes on from its own checkpoint."""
     consumer_group_secret_ref: Annotated[Ref, Fills("consumer_group")] = None
     """Secret with the consumer group."""
     format: Annotated[Literal["json", "avro"], Later(_AVRO, ("json",))] = "json"
@@ -145,7 +146,7 @@ class KafkaSourceOptions(KafkaConnection, MessageSource):
     on_data_loss: Annotated[Literal["fail", "continue"], Addition()] = "fail"
     """When retention has removed records that were not read: stop, or go on with a warning."""
     on_topic_recreated: Annotated[Literal["fail", "restart"], Addition()] = "fail"
-    """When the topic was deleted and made anew: stop, or read the new one from its beginning."""
+    """When the topic was deleted and re-created: stop, or read the new topic from its beginning."""
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
@@ -203,8 +204,8 @@ class KafkaSinkOptions(KafkaConnection, Sink):
     ] = None
     """Replicas of a topic that `autoCreateTopic` makes; the broker's default without."""
     transaction_timeout: Annotated[Duration, Addition()] = "10m"
-    """How long a slice may take; after that the broker ends its transaction. Until then a task that
-    died holds back readers of committed records, unless the flow goes on."""
+    """How long a slice may take; after that the broker ends its transaction. Until then the open
+    transaction of a task that died blocks read_committed readers, unless the flow goes on."""
 
     @field_validator("key_template")
     @classmethod

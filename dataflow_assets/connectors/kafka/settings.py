@@ -102,7 +102,7 @@ class KafkaConnection(Connector):
     """The keys that source and sink share: brokers, topic, security."""
 
     brokers: tuple[str, ...] = ()
-    """Addresses to begin with, each `host:port`."""
+    """Bootstrap servers, each `host:port`."""
     brokers_secret_ref: Annotated[Ref, Fills("brokers", required=True)] = None
     """Secret with the brokers, separated by commas."""
     topic: str = ""

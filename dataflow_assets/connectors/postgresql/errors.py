@@ -19,11 +19,11 @@ _TRANSIENT_CODES = frozenset({"25P01", "25P02", "25P03", "25P04", "25006", "3B00
 _AGAIN_CODES = frozenset({"40001", "40P01"})
 _ADVICE = {
     "42P01": "create the table, or set autoCreateTable: true",
-    "42703": "a column is missing: was the table altered? the next run reads its columns anew",
+    "42703": "a column is missing: was the table altered? the next run reads its columns again",
     "42501": "grant the role of the connection string what is missing",
     "28P01": "check user and password of the connection string",
     "28000": "check user, TLS settings and pg_hba.conf",
-    "3D000": "create the database or mend the connection string",
+    "3D000": "create the database or correct the connection string",
     "3F000": "create the schema first",
 }
 

@@ -33,7 +33,7 @@ class PostgresqlConnection(DatabaseTable):
     connection_string: SecretStr | None = None
     """`postgresql://` URL or libpq key=value text."""
     table: str | None = None
-    """`name` or `schema.name`; the schema is `public` unless given. A name with a dot in it stands
+    """`name` or `schema.name`; the schema is `public` unless given. A name with a dot in it is put
     in double quotes: `shop."orders.new"`."""
 
     @override
@@ -56,7 +56,8 @@ class PostgresqlSourceOptions(PostgresqlConnection, PolledSource):
     """The column whose value grows with each change. A table without it is read by
     `orderByColumn` alone: new rows, no changes. Where `updated_at` is null, `created_at` counts."""
     order_by_column: ColumnName = "id"
-    """Tells rows of one change value apart, and is their metadata `id`; best its primary key."""
+    """Orders rows with equal change values, so it must be unique: best the primary key. Available
+    as the metadata `id`."""
     auto_create_table: bool = False
     """Make the table where it is missing, with `id`, `created_at` and `updated_at`."""
     overlap_seconds: Annotated[int, Field(ge=0), Addition()] = 0
@@ -125,5 +126,5 @@ class PostgresqlSinkOptions(SoftDeleteOptions, PostgresqlConnection):
         schema, name = self.place()
         return PermanentError(
             f"table {schema}.{name} of {self.address()} was dropped while the flow ran; create it "
-            "again, or set autoCreateTable: true: the next run fills it anew"
+            "again, or set autoCreateTable: true: the next run fills it from the start"
         )

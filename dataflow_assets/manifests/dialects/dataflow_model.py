@@ -55,10 +55,11 @@ _Duration = Annotated[
 
 
 class Metadata(Spec):
-    """Who the flow is. What an API server adds to it is accepted and ignored."""
+    """Name and namespace of the flow. Keys that an API server adds are accepted and ignored."""
 
     name: _Name
-    """With the namespace, the flow's identity: renaming the flow starts it over."""
+    """With the namespace, the flow's identity: **renaming a flow resets it**: the renamed flow has
+    no checkpoint and reads everything again."""
     namespace: _Namespace = "default"
     """Also the namespace of SecretRefs that name none."""
     labels: dict[str, str] = Field(default_factory=dict)
@@ -84,7 +85,7 @@ class Metadata(Spec):
 
 
 class End(Spec):
-    """One end of a flow: which connector, and its settings."""
+    """Source or sink: which connector, and its settings."""
 
     type: str
     """The connector's name."""
@@ -104,18 +105,18 @@ class Transformation(Spec):
 
 
 class ErrorSink(End):
-    """Where records go that cannot be stored."""
+    """The error sink (dead letter queue): where records go that cannot be stored."""
 
     ack_policy: Literal["afterWrite", "never", "afterMainSinkSuccess"] = "afterWrite"
     """When such a record counts as done. `afterWrite`: once it is in the error sink. With the two
-    others the flow stops at it all the same, and says so."""
+    other values the record is in the error sink, and the flow stops at the record all the same."""
 
 
 _WINDOWS = "maintenance windows; `suspended` works, and so does the sensor's switch"
 
 
 class Maintenance(Spec):
-    """Pauses."""
+    """Suspends the flow."""
 
     start_time: Annotated[str | None, Refused(_WINDOWS)] = None
     """RFC 3339: when the window first opens."""
@@ -128,7 +129,7 @@ class Maintenance(Spec):
     description: Annotated[str | None, Hint("for readers of the manifest only")] = None
     """Free text."""
     suspended: bool = False
-    """Stops the flow until it is taken away; the sensor's switch must be on as well."""
+    """`true` suspends the flow. To run, it must be `false`, and the flow's sensor switched on."""
 
 
 class DataFlowSpec(Spec):
@@ -141,15 +142,16 @@ class DataFlowSpec(Spec):
     transformations: tuple[Transformation, ...] = ()
     """Steps, applied in order."""
     errors: ErrorSink | None = None
-    """Where records go that cannot be stored. Without it `onRejected` says what becomes of them."""
+    """Where records go that cannot be stored. Without it `onRejected` decides."""
     on_rejected: Annotated[Literal["fail", "table", "skip"] | None, Addition()] = None
     """Without `errors`. `fail` (the default): the flow stops at a rejected record and names it.
-    `table`: it lands beside the target, in the same commit: in `dataflow_rejected` of its database,
-    or `<table>_rejected` of its namespace. `skip`: it is counted and logged."""
+    `table`: the record is kept next to the target: in `dataflow_rejected` of the same database
+    (PostgreSQL), `<table>_rejected` (ClickHouse, Iceberg) or the topic `<topic>.rejected` (Kafka).
+    `skip`: the record is counted and logged."""
     maintenance: Maintenance = Maintenance()
-    """Pauses."""
+    """Suspends the flow."""
     checkpoint_reset: bool = False
-    """Drops the checkpoint, once for each content of the manifest: the flow begins as a new one."""
+    """Resets the checkpoint once; it is reset again only after the manifest has changed."""
     max_rejected_percent: Annotated[float, Addition()] = Field(default=10.0, ge=0, le=100)
     """The flow stops when it rejects more than this share of its records."""
     max_records_per_batch: Annotated[int, Addition()] = Field(default=1_000_000, ge=1)
@@ -168,7 +170,7 @@ class DataFlowSpec(Spec):
     checkpoint_persistence: Annotated[
         bool, Hint("the checkpoint is always stored beside the rows; `dataflow reset` starts over")
     ] = True
-    """Whether a restart goes on where the flow stood."""
+    """Whether a restart goes on where the flow stopped."""
     checkpoint_sync_on_ack: Annotated[bool, _EXACT] = False
     """Save the position right after each write."""
     checkpoint_save_interval: Annotated[_Duration, _EXACT] = "30s"

@@ -27,7 +27,7 @@ MOST_DOCUMENTS = 2_000
 MOST_TOKENS = 36_000  # of a whole file: about a second
 MOST_NODES = 50_000  # of a whole file: anchors repeated inside anchors grow beyond every memory
 MOST_DEPTH = 100
-_DEEP = "is nested too deeply, or an alias stands inside its own anchor"
+_DEEP = "is nested too deeply, or an alias is inside its own anchor"
 _START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _EMPTY = re.compile(r"(?:[ \t]*(?:#.*)?|%.*)", re.ASCII)
 _PLAIN_KEY = re.compile(r"[\w.$/-]{1,80}")

@@ -8,10 +8,10 @@
 | `$.a in [x, 'y', 3]` | the text form is one of the list |
 | `$.a =~ '^x'` | Python's regular expression is found in the text form |
 
-A missing field, and every field of a body that is no JSON, fulfils none of them; null exists, and
-its text is empty. `!` inverts what follows: `!$.a == 'x'` holds where `a` is missing. `&&` binds
-tighter than `||`; parentheses group. `metadata.k` is a key of the metadata (null: missing), the
-field of the body is `$.metadata.k`.
+A test is false when the field is missing; every field of a body that is not JSON is missing. null
+exists, and its text is empty. `!` inverts what follows: `!$.a == 'x'` holds where `a` is missing.
+`&&` binds tighter than `||`; parentheses group. `metadata.k` is a key of the metadata (null:
+missing), the field of the body is `$.metadata.k`.
 
 A regular expression that backtracks without end cannot be stopped: avoid `(a+)+`.
 """

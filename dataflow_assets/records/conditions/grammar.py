@@ -81,7 +81,7 @@ Node: TypeAlias = Test | Not | All | Some
 def read(text: str) -> Node:
     """The tree of a condition. Raises ValueError with a column."""
     if not text.strip():
-        raise ValueError("is empty: a condition such as $.status == 'paid' is wanted")
+        raise ValueError("is empty; write a condition such as $.status == 'paid'")
     if len(text) > LONGEST:
         raise ValueError(f"is longer than {LONGEST} characters")
     reader = _Reader(text)
@@ -170,13 +170,13 @@ class _Reader:
     def _field(self) -> tuple[Path | None, str]:
         start = self.at
         if self._sees("'", '"', ")", "&&", "||", ""):
-            self._fail("a field is wanted; allowed: $.path, metadata.key, ( or !")
+            self._fail("a field is missing; allowed: $.path, metadata.key, ( or !")
         self.at = self._end_of_field()
         field = self.text[start : self.at]
         if field.startswith(METADATA) and field != METADATA:
             return None, unescaped(field.removeprefix(METADATA))
         if field in {"", "$", "$."}:
-            self._fail("a field is wanted; allowed: $.path, metadata.key, ( or !", start)
+            self._fail("a field is missing; allowed: $.path, metadata.key, ( or !", start)
         return Path.parse(field, start + 1), ""
 
     def _end_of_field(self) -> int:
@@ -230,13 +230,13 @@ class _Reader:
     def _list(self) -> tuple[str, ...]:
         start = self.at
         if not self._take("["):
-            self._fail("a list is wanted; allowed: in [a, 'b', 3]")
+            self._fail("a list is missing; allowed: in [a, 'b', 3]")
         values: list[str] = []
         while not values or self._take(","):
             self._skip()
             values.append(self._text(_ITEM))
         if not self._take("]"):
-            self._fail("a [ without its ]; values are parted by commas", start)
+            self._fail("a [ without its ]; separate the values with commas", start)
         return tuple(values)
 
     def _text(self, word: re.Pattern[str]) -> str:
@@ -249,7 +249,7 @@ class _Reader:
             self._fail("a quote that is not closed")
         found = word.match(self.text, self.at)
         if not found:
-            self._fail("a value is wanted; allowed: 'text', a number, a word")
+            self._fail("a value is missing; allowed: 'text', a number, a word")
         self.at = found.end()
         return found[0]
 

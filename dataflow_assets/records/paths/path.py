@@ -30,7 +30,7 @@ class Path(Written):
         bare = text.removeprefix("$")
         bare = bare.removeprefix(".") if bare != text else bare
         if not bare:
-            raise ValueError("is empty: a path such as a.b is wanted")
+            raise ValueError("is empty; write a path such as a.b")
         try:
             read(bare)
         except Unreadable as error:

@@ -52,7 +52,7 @@ def _two(keys: Sequence[Key], path: str) -> Put:
 def _any_depth(keys: Sequence[Key], path: str) -> Put:
     def put(body: Any, value: Any) -> Any:
         if isinstance(body, NotJson):
-            raise RejectedRecord("step", f"{path}: the body is no JSON")
+            raise RejectedRecord("step", f"{path}: the body is not valid JSON")
         return _put(body, keys, value, path)
 
     return put
@@ -66,10 +66,10 @@ def _put(node: Any, keys: Sequence[Key], value: Any, path: str) -> Any:
         return {**node, head.text: _put(node.get(head.text, MISSING), rest, value, path)}
     if type(node) is not list:
         if node is not MISSING and node is not None:
-            raise RejectedRecord("step", f"{path}: a value that is no object stands in the way")
+            raise RejectedRecord("step", f"{path}: the parent is not an object")
         return _new(head, _put(MISSING, rest, value, path), path)
     if head.index is None:
-        raise RejectedRecord("step", f"{path}: an array where an object is wanted")
+        raise RejectedRecord("step", f"{path}: there is an array where an object is needed")
     index = len(node) if head.index == APPEND else head.index
     if index < len(node):
         return [*node[:index], _put(node[index], rest, value, path), *node[index + 1 :]]

@@ -17,7 +17,7 @@ from pydantic import AfterValidator
 MILLISECONDS = 10**12  # an epoch number from here on counts milliseconds, below it seconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
-_WANTED = "RFC 3339, a date and time without zone, or an epoch number"
+_EXPECTED = "RFC 3339, a date and time without zone, or an epoch number"
 _RANGE = "lies outside the years 1 to 9999"
 _FINEST = 1_000  # decimal places of an epoch number; `1e-999999999` would fill the memory
 _HH_MM = r"(?:[01]\d|2[0-3]):[0-5]\d"
@@ -74,7 +74,7 @@ def read(value: Any, zone: tzinfo) -> Instant:
         value = Decimal(text) if _NUMBER.fullmatch(text) else None
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return of_epoch(value)
-    raise ValueError(f"is no time: wanted is {_WANTED}")
+    raise ValueError(f"is not a time; expected {_EXPECTED}")
 
 
 def _of_text(match: re.Match[str], zone: tzinfo) -> Instant:
@@ -148,7 +148,7 @@ def zone(name: str) -> tzinfo:
             return UTC if name == "UTC" else ZoneInfo(name)
     except (LookupError, OSError, ValueError):
         pass  # not found, a folder, a path that leads outside
-    raise ValueError("is no time zone: wanted is a name like Europe/Berlin, or +hh:mm")
+    raise ValueError("is not a time zone; write a name like Europe/Berlin, or +hh:mm")
 
 
 def _is_zone(name: str) -> str:

@@ -60,7 +60,7 @@ class Position:
             unknown = {"text"}
         if unknown:
             raise PermanentError(
-                f"the checkpoint {str(text)[:200]!r} is no position in a polled table; "
+                f"the checkpoint {str(text)[:200]!r} is not a position in a polled table; "
                 "run dataflow reset, or start from earliest or a timestamp"
             )
         return cls(**found)
@@ -142,7 +142,7 @@ def moment(text: str, digits: int) -> str:
     try:
         found = datetime.fromisoformat(whole + zone)
     except ValueError:
-        raise PermanentError(f"{text!r} is no point in time; allowed: {_FORMS}") from None
+        raise PermanentError(f"{text!r} is not a point in time; allowed: {_FORMS}") from None
     zoned = found if found.tzinfo else found.replace(tzinfo=UTC)
     date, _, rest = zoned.astimezone(UTC).isoformat(" ").partition("+")
     kept = fraction[:digits].ljust(min(digits, 6), "0") if fraction else ""

@@ -26,7 +26,7 @@ def since(polled: Polled, where: str, last: Position) -> Position:
     change = polled.before(where)
     if change is None:
         raise PermanentError(
-            f"cannot begin at {where!r}: no column of this source tells the time of a change; "
+            f"cannot begin at {where!r}: no column of this source holds the time of a change; "
             "allowed: earliest, latest"
         )
     if last.at_start:

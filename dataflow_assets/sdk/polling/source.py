@@ -54,7 +54,7 @@ class PolledSource(DatabaseTable, Source):
     @property
     @override
     def rereads(self) -> str:
-        return "query, of which no changeTrackingColumn tells what is new" if self.verbatim else ""
+        return "query without changeTrackingColumn" if self.verbatim else ""
 
     @property
     @override
@@ -105,8 +105,8 @@ class PolledSource(DatabaseTable, Source):
         order = columns.get(self.order_by_column)
         if order is None:
             raise PermanentError(
-                f"{self.title} has no column {self.order_by_column}: set orderByColumn to a column "
-                f"that tells its rows apart; it has {', '.join(columns)}"
+                f"{self.title} has no column {self.order_by_column}: set orderByColumn to a "
+                f"unique column; it has {', '.join(columns)}"
             )
         return order
 
@@ -118,8 +118,8 @@ class PolledSource(DatabaseTable, Source):
         if change is None and "change_tracking_column" in self.model_fields_set:
             raise PermanentError(
                 f"{self.title} has no column {self.change_tracking_column}, which "
-                f"changeTrackingColumn names; it has {', '.join(columns)}. Where nothing tells "
-                f"changes, set it to {self.order_by_column}: new rows alone are read then"
+                f"changeTrackingColumn names; it has {', '.join(columns)}. Without such a "
+                f"column, set it to {self.order_by_column}: only new rows are read then"
             )
         return change
 

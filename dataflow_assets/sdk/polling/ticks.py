@@ -74,7 +74,7 @@ def waiting(column: str, width: int, otherwise: str) -> Iterator[str]:
 def ties(column: str, kind: str, order: str) -> str:
     """For people: why rows may be missed where no clock tells that a value is complete."""
     return (
-        f"{column} ({kind}) holds no times, and one value may stand in several rows: a row that "
+        f"{column} ({kind}) holds no times, and several rows may have the same value: a row that "
         f"gets the highest value after that value was read is missed where its {order} is lower "
         "than that of the last row. Use a column of times, or one that never holds a value twice"
     )

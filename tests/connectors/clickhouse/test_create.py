@@ -158,7 +158,7 @@ def test_defaults_of_columns_that_records_lack(place: Place) -> None:
     ("options", "sample", "reason"),
     [
         ({"autoCreateTable": False}, [("id", pa.int64())], "set autoCreateTable: true"),
-        ({}, [], "hold no JSON object that tells its columns"),
+        ({}, [], "hold no object with its columns"),
         ({"orderBy": "x"}, [("id", pa.int64())], "x of its ORDER BY is in none"),
         ({"upsertMode": True}, [("a", pa.int64())], "upsertMode needs a key"),
     ],

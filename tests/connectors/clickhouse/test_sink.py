@@ -269,7 +269,7 @@ def test_a_chunk_that_the_table_may_have_forgotten_stops_the_flow(
     with pytest.raises(PermanentError) as caught:
         session.begin(Span((OffsetSlice("0", 2, 6),)))
     told = str(caught.value)
-    assert "whether the records 2 to 5 of partition 0 of orders stand in table" in told
+    assert "whether the records 2 to 5 of partition 0 of orders are in table" in told
     assert "of 20 that it remembers" in told
     session.restart({"0": 6}, "t1")
     assert start(place.sink()).checkpoint.positions == {"0": 6}

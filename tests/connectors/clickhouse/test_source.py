@@ -466,7 +466,7 @@ def test_mistakes_are_told_at_once(server: Any, config: dict[str, str], words: s
         ("id Int64", {"state": "rows", "change": "2026-01-01 00:00:00", "order": "1"}, "order"),
         ("id Int64, created_at DateTime", {"state": "rows", "order": "1"}, "a change column"),
         ("id Int64", {"state": "query", "read_at": "2026-01-01 00:00:00"}, "read as a whole"),
-        ("id Int64", {"lsn": "0/1"}, "no position in a polled table"),
+        ("id Int64", {"lsn": "0/1"}, "not a position in a polled table"),
     ],
 )
 def test_a_position_of_something_else_is_refused(

@@ -199,9 +199,9 @@ def test_a_table_made_anew_between_plan_and_read(
     with pytest.raises(PermanentError, match=r"table \S+\.events was dropped while it was read"):
         parts(make(), span)
     make_table(catalog, namespace).append(rows(0, 3))
-    with pytest.raises(TransientError, match=r"events was dropped and made anew while it was read"):
+    with pytest.raises(TransientError, match=r"events was dropped and recreated while it was read"):
         parts(make(), span)
-    with pytest.raises(TransientError, match=r"events was dropped and made anew while it was read"):
+    with pytest.raises(TransientError, match=r"events was dropped and recreated while it was read"):
         session.plan(after, Limit())
     session.close()
 

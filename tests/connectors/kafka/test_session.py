@@ -249,7 +249,7 @@ def test_a_recreated_topic_has_another_identity(
     admin.delete_topics([name])[name].result(20)
     recreate(admin, name)
     monkeypatch.setattr(sessions, "METADATA_SECONDS", 0)
-    with pytest.raises(TransientError, match="made anew while it was read"):
+    with pytest.raises(TransientError, match="recreated while it was read"):
         session.plan({}, Limit())
     assert opened(name).identity != session.identity
 

@@ -101,7 +101,7 @@ def test_a_compacted_topic_wants_keys(into: Make) -> None:
     target = into(config={"cleanup.policy": "compact"})
     assert target.put([Sent(b"a", b"k"), Sent(b"b")]).totals.rejected == 1
     assert target.values() == [b"a"]
-    assert target.reasons() == [f"topic {target.topic} is compacted: it wants a key"]
+    assert target.reasons() == [f"topic {target.topic} is compacted: every record needs a key"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.connectors.postgresql.driver import TARGET, Place, chunk, start
 MADE = "CREATE TABLE orders (id bigint PRIMARY KEY)"
 DROPPED = (
     r"table s_\w+\.orders of postgresql/\S+ was dropped while the flow ran; create it again, or "
-    r"set autoCreateTable: true: the next run fills it anew$"
+    r"set autoCreateTable: true: the next run fills it from the start$"
 )
 RECORDS = [{"id": number} for number in range(3)]
 

@@ -455,7 +455,7 @@ def test_the_source_table_is_made_where_it_is_missing(polled: Polled) -> None:
 
 def test_the_checkpoint_of_something_else_is_told(polled: Polled) -> None:
     with closing(polled.source.open("x")) as session:
-        with pytest.raises(DataflowError, match="no position in a polled table"):
+        with pytest.raises(DataflowError, match="not a position in a polled table"):
             session.plan({"table": "7"}, Limit())
         with pytest.raises(PermanentError, match="is of a query that was read as a whole"):
             session.plan({"table": '{"state":"query"}'}, Limit())

@@ -56,7 +56,7 @@ def test_a_query_has_an_address_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"query": "SELECT * FROM t"}, "query, of which no changeTrackingColumn tells what is new"),
+        ({"query": "SELECT * FROM t"}, "query without changeTrackingColumn"),
         ({"table": "t", "overlapSeconds": 60}, "overlapSeconds"),
     ],
 )

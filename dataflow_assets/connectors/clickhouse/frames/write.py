@@ -191,8 +191,8 @@ class _Write:
             )
         if table.version and table.version not in self.columns.names:
             raise PermanentError(
-                f"{self.place} tells the newest row of a key by {table.version}, which the frame "
-                "lacks: add that column, or the rows that stand would win"
+                f"{self.place} finds the newest row of a key by {table.version}, which the frame "
+                "lacks: add that column, or the stored rows would win"
             )
 
     def _check_once(self, source: str) -> None:

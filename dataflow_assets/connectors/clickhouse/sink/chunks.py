@@ -145,8 +145,8 @@ class Chunks:
         return PermanentError(
             f"{self._name}: partition {self._piece.partition} from {piece.after} to {piece.upto} "
             "was not finished by an earlier run, and its records give other rows now: in a table "
-            "with PARTITION BY some of them may stand already where they would go to another "
-            "partition of the table now. Run the manifest of that run once more, or look whether "
-            "these records are in the table, and run dataflow reset with the position to go on "
-            "from"
+            "with PARTITION BY some of them may be stored already, while they would go into "
+            "another partition of the table now. Run the manifest of that run once more, or look "
+            "whether these records are in the table, and run dataflow reset with the "
+            "position to go on from"
         )

@@ -36,8 +36,8 @@ def statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
     names = sorted({*given, *sink.columns})
     if not names:
         raise PermanentError(
-            f"table {sink.address().name} cannot be made: the first records hold no JSON object "
-            "that tells its columns; name them under `columns`, or create the table"
+            f"table {sink.address().name} cannot be made: the first records hold no object "
+            "with its columns; name them under `columns`, or create the table"
         )
     order = _order(sink, names)
     required, messages = _required(sink, order), _of_messages(sample)
@@ -74,8 +74,8 @@ def _order(sink: ClickhouseSinkOptions, names: list[str]) -> tuple[str, ...]:
     if absent := [name for name in order if name not in names]:
         raise PermanentError(
             f"table {sink.address().name} cannot be made: {', '.join(absent)} of its ORDER BY is "
-            "in none of the first records; name it under `columns` with its type, or mend "
-            "conflictKey or orderBy"
+            "in none of the first records; name it under `columns` with its type, or "
+            "correct conflictKey or orderBy"
         )
     if order:
         return order

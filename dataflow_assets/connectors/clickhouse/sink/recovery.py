@@ -54,7 +54,7 @@ def check_window(
         if given > _SHARE * table.window or late:
             raise PermanentError(
                 f"flow {target.flow}: nobody knows whether {what} of partition {partition} of "
-                f"{target.source} stand in table {name}: a run was stopped at them at {at}, and "
+                f"{target.source} are in table {name}: a run was stopped at them at {at}, and "
                 f"the table has had {given} INSERTs since then, of {table.window} that it "
                 "remembers. Look for them in the table, delete those that are there, and start "
                 "the flow at these positions (dataflow run or the launchpad, start: offsets), or "

@@ -92,7 +92,7 @@ def _unfit(sink: ClickhouseSinkOptions, table: Table, why: str) -> PermanentErro
     key = listed(sink.conflict_key or table.sorting_key)
     return PermanentError(
         f"upsertMode: table {table.database}.{table.name} cannot replace rows as the manifest "
-        f"wants it: {why}; it needs ENGINE = {engine(sink)} ORDER BY ({key}): make such a table, "
+        f"says: {why}; it needs ENGINE = {engine(sink)} ORDER BY ({key}): make such a table, "
         "or name a new one and set autoCreateTable: true"
     )
 

@@ -166,7 +166,7 @@ class Table:
         if change is None or change.digits is None:
             raise PermanentError(
                 "the checkpoint has a time, and the changeTrackingColumn of "
-                f"{self.title} is no time" + (f": it is {change.type}" if change else "")
+                f"{self.title} is not a time" + (f": it is {change.type}" if change else "")
             )
         return upper_bound.at(time, change.digits, day=change.is_day)
 

@@ -71,7 +71,7 @@ def _checked(
             column.validate(full=True)
         except pa.ArrowInvalid:
             raise PermanentError(
-                f"{source.title}: column {field.name} holds bytes that are no UTF-8 text; give a "
+                f"{source.title}: column {field.name} holds bytes that are not UTF-8 text; give a "
                 f"`query` that selects them as hex({field.name}) or base64Encode({field.name})"
             ) from None
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

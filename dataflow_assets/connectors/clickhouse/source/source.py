@@ -19,16 +19,17 @@ from dataflow_assets.sdk.polling import Part
 class ClickhouseSource(ClickhouseSourceOptions):
     """Reads a table or a query by polling: new and changed rows, in the order of their changes.
 
-    A row is read again each time its change value has grown. The tick of the change column that
-    still runs (a second of a DateTime, the day of a Date) is read when it is over.
+    A row is read again each time its change value has grown. Rows of the current tick of
+    the change column (the second of a DateTime, the day of a Date) are read when that tick is over.
     """
 
     type: ClassVar = "clickhouse"
     guarantee: ClassVar[str] = (
-        "Each row exactly once per change value, as far as the table tells: bounds are fixed "
-        "before anything is read, by the server's clock, and a part is stored whole or not at all. "
-        "Values are compared to the last digit, so rows of one change value are neither skipped "
-        "nor repeated. Deletes are not seen, nor rows that come with a value that was passed."
+        "Each row exactly once per change value, as far as its change column shows: bounds are "
+        "fixed before anything is read, by the server's clock, and a part is stored whole or not "
+        "at all. Values are compared to the last digit, so rows of one change value are neither "
+        "skipped nor repeated. Deletes are not seen, nor rows that are inserted with a change "
+        "value that was already passed."
     )
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"id"})
     metadata_keys: ClassVar[Mapping[str, str]] = {

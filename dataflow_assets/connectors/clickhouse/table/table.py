@@ -141,7 +141,7 @@ class Table:
                 raise PermanentError(
                     f"{place} is partitioned by {column.name}, which is {column.default}: a row "
                     "that is inserted once more after a crash may go into another partition, and "
-                    "stand twice; partition it by a column of the records"
+                    "be there twice; partition it by a column of the records"
                 )
 
     @property

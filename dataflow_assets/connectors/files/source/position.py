@@ -46,7 +46,7 @@ class Position:
             told = msgspec.json.decode(str(text or "{}"), type=_Text)
             data = base64.b64decode(told.read, validate=True)
         except (msgspec.MsgspecError, ValueError):
-            raise PermanentError(f"{text} is no position in a folder of files") from None
+            raise PermanentError(f"{text} is not a position in a folder of files") from None
         halves = [data[at : at + _HALF] for at in range(0, len(data), _HALF)]
         done = dict(zip(halves[::2], halves[1::2], strict=True))
         return cls(done, told.file, told.at, told.version)

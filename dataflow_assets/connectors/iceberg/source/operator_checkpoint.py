@@ -27,12 +27,12 @@ def adopted(metadata: TableMetadata, document: Mapping[str, Any]) -> Position:
         if acked is None:
             raise PermanentError(
                 "the checkpoint has no lastAckedSnapshotID: give the object `iceberg` of the "
-                "original's checkpoint.json"
+                "DataFlow Operator's checkpoint.json"
             )
         return position_behind(metadata, acked)
     log.warning(
-        "the original was in the middle of snapshot %s: it is read again, so up to %s of its rows "
-        "come twice",
+        "the DataFlow Operator was in the middle of snapshot %s: it is read again, so up to %s of "
+        "its rows come twice",
         scanned,
         document["scanRowOffset"],
     )

@@ -123,5 +123,5 @@ def _lost(position: Position, head: Snapshot) -> str:
         f"{what} {position} has expired: the snapshots between it and the current one, "
         f"{head.snapshot_id}, are no longer known, nor which rows they added. To go on, start from "
         "earliest with table: truncate, or from latest without what lies between; keep snapshots "
-        "longer than this flow may stand still (history.expire.max-snapshot-age-ms)"
+        "longer than this flow may be stopped (history.expire.max-snapshot-age-ms)"
     )

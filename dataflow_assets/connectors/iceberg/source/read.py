@@ -60,7 +60,7 @@ def _table(source: IcebergSourceOptions, part: Part) -> Table:
     if table is None:
         raise PermanentError(f"table {name} was dropped while it was read")
     if str(table.metadata.table_uuid) != part.table:
-        raise TransientError(f"table {name} was dropped and made anew while it was read")
+        raise TransientError(f"table {name} was dropped and recreated while it was read")
     return table
 
 

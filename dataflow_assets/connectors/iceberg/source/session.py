@@ -60,7 +60,7 @@ class IcebergSourceSession(SourceSession):
         table = self._loaded()
         if table.metadata.table_uuid != self._table.metadata.table_uuid:
             name = ".".join(self._source.identifier)
-            raise TransientError(f"table {name} was dropped and made anew while it was read")
+            raise TransientError(f"table {name} was dropped and recreated while it was read")
         self._table = table
         return table
 

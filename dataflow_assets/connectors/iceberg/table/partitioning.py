@@ -83,6 +83,6 @@ def _column(schema: Schema, name: str, key: str) -> NestedField:
     if name not in known:
         raise PermanentError(
             f"{key} names column {name}, which the table lacks; it has {', '.join(known)}. "
-            "Give the column in `columns`, or mend the key"
+            "Give the column in `columns`, or correct the key"
         )
     return known[name]

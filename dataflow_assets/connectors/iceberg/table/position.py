@@ -63,7 +63,7 @@ class Position:
             found = msgspec.json.decode(str(text), type=_Text)
         except msgspec.MsgspecError:
             raise PermanentError(
-                f"{text} is no position in an Iceberg table; one behind a snapshot is "
+                f"{text} is not a position in an Iceberg table; the one behind a snapshot is "
                 '{"snapshot":"<its id>"}'
             ) from None
         fields = msgspec.structs.asdict(found)

@@ -103,7 +103,9 @@ class Routing:
         if rules is None:
             raise RejectedRecord("sink", f"topic {record.topic} does not exist")
         if rules.compacted and record.key is None:
-            raise RejectedRecord("sink", f"topic {record.topic} is compacted: it wants a key")
+            raise RejectedRecord(
+                "sink", f"topic {record.topic} is compacted: every record needs a key"
+            )
         if record.size > rules.most_bytes:
             raise RejectedRecord(
                 "sink",

@@ -249,7 +249,7 @@ class KafkaSinkSession(SinkSession):
         if not admin.rules().deletable:
             raise PermanentError(
                 f"topic {self._sink.topic} cannot be emptied: its cleanup.policy is compact; "
-                "delete and make it anew, or send tombstones"
+                "delete and create it again, or send tombstones"
             )
         highs = admin.highs(range(self._topic.partitions))
         return {str(partition): high for partition, high in highs.items()}

@@ -116,10 +116,10 @@ class KafkaWriter(SliceTransaction):
         if found is None:
             raise PermanentError(
                 f"topic {self._sink.topic} was deleted while the flow ran; create it again, or set "
-                "autoCreateTopic: true: the next run fills it anew"
+                "autoCreateTopic: true: the next run fills it from the start"
             )
         if found.id != claim.stored.head.target:
-            raise TransientError(f"topic {self._sink.topic} was made anew while the flow ran")
+            raise TransientError(f"topic {self._sink.topic} was recreated while the flow ran")
 
     def _send(self, rows: pa.RecordBatch, sent: Mapping[int, Sent]) -> Sequence[Rejection]:
         producer = self._producing()

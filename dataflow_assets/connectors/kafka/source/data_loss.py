@@ -19,7 +19,7 @@ from dataflow_assets.errors import DataflowError, PermanentError
 log = logging.getLogger(__name__)
 
 Offsets = Mapping[int, int]
-RESET = "run `dataflow reset` to begin anew"
+RESET = "run `dataflow reset` to start over"
 
 
 class LossCheck:
@@ -144,4 +144,4 @@ def beyond(topic: str, begins: Mapping[int, int], highs: Mapping[int, int]) -> s
     ]
     if not wrong:
         return ""
-    return f"topic {topic}: {'; '.join(wrong)}: the log was cut off, or the topic was made anew"
+    return f"topic {topic}: {'; '.join(wrong)}: the log was truncated, or the topic was recreated"

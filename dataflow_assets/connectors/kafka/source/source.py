@@ -16,9 +16,10 @@ class KafkaSource(KafkaSourceOptions):
 
     type: ClassVar[str] = "kafka"
     guarantee: ClassVar[str] = (
-        "Every committed record exactly once, by its offset: positions are the sink's checkpoint, "
-        "never the consumer group's. What retention took before it was read is an error that names "
-        "it, unless `onDataLoss: continue`; a topic made anew is another one (`onTopicRecreated`)."
+        "Every committed record exactly once, by its offset: the flow goes on from the checkpoint "
+        "in its sink, never from the consumer group. Records that retention removed before they "
+        "were read are an error that names them, unless `onDataLoss: continue`; a topic that was "
+        "deleted and re-created counts as another topic (`onTopicRecreated`)."
     )
     continuous: ClassVar[bool] = True
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"key", "timestamp", "headers"})

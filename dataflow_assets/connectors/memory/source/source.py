@@ -38,7 +38,7 @@ class MemoryOffsetSource(MemorySourceOptions, MessageSource):
     def confirm(self, identity: str) -> None:
         """Looks the topic up again."""
         if current_identity(self) != identity:
-            raise TransientError(f"topic {self.topic} was made anew while it was read")
+            raise TransientError(f"topic {self.topic} was recreated while it was read")
 
 
 class MemoryPartSource(MemorySourceOptions):

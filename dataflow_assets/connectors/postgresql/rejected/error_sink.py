@@ -155,7 +155,7 @@ def _alter(link: links.Link, layout: Layout) -> None:
         if failure.kind is not Kind.PERMANENT:
             raise
         raise PermanentError(
-            f"the error sink's table {layout.place} has no column that tells what was replayed: "
+            f"the error sink's table {layout.place} has no column for what was replayed: "
             f"{failure.reason}; run as its owner: {layout.noting()}"
         ) from None
 

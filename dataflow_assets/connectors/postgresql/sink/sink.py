@@ -41,7 +41,7 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
     guarantee: ClassVar = (
         "Exactly once: the rows of a partition and its checkpoint, in the table "
         "`dataflow_checkpoint` of the same schema, are one transaction that asserts the epoch. "
-        "Rejected records stand in `dataflow_rejected`, in that transaction too."
+        "Rejected records are stored in `dataflow_rejected`, in that transaction too."
     )
     commits: ClassVar[Literal["slice", "span"]] = "slice"
 

@@ -21,8 +21,8 @@ from dataflow_assets.errors import PermanentError
 HEADER = 19  # bytes before the first row, where no extension is announced
 TRAILER = b"\xff\xff"
 _FOREIGN = (
-    "the server does not send a message for each row of a COPY: it is no PostgreSQL, or a proxy "
-    "stands before it that changes its messages"
+    "the server does not send a message for each row of a COPY: it is not PostgreSQL, or a proxy "
+    "in front of it changes its messages"
 )
 
 Ints = npt.NDArray[np.int64]
@@ -100,7 +100,7 @@ def _text(values: pa.Array) -> pa.Array:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
         raise PermanentError(
-            "a text is no valid UTF-8: the database's encoding is SQL_ASCII, which checks none"
+            "a text is not valid UTF-8: the database's encoding is SQL_ASCII, which checks none"
         ) from None
 
 

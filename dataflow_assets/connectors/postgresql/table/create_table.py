@@ -60,8 +60,8 @@ def statement(sink: PostgresqlSinkOptions, found: Mapping[str, str]) -> str:
     types = {**found, **sink.columns}
     if not types:
         raise PermanentError(
-            f"table {sink.address().name} cannot be made: the first records hold no JSON object "
-            "that tells its columns; name them under `columns`, or create the table"
+            f"table {sink.address().name} cannot be made: the first records hold no object "
+            "with its columns; name them under `columns`, or create the table"
         )
     key = _primary(sink, set(types))
     lines = [f"{quote(column)} {types[column]}" for column in sorted(types)]
@@ -109,6 +109,7 @@ def _primary(sink: PostgresqlSinkOptions, columns: set[str]) -> tuple[str, ...]:
     if absent := [name for name in key if name not in columns]:
         raise PermanentError(
             f"table {sink.address().name} cannot be made: conflictKey {', '.join(absent)} is in "
-            "none of the first records; name it under `columns` with its type, or mend conflictKey"
+            "none of the first records; name it under `columns` with its type, or correct "
+            "conflictKey"
         )
     return key
