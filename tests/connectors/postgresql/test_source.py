@@ -306,7 +306,10 @@ class TestQueries:
                 "SELECT 1 AS id",
                 "has no column updated_at, which changeTrackingColumn names; it has",
             ),
-            ("SELECT now() AS updated_at", "has no column id: set orderByColumn to a column that"),
+            (
+                "SELECT now() AS updated_at",
+                "has no column id: set orderByColumn to a unique column",
+            ),
         ],
     )
     def test_what_is_wrong_with_it_is_one_sentence(
@@ -360,7 +363,7 @@ class TestPlaces:
             assert counts == [2, 0, 1, 0]
             found = json.loads(str(session.seek("2099-01-01T00:00:00Z")["table"]))
             assert found["change"] == "2026-01-01 00:00:00.000002+00"
-            with pytest.raises(PermanentError, match="'yesterday' is no point in time; allowed"):
+            with pytest.raises(PermanentError, match="'yesterday' is not a point in time; allowed"):
                 session.seek("yesterday")
 
     def test_lag_is_told_by_the_database_s_clock(self, polled: Polled) -> None:
