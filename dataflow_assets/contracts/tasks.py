@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dataflow_assets.contracts.checkpoint import Run, Totals
 from dataflow_assets.contracts.entries import REPLAY, named_in, next_attempt
-from dataflow_assets.contracts.slices import PartSlice, Position, Slice
+from dataflow_assets.contracts.slices import PartSlice, Position, Positions, Slice
 from dataflow_assets.contracts.target import Target
 from dataflow_assets.failpoints import Failpoint
 
@@ -25,6 +25,8 @@ class Ticket:
     epoch: int
     schema: pa.Schema
     failpoint: Failpoint | None = None
+    positions: Positions = field(default_factory=dict)
+    """Those of the checkpoint, for tasks that do not load it: what lies below is stored already."""
 
 
 @dataclass(frozen=True)

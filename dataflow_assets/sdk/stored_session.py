@@ -164,8 +164,8 @@ class StoredSession(SinkSession):
         if schema is None:
             raise PermanentError(f"there is no table {self._sink.address()} yet")
         target = replace(self._target, reading=self.checkpoint.reading)
-        failpoint = failpoints.from_environment()
-        return Ticket(target, self._run, self.checkpoint.epoch, schema, failpoint)
+        known, failpoint = self.checkpoint, failpoints.from_environment()
+        return Ticket(target, self._run, known.epoch, schema, failpoint, known.positions)
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any, ClassVar
 import pytest
 
 from dataflow_assets.connectors.files import FilesSink, FilesSource
-from dataflow_assets.contracts import Sink, Source
+from dataflow_assets.connectors.files.client import Stored
+from dataflow_assets.connectors.files.table.commit_log import LOGS, name_of
+from dataflow_assets.contracts import Sink, Source, Target
 from devservers import Proxy
 from tests.connectors.files import driver
 from tests.contract.drivers import Row, SinkDriver, SourceDriver, encode, pairs
@@ -92,6 +95,19 @@ class _Target(SinkDriver):
         self.folder.delete("_dataflow/folder")
         if rows:
             self.folder.put("copied.jsonl", b"".join(encode(row) + b"\n" for row in rows))
+
+    def lose(self, target: Target) -> None:
+        for one in self._versions(target):
+            self.folder.delete(one.name)
+
+    def move(self, target: Target, offset: int) -> None:
+        newest = self._versions(target)[-1].name
+        commit = json.loads(self.folder.read(newest))
+        commit["state"]["checkpoint"]["positions"]["0"] = offset
+        self.folder.put(newest, json.dumps(commit).encode())
+
+    def _versions(self, target: Target) -> list[Stored]:
+        return self.folder.files(f"{LOGS}/{name_of(target)}")
 
 
 class FilesTarget(_Target, _Bucket):

@@ -94,7 +94,8 @@ class Driving:
         if self.flow.source.delivers != "messages":
             return pa.record_batch({"id": [index]})
         slices, piece = work.span.slices, work.span.slices[index]
-        batch = self.source.peek(work.span.after, 1_000)[piece.partition]
+        records = int(piece.upto) - int(piece.after or 0)
+        batch = self.source.peek(work.span.after, records)[piece.partition]
         at = pa.array(
             [o * len(slices) + index for o in batch.column("_at").to_pylist()], pa.int64()
         )
@@ -202,6 +203,16 @@ def test_a_checkpoint_that_was_set_ahead_is_obeyed(offsets: Driving) -> None:
         assert session.checkpoint.totals.rows == 7
     skipped = [(id_, name) for id_, name in numbered(1, 11) if id_ not in (1, 3, 5)]
     assert offsets.sink.rows() == skipped
+
+
+def test_a_slice_that_begins_below_the_checkpoint_is_stored_from_there(offsets: Driving) -> None:
+    """As where another branch is behind."""
+    with offsets.begun(Limit(3)) as (session, span):
+        offsets.finish(session, span, offsets.read(session.ticket(), span))
+        offsets.micro_batch(session, offsets.source.plan(offsets.source.start(), ALL))
+        assert session.checkpoint.positions == {"0": 5, "1": 5}
+        assert session.checkpoint.totals.rows == 10
+    assert offsets.sink.rows() == numbered(1, 11)
 
 
 def test_a_reset_under_a_run_is_a_takeover(offsets: Driving) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -27,51 +28,35 @@ from dataflow_assets.connectors.files.table.identity import identify
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,
-    Cut,
-    PartSlice,
-    Positions,
     Receipt,
     Run,
-    SinkSession,
-    SourceSession,
     Span,
     Target,
-    Ticket,
-    Totals,
     refuse_shared,
-    utc_now,
 )
-from dataflow_assets.errors import TransientError
-from dataflow_assets.failpoints import from_environment, reach
-from dataflow_assets.sdk.checkpoint import BranchState, advanced, check_planned
+from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.stored_session import Step, StoredSession
 
 
-class FilesSession(SinkSession):
-    """Opening it takes the epoch: a version of the log that only one driver can make."""
+class FilesSession(StoredSession):
+    """The state is a version of the log that only one driver can make."""
+
+    _sink: FilesSinkOptions
 
     def __init__(self, sink: FilesSinkOptions, target: Target, run: Run) -> None:
-        self._sink, self._target, self._run = sink, target, run
         with translated(sink, "open"):
             self._folder = Folder(sink)
             self._folder.check()
             self._identity = identify(self._folder, sink.path)
             self._log = CommitLog(self._folder, target)
-            self._log.take(run)
+            super().__init__(sink, target, run)
             self._clear_staged()
 
     def _clear_staged(self) -> None:
         """What tasks of earlier epochs have left; the files of commits are published by now."""
         for one in self._folder.files(f"{STAGED}/{name_of(self._target)}"):
             self._folder.delete(one.name)
-
-    @property
-    def _state(self) -> BranchState:
-        return self._log.newest.state
-
-    @property
-    @override
-    def checkpoint(self) -> Checkpoint:
-        return self._state.checkpoint
 
     @property
     @override
@@ -92,19 +77,23 @@ class FilesSession(SinkSession):
             return any(visible(self._folder.files()))
 
     @override
-    def adopt(self) -> None:
-        state = self._state
-        adopted = replace(state, checkpoint=replace(state.checkpoint, target=self._identity))
-        with translated(self._sink, "commit to"):
-            self._log.append(adopted)
+    def read(self) -> BranchState | None:
+        with translated(self._sink, "read the checkpoint of"):
+            newest = head(self._folder, self._target)
+        return newest.state if newest else None
 
     @override
-    def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
+    def record(self, step: Step) -> BranchState:
+        with translated(self._sink, "commit to"):
+            return self._log.commit(step)
+
+    @override
+    def fence(self, step: Step, *, empty: bool = False) -> BranchState:
+        """Every version does: who finds another newest one than its own can make no more."""
         with translated(self._sink, "commit to"):
             if empty:
                 refuse_shared(self._target, self._sink.address(), self._others())
-            restarted = self._state.restarted(positions, source, self._target, self._identity)
-            self._log.append(restarted, empties=empty)
+            return self._log.commit(step, empties=empty)
 
     def _others(self) -> dict[str, str]:
         """By the other flows into this folder: what removes a checkpoint."""
@@ -115,84 +104,31 @@ class FilesSession(SinkSession):
         }
 
     @override
-    def begin(self, span: Span) -> Span:
+    def publish(self, step: Step, receipts: Sequence[Receipt]) -> BranchState:
+        reach("files.before-commit")
         with translated(self._sink, "commit to"):
-            self._log.look()
-            if unfinished := self._state.unfinished:
-                return unfinished
-            begun = self._state.begun(span, self._target, self._identity)
-            if begun != self._state:
-                self._log.append(begun)
-        reach("files.begin")
-        return span
+            state = self._log.commit(step, partial(self._named, receipts))
+        reach("files.finished")
+        return state
 
-    @override
-    def divide(self, span: Span, cut: Cut) -> Span:
-        divided = self._state.divided(cut)
-        if divided == self._state:
-            return span
-        with translated(self._sink, "commit to"):
-            self._log.append(divided)
-        return divided.unfinished or span
-
-    @override
-    def ticket(self) -> Ticket:
-        target = replace(self._target, reading=self.checkpoint.reading)
-        return Ticket(target, self._run, self.checkpoint.epoch, MESSAGES, from_environment())
-
-    @override
-    def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
-        left = self._state.left(span)
-        if left:
-            for piece in left:
-                check_planned(self._target.flow, piece, self._positions.get(piece.partition))
-            wanted = {piece.partition for piece in left}
-            own = [one for one in receipts if one.partition in wanted]
-            self._check_read(span, own)
-            counted = sum((one.totals for one in own), Totals())
-            positions = source.fold(advanced(self._positions, left))
-            finished = self._state.finished(positions, counted)
-            stamped = replace(finished.checkpoint, committed_at=utc_now())
-            reach("files.before-commit")
-            with translated(self._sink, "commit to"):
-                self._log.append(replace(finished, checkpoint=stamped), self._named(own))
-            reach("files.finished")
-        return self.checkpoint
-
-    @property
-    def _positions(self) -> Positions:
-        return self._state.positions
-
-    @staticmethod
-    def _check_read(span: Span, receipts: Sequence[Receipt]) -> None:
-        reached = {(one.partition, one.position) for one in receipts}
-        for piece in span.slices:
-            whole = isinstance(piece, PartSlice) and not piece.empty
-            if whole and (piece.partition, piece.upto) not in reached:
-                raise TransientError(f"part {piece.partition} was not read to its end")
-
-    def _named(self, receipts: Sequence[Receipt]) -> tuple[Moved, ...]:
+    def _named(self, receipts: Sequence[Receipt], version: int) -> tuple[Moved, ...]:
         """The staged files with the names that readers will find them by."""
         staged = [
             msgspec.json.decode(text, type=Staged)
             for one in sorted(receipts, key=lambda one: one.partition)
             for text in one.staged
         ]
-        stem = f"{name_of(self._target)}-{self._identity[:8]}-{self._log.newest.version + 1:09d}"
+        stem = f"{name_of(self._target)}-{self._identity[:8]}-{version:09d}"
         return tuple(
             Moved(one.name, _final(one, f"{stem}-{number:04d}"))
             for number, one in enumerate(staged)
         )
 
     @override
-    def forget(self) -> None:
-        """Another version that knows nothing: a driver that still runs finds itself taken over."""
-        with translated(self._sink, "remove the checkpoint of"):
-            self._log.append(self._state.forgotten())
-
-    @override
-    def close(self) -> None:
-        """Nothing is held open but pooled connections."""
+    def begin(self, span: Span) -> Span:
+        begun = super().begin(span)
+        reach("files.begin")
+        return begun
 
 
 def _final(staged: Staged, stem: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from typing_extensions import override
 
 from dataflow_assets.connectors.files.client import Folder
@@ -32,6 +34,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.checkpoint import covered
 from dataflow_assets.sdk.rejected_records import error_record, settle
 
 SUFFIX = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
@@ -50,6 +53,7 @@ class FilesWriter(Writer):
 
     def __init__(self, sink: FilesSinkOptions, ticket: Ticket, piece: Slice) -> None:
         self._sink, self._ticket, self._piece = sink, ticket, piece
+        self._position = ticket.positions.get(piece.partition)
         self._files = _RollingFiles(sink, f"{STAGED}/{name_of(ticket.target)}")
         self._rejected: list[Rejection] = []
         self._seen: Position | None = None
@@ -58,14 +62,32 @@ class FilesWriter(Writer):
 
     @override
     def write(self, chunk: Chunk) -> None:
+        self._seen = chunk.seen
+        if not self._covers(chunk):
+            self._write(self._uncovered(chunk))
+            reach("files.write")
+
+    def _covers(self, chunk: Chunk) -> bool:
+        position = self._position
+        reached = isinstance(position, int) and chunk.seen <= position
+        return reached or covered(self._piece, position)
+
+    def _uncovered(self, chunk: Chunk) -> Chunk:
+        """From the checkpoint on: the slice begins below it where another branch is behind."""
+        position = self._position
+        if not isinstance(position, int):
+            return chunk
+        rows = chunk.rows.filter(pc.greater_equal(chunk.rows.column(OFFSET), position))
+        rejected = [one for one in chunk.rejected if one.offset >= position]
+        return replace(chunk, rows=rows, rejected=rejected)
+
+    def _write(self, chunk: Chunk) -> None:
         lines, refused = _lines(chunk)
         with translated(self._sink, "write into"):
             self._files.write(lines)
         self._rows += len(lines)
         self._rejected += [*chunk.rejected, *refused]
-        self._seen = chunk.seen
         self._bytes += chunk.size
-        reach("files.write")
 
     @override
     def close(self, complete: bool) -> Receipt:

@@ -4,27 +4,28 @@
 that this commit adds. It is put only if it does not exist yet: of two drivers one creates the next
 version, and the other finds it there and stops. The newest version is the truth; data files become
 visible after it, and the next commit is made only once they are. So what a reader sees was
-committed, and whoever opens the log after a crash makes visible what is still missing.
+committed, and whoever takes the next epoch after a crash makes visible what is still missing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 
 from dataflow_assets.connectors.files.client import Folder, visible
-from dataflow_assets.contracts import Run, Target
-from dataflow_assets.errors import TakenOver, TransientError
+from dataflow_assets.contracts import Target
+from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.checkpoint import BranchState, removed, taken_over
+from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.stored_session import Step
 
 LOGS = "_dataflow/log"
 STAGED = "_dataflow/staged"
-TURNS = 20  # of drivers that open the same branch
+TURNS = 20  # of drivers that commit to the same branch
 KEPT = 20  # versions before the newest one, for people
 
 
@@ -47,6 +48,10 @@ class Commit:
     files: tuple[Moved, ...] = ()
     empties: bool = False
     """Every file that readers see is taken away."""
+
+
+Names = Callable[[int], tuple[Moved, ...]]
+"""By the version of a commit: the data files that it adds."""
 
 
 def name_of(target: Target) -> str:
@@ -72,78 +77,62 @@ def _read(folder: Folder, name: str) -> Commit:
 
 
 class CommitLog:
-    """The log of one branch, and the newest version that this driver knows."""
+    """The log of one branch, to which a driver commits."""
 
     def __init__(self, folder: Folder, target: Target) -> None:
         self._folder, self._target = folder, target
         self._below = f"{LOGS}/{name_of(target)}"
-        self.newest = Commit(0, target.flow, target.branch, BranchState())
 
-    def take(self, run: Run) -> None:
-        """Takes the next epoch, behind whatever another driver commits meanwhile."""
-        for _ in range(TURNS):
-            self.newest = head(self._folder, self._target) or self.newest
-            self.publish()
-            with suppress(TakenOver):
-                self.append(self.newest.state.taken(run))
-                return
-        raise TransientError(f"{TURNS} times another driver committed to {self._below} first")
-
-    def append(
-        self, state: BranchState, files: tuple[Moved, ...] = (), *, empties: bool = False
-    ) -> None:
-        """Makes the next version, then its files visible.
+    def commit(
+        self, step: Step, files: Names = lambda _: (), *, empties: bool = False
+    ) -> BranchState:
+        """Makes of the newest version the next one, then its files visible.
 
         Raises:
-            TakenOver: the next version is another driver's.
-            CheckpointRemoved: the version that this one follows is gone.
+            TakenOver, CheckpointRemoved: of the step, on what others have left; nothing is stored.
+            TransientError: others were first each time.
         """
-        target, version = self._target, self.newest.version + 1
-        commit = Commit(version, target.flow, target.branch, state, files, empties)
-        name = self._name(version)
-        if not self._folder.put_new(name, msgspec.json.encode(commit)):
-            self.look()
-            raise TransientError(f"version {version} of {self._below} was made meanwhile")
-        reach("files.committed")
-        self._check_last(name)
-        self.newest = commit
-        self.publish()
-        self._folder.delete(self._name(version - KEPT))
+        target = self._target
+        for _ in range(TURNS):
+            last = head(self._folder, target)
+            state = step(last.state if last else None)
+            if last and last.state.checkpoint.epoch != state.checkpoint.epoch:
+                self._publish(last)
+            version = last.version + 1 if last else 1
+            following = Commit(version, target.flow, target.branch, state, files(version), empties)
+            if self._stored(following):
+                self._publish(following)
+                self._folder.delete(self._name(version - KEPT))
+                return state
+        raise TransientError(f"{TURNS} times another driver committed to {self._below} first")
 
-    def look(self) -> None:
-        """Raises TakenOver or CheckpointRemoved where the newest version is not the known one."""
-        known = self._name(self.newest.version)
-        names = [one.name for one in self._folder.files(self._below)]
-        if names and names[-1] > known:
-            raise self._taken_over(names[-1])
-        if self.newest.version and known not in names:
-            raise removed(self._target.flow, self._below)
+    def _stored(self, commit: Commit) -> bool:
+        """Whether a commit has become the newest version.
 
-    def publish(self) -> None:
-        """Makes visible what the newest version adds; may be repeated."""
-        if self.newest.empties:
-            for one in visible(self._folder.files()):
-                self._folder.delete(one.name)
-        for moved in self.newest.files:
-            self._folder.publish(moved.staged, moved.final)
-            reach("files.published")
-
-    def _check_last(self, name: str) -> None:
-        """A version whose name was free because old versions are cleared away counts for nothing.
-
+        A version whose name was free because old versions are cleared away counts for nothing.
         Neither does one whose predecessor somebody has removed.
         """
+        name = self._name(commit.version)
+        if not self._folder.put_new(name, msgspec.json.encode(commit)):
+            return False
+        reach("files.committed")
         names = [one.name for one in self._folder.files(self._below)]
-        if names[-1] != name:
-            raise self._taken_over(names[-1])
-        known = self.newest.version
-        if known and self._name(known) not in names:
+        if names[-1:] == [name] and not self._follows(commit.version, names):
             self._folder.delete(name)
-            raise removed(self._target.flow, self._below)
+            return False
+        return names[-1:] == [name]
 
-    def _taken_over(self, newest: str) -> Exception:
-        owner = _read(self._folder, newest).state.checkpoint.run
-        return taken_over(self._target.flow, owner)
+    def _follows(self, version: int, names: list[str]) -> bool:
+        return version == 1 or self._name(version - 1) in names
+
+    def _publish(self, commit: Commit) -> None:
+        """Makes visible what a version adds; may be repeated."""
+        if commit.empties:
+            for one in visible(self._folder.files()):
+                self._folder.delete(one.name)
+        for moved in commit.files:
+            self._folder.publish(moved.staged, moved.final)
+            reach("files.published")
 
     def _name(self, version: int) -> str:
         return f"{self._below}/{version:012d}.json"

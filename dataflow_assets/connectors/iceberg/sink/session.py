@@ -130,8 +130,8 @@ class IcebergSession(StoredSession):
             ticket.epoch,
             ticket.schema,
             ticket.failpoint,
+            ticket.positions,
             place=place(self._property.table),
-            positions=self.checkpoint.positions,
             rejected=rejected,
         )
 

@@ -25,7 +25,6 @@ from dataflow_assets.contracts import (
     OffsetSlice,
     PartSlice,
     Position,
-    Positions,
     Receipt,
     Rejection,
     Sent,
@@ -43,8 +42,6 @@ class WriteTicket(Ticket):
     """A ticket with what a task needs to write without asking the catalog."""
 
     place: Place = field(default_factory=lambda: Place("", "", {}, {}))
-    positions: Positions = field(default_factory=dict)
-    """Where the checkpoint stands: what lies below is in the table already."""
     rejected: frozenset[str] = frozenset()
     """Tokens of rejected records that are in their table already."""
 
