@@ -38,9 +38,8 @@ def test_a_folder_that_is_not_there_is_empty(place: driver.Config) -> None:
     folder.delete("a")
 
 
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
 def test_a_missing_bucket_and_wrong_keys_are_named(place: driver.Config) -> None:
-    if not place["path"].startswith("s3"):
-        pytest.skip("of S3 only")
     for wrong, reason in (
         ({"path": f"s3://none-{uuid.uuid4().hex}/x"}, "create the bucket"),
         ({"secretAccessKey": "wrong"}, "check the credentials"),
@@ -55,9 +54,8 @@ def test_a_missing_bucket_and_wrong_keys_are_named(place: driver.Config) -> None
                 folder.put_new("a", b"")
 
 
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
 def test_a_store_that_is_down_is_tried_again(place: driver.Config) -> None:
-    if not place["path"].startswith("s3"):
-        pytest.skip("of S3 only")
     options = driver.Options.model_validate(place | {"s3Endpoint": "http://127.0.0.1:1"})
     folder = driver.Folder(options)
     for attempt in (folder.check, lambda: folder.put_new("a", b"")):
