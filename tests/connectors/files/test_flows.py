@@ -75,6 +75,20 @@ def test_rejected_records_are_beside_the_lines_and_put_back_once(
         assert sorted(found, key=str) == [1, 3, "two"]
 
 
+def test_a_flow_that_begins_anew_leaves_what_it_has_stored(
+    place: driver.Config, tmp_path: Path
+) -> None:
+    """Its commits have the numbers of those of the log that was removed."""
+    source, sink = end(place, "source"), end(place, "sink")
+    path = str(manifest(tmp_path, place, []))
+    for number in (1, 2):
+        source.put(f"{number}.jsonl", b'{"id": %d}\n' % number)
+        drain(path)
+        for one in (*sink.files("_dataflow/log"), *source.files()):
+            (sink if one.name.startswith("_dataflow") else source).delete(one.name)
+    assert sorted(row["id"] for file in driver.lines(sink) for row in file) == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("config", "reason"),
     [

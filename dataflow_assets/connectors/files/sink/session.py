@@ -112,7 +112,11 @@ class FilesSession(StoredSession):
         return state
 
     def _named(self, receipts: Sequence[Receipt], version: int) -> tuple[Moved, ...]:
-        """The staged files with the names that readers will find them by."""
+        """The staged files with the names that readers will find them by.
+
+        In the order of the commits; with the staged name, since a log that was removed begins at
+        version 1 again.
+        """
         staged = [
             msgspec.json.decode(text, type=Staged)
             for one in sorted(receipts, key=lambda one: one.partition)
@@ -132,8 +136,8 @@ class FilesSession(StoredSession):
 
 
 def _final(staged: Staged, stem: str) -> str:
-    suffix = staged.name.rpartition("/")[2].partition(".")[2]
-    return f"{BESIDE}/{stem}.{suffix}" if staged.rejected else f"{stem}.{suffix}"
+    name = f"{stem}-{staged.name.rpartition('/')[2]}"
+    return f"{BESIDE}/{name}" if staged.rejected else name
 
 
 def peek(sink: FilesSinkOptions, target: Target) -> Checkpoint | None:
