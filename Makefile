@@ -31,7 +31,8 @@ types: setup ## Strict types
 	$(BIN)/mypy .
 
 test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
-	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal
+	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal -m "not alone"
+	$(BIN)/pytest -m alone
 
 fuzz: setup ## A million hostile messages through every step, on all cores; the result goes to docs/evidence/fuzz.md
 	$(BIN)/python -m tests.stress.fuzz

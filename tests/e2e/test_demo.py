@@ -30,7 +30,7 @@ FLOWS = {
 TYPED = {"default/orders-now", "default/lake-orders"}  # tables hold nothing that others refuse
 DATAFLOW = [sys.executable, "-m", "dataflow_assets.cli"]
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(400)]
 
 
 class Demo:

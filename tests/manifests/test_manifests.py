@@ -360,6 +360,7 @@ def test_nothing_ever_shows_a_planted_secret(folder: Path) -> None:
     assert SECRET not in shown
 
 
+@pytest.mark.alone
 def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(folder: Path) -> None:
     for number in range(100):
         (folder / f"{number}.yaml").write_text(flow(f"f{number}", table=f"t{number}"))

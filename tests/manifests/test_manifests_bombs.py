@@ -10,6 +10,8 @@ import pytest
 from dataflow_assets.manifests.dialects.documents import MOST_DOCUMENTS, parse
 from dataflow_assets.manifests.load import MOST_BYTES, load
 
+pytestmark = pytest.mark.alone
+
 LONGEST = 2.0  # seconds of the processor
 SIZE = MOST_BYTES - 1_000
 HEADER = """\

@@ -210,7 +210,7 @@ def exactly(text: bytes | str) -> Any:
 def test_postgresql_keeps_whole_bodies(to_postgresql: MakePipe, tables: Tables) -> None:
     pipe = to_postgresql(rawMode=True)
     pipe.send(b'{"with": "headers"}', headers=[("h", "one"), ("h", "two"), ("i", "3")])
-    refused = [*REFUSED, (b"no json", "not valid JSON"), (b"", "not valid JSON"), (NUL, "NUL")]
+    refused = [*REFUSED, (b"no json", "is not JSON"), (b"", "is not JSON"), (NUL, "NUL")]
     sent = [body for _, body in PLAIN] + [body for body, _, _ in WRAPPED]
     rows = pipe.drain(*sent, *(body for body, _ in refused))
     assert rows[0]["_metadata"] == metadata_of(pipe, 0, headers={"h": "two", "i": "3"})
@@ -469,7 +469,7 @@ def test_a_time_that_is_none_rejects_its_record(to_postgresql: MakePipe, tables:
     pipe.drain(*encoded({"value": 2, "_metadata": {"timestamp": "noon"}}, good))
     assert [row["data"] for row in tables.rows()] == [1, 1]
     (reason,) = tables.refused()
-    assert reason.startswith("metadata timestamp is no time")
+    assert reason.startswith("metadata timestamp is not a time")
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_every_line_of_the_lock_is_pinned() -> None:
 
 def test_a_full_cache_is_quick_and_needs_no_downloader() -> None:
     jars.fetch("kafka")
-    code = "import sys; from devservers import jars as j; j.fetch('kafka')"
+    code = "import sys; from dataflow_assets.spark import jars as j; j.fetch('kafka')"
     code += "; sys.exit('jgo' in sys.modules)"
     start = time.monotonic()
     subprocess.run([sys.executable, "-c", code], check=True)
