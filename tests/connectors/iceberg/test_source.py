@@ -379,7 +379,7 @@ def test_a_branch_that_reads_other_files_of_the_same_snapshot(
 
 def test_what_is_no_position(make: MakeSource, catalog: Catalog, namespace: str) -> None:
     make_table(catalog, namespace).append(rows(0, 5))
-    with closing(make().open("f")) as session, pytest.raises(PermanentError, match="5 is not a pos"):
+    with closing(make().open("f")) as session, pytest.raises(PermanentError, match="5 is not a"):
         session.plan({"table": "5"}, Limit())
 
 
