@@ -22,5 +22,5 @@ def reader(
 ) -> Read:
     """How the messages of one slice become rows; made once per slice, inside the task."""
     if steps is None:
-        return Straight(lanes, source.null_messages, slices)
+        return Straight(lanes, source.null_messages, piece, slices)
     return Stepped(steps, source.null_messages, lanes, Rows(source, piece, slices, steps.reads))

@@ -22,6 +22,7 @@ from dataflow_assets.contracts import (
     Slice,
     Target,
     attempt_of,
+    place_of,
     utc_now,
 )
 from dataflow_assets.errors import RejectedRecord, Stopped
@@ -101,17 +102,18 @@ def settle(
 
 def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
     for one in rejections:
-        place = f"{target.source}, partition {piece.partition}, offset {one.offset}"
-        log.warning("flow %s: skipped %s: %s", target.flow, place, one.reason)
+        log.warning(
+            "flow %s: skipped %s, %s: %s", target.flow, target.source, one.at(piece), one.reason
+        )
 
 
 def _held(target: Target, piece: Slice, one: Rejection) -> Stopped:
     holds = target.rejects.holds
     kept = "it is in the error sink, and " if holds else ""
     return Stopped(
-        f"flow {target.flow} stops at {target.source}, partition {piece.partition}, offset "
-        f"{one.offset}, for {target.branch}: {one.stage}: {one.reason}; {kept}the flow goes on "
-        f"once it can be stored: fix the table, the steps or the record, or {_ELSE[holds]}",
+        f"flow {target.flow} stops at {target.source}, {one.at(piece)}, for {target.branch}: "
+        f"{one.stage}: {one.reason}; {kept}the flow goes on once it can be stored: fix the table, "
+        f"the steps or the record, or {_ELSE[holds]}",
         piece.partition,
         one.offset,
     )
@@ -244,11 +246,14 @@ def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]
         offset: the row's column of that name.
 
     Returns:
-        Topic, partition and offset of the message as it was first read.
+        Topic, partition and offset of the message as it was first read; of a row of a part that a
+        replay has rejected only the topic.
     """
     if attempt_of(id_) > 1:  # its columns tell of the replay that it was rejected in
-        _, partition, text, _, _ = id_.rsplit("/", 4)
-        offset = int(text)
+        found = place_of(id_)
+        if found is None:
+            return {"topic": source}
+        partition, offset = found
     number = int(partition) if partition.isdecimal() else partition
     return {"topic": source, "partition": number, "offset": offset}
 
