@@ -64,8 +64,8 @@ class Rejection:
         Returns:
             The same rejection with what a replay needs.
         """
-        known = {"body": sent.body, "metadata": sent.metadata, "rows": sent.rows}
-        return replace(self, **known, place=sent.place)
+        placed = replace(self, rows=sent.rows, place=sent.place)
+        return replace(placed, body=sent.body, metadata=sent.metadata)
 
     def at(self, piece: Slice) -> str:
         """Where the record is, for people.
