@@ -26,12 +26,13 @@ def fitting(batch: pa.RecordBatch, most: int) -> tuple[pa.RecordBatch, int]:
 
 
 def _lengths(column: pa.Array) -> Bytes:
-    lengths = pc.fill_null(pc.binary_length(column), 0).cast(pa.int64())
-    return lengths.to_numpy(zero_copy_only=False).copy()
+    lengths = pc.fill_null(pc.binary_length(column), 0)
+    return np.array(lengths, np.int64)
 
 
 def _of_headers(column: pa.ListArray) -> Bytes:
     names, values = column.flatten().flatten()
     behind = np.concatenate([[0], np.cumsum(_lengths(names) + _lengths(values))])
     upto = np.cumsum(pc.fill_null(pc.list_value_length(column), 0).to_numpy())
-    return np.diff(behind[upto], prepend=0)
+    each: Bytes = np.diff(behind[upto], prepend=0)
+    return each
