@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,37 +14,58 @@ from dataflow_assets.contracts import Entry, Limit, Rejects, Run
 from dataflow_assets.errors import Stopped
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.records.chain import Transformation
+from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.replay import replay
 from dataflow_assets.runs.request import Patience, Request, Start
+from dataflow_assets.transforms.insert_field import InsertField
 from dataflow_assets.transforms.validate import Validate
 from tests.contract import SOURCES
 from tests.contract.conftest import CHECKPOINT, numbered
 from tests.contract.drivers import Row, SourceDriver
+from tests.contract.error_drivers import ERRORS
 from tests.contract.real_drivers import PostgresqlTable
+from tests.contract.test_replays import TABLE
 
 REWOUND = Start("earliest", table="truncate", confirmed=True)
+IS_BAD = Condition.parse("$.name == 'bad'")
 BAD = {"schema": {"properties": {"name": {"not": {"const": "bad"}}}}}
-PARTS = [name for name, driver in SOURCES.items() if driver.type not in ("kafka", "memory-offsets")]
+REJECTED = Transformation(Validate.model_validate(BAD))
+UNKNOWN = Transformation(InsertField.model_validate({"fields": {"x": "1"}}), IS_BAD)
+PARTS = [name for name in SOURCES if name not in ("kafka", "memory-offsets")]
+IN_PROCESS = ("memory-offsets", *PARTS)
+
+
+def _pair(source: str, errors: str) -> Any:
+    """Each source with the table's own entries, each error store with both kinds of source."""
+    quick = source in IN_PROCESS and (errors == TABLE or source.startswith("memory-"))
+    marks = () if quick else (pytest.mark.full,)
+    return pytest.param(source, errors, id=f"{source}-{errors}", marks=marks)
+
+
+PAIRS = [_pair(source, errors) for source in SOURCES for errors in (TABLE, *ERRORS)]
 
 
 class Naming:
-    """A flow of any source into a store, whose step rejects the rows called `bad`."""
+    """A flow of any source into a store, whose steps let the rows called `bad` be rejected."""
 
-    def __init__(self, request: pytest.FixtureRequest, source: SourceDriver, engine: SparkSession):
+    def __init__(
+        self, request: pytest.FixtureRequest, source: SourceDriver, engine: SparkSession
+    ) -> None:
         self.source, self.engine = source, engine
         self.name = f"naming-{uuid.uuid4().hex[:8]}"
         self.store = Store(self.name)
         self.store.create()
         request.addfinalizer(self.store.remove)
-        self.strict, self.way, self.limit = True, Rejects(), 1_000_000
+        self.steps: tuple[Transformation, ...] = (REJECTED,)
+        self.unknown: Literal["reject", "ignore"] = "ignore"
+        self.way, self.limit = Rejects(), 1_000_000
 
     def flow(self) -> Flow:
-        steps = (Transformation(Validate.model_validate(BAD)),) if self.strict else ()
-        sink = MemorySliceSink(store=self.name, table="target", unknown_fields="ignore")
+        sink = MemorySliceSink(store=self.name, table="target", unknown_fields=self.unknown)
         policies = Policies(limit=Limit(records=self.limit), rejects=self.way)
         source = self.source.declare()
-        return Flow("n", self.name, source, (Branch(sink),), policies, steps, hash="h")
+        return Flow("n", self.name, source, (Branch(sink),), policies, self.steps, hash="h")
 
     def drain(self, start: Start = CHECKPOINT, limit: int = 1_000_000) -> None:
         self.limit = limit
@@ -51,8 +73,9 @@ class Naming:
         list(drain(self.flow(), lambda: self.engine, order))
 
     def waiting(self) -> list[Entry]:
-        flow = self.flow()
-        return flow.branches[0].sink.rejected().pending(flow.id, None, 1_000)
+        flow, sink = self.flow(), self.way.sink
+        kept = sink.error_store() if sink else flow.branches[0].sink.rejected()
+        return kept.pending(flow.id, None, 1_000)
 
     def replay(self) -> int:
         return sum(one.rows for one in replay(self.flow(), lambda: self.engine, Run()))
@@ -71,6 +94,7 @@ def rows(low: int, high: int) -> list[Row]:
     return [(id_, name if id_ % 3 else "bad") for id_, name in numbered(low, high)]
 
 
+@pytest.mark.parametrize("source", IN_PROCESS, indirect=True)
 def test_other_parts_and_readings_name_a_record_alike(naming: Naming) -> None:
     naming.source.seed(rows(1, 14))
     naming.drain(limit=2)
@@ -85,16 +109,36 @@ def test_other_parts_and_readings_name_a_record_alike(naming: Naming) -> None:
     assert all(len(id_) < 400 for id_ in again.values())
 
 
+@pytest.mark.parametrize("source", IN_PROCESS, indirect=True)
 def test_a_record_that_was_rejected_twice_is_put_back_once(naming: Naming) -> None:
     naming.source.seed(rows(1, 8))
     naming.drain(limit=3)
     naming.source.seed(rows(8, 11))
     naming.drain()
     naming.drain(REWOUND)
-    naming.strict = False
+    naming.steps = ()
     assert naming.replay() == 3
     assert naming.ids() == list(range(1, 11))
     assert naming.replay() == 0
+
+
+@pytest.mark.parametrize(("source", "errors"), PAIRS, indirect=["source"])
+def test_of_two_entries_of_one_record_that_wait_together_one_is_put_back(
+    naming: Naming, errors: str, request: pytest.FixtureRequest
+) -> None:
+    if errors != TABLE:
+        naming.way = Rejects("errors", ERRORS[errors](request).declare())
+    naming.source.seed(rows(1, 5))
+    naming.drain(limit=2)  # the step rejects it
+    naming.source.seed(rows(5, 6))
+    naming.drain()
+    naming.steps, naming.unknown = (UNKNOWN,), "reject"
+    naming.drain(REWOUND)  # and now the table does
+    assert sorted(one.stage for one in naming.waiting()) == ["encode", "step"]
+    naming.steps = ()
+    assert naming.replay() == 1
+    assert naming.ids() == [1, 2, 3, 4, 5]
+    assert naming.waiting() == []
 
 
 @pytest.mark.parametrize("source", ["postgresql"], indirect=True)
@@ -106,7 +150,7 @@ def test_rows_of_one_key_and_of_a_table_that_was_altered(naming: Naming) -> None
     assert len(naming.waiting()) == 2
     naming.source._execute("alter table {}.{} add column more text")
     naming.drain(REWOUND)
-    naming.strict = False
+    naming.steps = ()
     assert naming.replay() == 2
     assert naming.ids() == [1, 3, 3, 3]
 
