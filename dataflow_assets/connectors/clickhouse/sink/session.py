@@ -60,7 +60,7 @@ from dataflow_assets.sdk.checkpoint import check_planned, covered, gaps, intent_
 log = logging.getLogger(__name__)
 
 
-class ClickhouseSession(SinkSession):
+class ClickhouseSinkSession(SinkSession):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
     def __init__(self, sink: ClickhouseSinkOptions, target: Target, run: Run) -> None:

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseErrors
 from dataflow_assets.connectors.clickhouse.rejected.replay import ClickhouseReplay
 from dataflow_assets.connectors.clickhouse.sink.create_table import column_type
-from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSession, peek
+from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession, peek
 from dataflow_assets.connectors.clickhouse.sink.writer import ClickhouseWriter
 from dataflow_assets.contracts import (
     KIND,
@@ -58,7 +58,7 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
-        return ClickhouseSession(self, target, run)
+        return ClickhouseSinkSession(self, target, run)
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:

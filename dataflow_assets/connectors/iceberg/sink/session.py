@@ -1,4 +1,4 @@
-"""`IcebergSession`: the driver's end. One epoch, one checkpoint, one commit per micro-batch."""
+"""`IcebergSinkSession`: the driver's end. One epoch, one checkpoint, one commit per micro-batch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class IcebergSession(StoredSession):
+class IcebergSinkSession(StoredSession):
     """The state is a property of the table, moved by the commit that adds the files."""
 
     _sink: IcebergSinkOptions

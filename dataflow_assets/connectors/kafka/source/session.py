@@ -33,7 +33,7 @@ PEEK_SECONDS = 1.0
 Offsets = dict[int, int]
 
 
-class KafkaSession(SourceSession):
+class KafkaSourceSession(SourceSession):
     """One topic, seen by one flow. Raises TransientError once the topic was made anew."""
 
     def __init__(self, source: KafkaSourceOptions, flow: str) -> None:

@@ -29,7 +29,7 @@ from dataflow_assets.sdk.stored_session import Step, StoredSession
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
 
-class MemorySession(StoredSession):
+class MemorySinkSession(StoredSession):
     """The state is a row of the store, changed in the transaction that changes the rows."""
 
     def __init__(self, sink: MemorySinkOptions, target: Target, run: Run) -> None:

@@ -45,7 +45,7 @@ WHERE datname = current_database() AND application_name LIKE $1 AND pid <> pg_ba
 """
 
 
-class PostgresqlSession(SinkSession):
+class PostgresqlSinkSession(SinkSession):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
 
     def __init__(self, sink: PostgresqlSinkOptions, target: Target, run: Run) -> None:

@@ -13,7 +13,7 @@ from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.rejected.replay import PostgresqlReplay
-from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSession
+from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlWriter
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
 from dataflow_assets.connectors.postgresql.table.column_types import of_column
@@ -58,7 +58,7 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
-        return PostgresqlSession(self, target, run)
+        return PostgresqlSinkSession(self, target, run)
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:
