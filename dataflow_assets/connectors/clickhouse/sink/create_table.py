@@ -8,7 +8,7 @@ from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, listed, literal, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.options import DELETED, VERSION, ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.sink.upsert import engine
+from dataflow_assets.connectors.clickhouse.sink.upsert_rules import engine
 from dataflow_assets.connectors.clickhouse.table.table import JSON_TEXT, WINDOW
 from dataflow_assets.contracts import KIND
 from dataflow_assets.errors import PermanentError

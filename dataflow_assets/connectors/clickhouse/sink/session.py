@@ -19,7 +19,7 @@ from dataflow_assets.connectors.clickhouse.sink import create_table as making
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
-from dataflow_assets.connectors.clickhouse.sink.upsert import Upsert
+from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.connectors.clickhouse.sink.writer import Committed
 from dataflow_assets.connectors.clickhouse.table import checkpoint_table
 from dataflow_assets.connectors.clickhouse.table import table as tables
@@ -232,10 +232,10 @@ class ClickhouseSinkSession(SinkSession):
 
     def _find(self) -> None:
         self._table: Table | None = tables.find(self._client, self._database, self._name)
-        self._upsert = Upsert()
+        self._upsert = UpsertRules()
         if self._table is not None:
             self._table.check()
-            self._upsert = Upsert.of(self._sink, self._table)
+            self._upsert = UpsertRules.of(self._sink, self._table)
 
     def _tell(self) -> None:
         if self._table is not None and self._table.viewed:

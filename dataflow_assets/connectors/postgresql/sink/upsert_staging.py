@@ -43,7 +43,7 @@ WHERE first < position
 _FORGET_KNOWN = "DELETE FROM {staged} AS s USING {target} AS t WHERE {same}"
 
 
-class Staging:
+class UpsertStaging:
     """Loads a step's rows into the temporary table and applies them to the target."""
 
     def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:

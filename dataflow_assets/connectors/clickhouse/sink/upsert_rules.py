@@ -15,7 +15,7 @@ from dataflow_assets.errors import PermanentError
 
 
 @dataclass(frozen=True)
-class Upsert:
+class UpsertRules:
     """How rows replace each other."""
 
     key: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Upsert:
         return frozenset(name for name in (self.version, self.deleted) if name)
 
     @classmethod
-    def of(cls, sink: ClickhouseSinkOptions, table: Table) -> Upsert:
+    def of(cls, sink: ClickhouseSinkOptions, table: Table) -> UpsertRules:
         """Read from the table. Raises PermanentError where it cannot replace rows so."""
         if not sink.upsert_mode:
             return cls()
