@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import connect, quote, rows, stream
-from dataflow_assets.connectors.clickhouse.frames.place import APPLICATION, Place, told
+from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable, told
 from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Found:
         return pa.schema([types.field(name, kind) for name, kind in self.columns])
 
 
-def describe(place: Place) -> tuple[pa.Schema, int | None]:
+def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`; ClickHouse does not know how many of its rows were replaced."""
     with told(place, "looking at"), closing(connect(place.connection, APPLICATION)) as client:
         found = _found(client, place)
@@ -62,7 +62,7 @@ def describe(place: Place) -> tuple[pa.Schema, int | None]:
 
 
 def read(
-    place: Place,
+    place: FrameTable,
     spark: SparkSession,
     names: Sequence[str] | None,
     held: ExitStack,  # noqa: ARG001 - what other systems need
@@ -84,7 +84,7 @@ def read(
 
 @dataclass(frozen=True)
 class _Reader:
-    place: Place
+    place: FrameTable
     columns: dict[str, str]
     final: bool
 
@@ -123,7 +123,7 @@ class _Reader:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _found(client: Client, place: Place) -> Found:
+def _found(client: Client, place: FrameTable) -> Found:
     where = {"database": place.database, "table": place.table}
     known = rows(client, _TABLE, where)
     if not known:

@@ -40,7 +40,7 @@ class CheckpointLog(Protocol):
         """Adds the row unless there is one of its key; durable when it returns."""
 
 
-class Branch:
+class BranchCheckpoint:
     """What a driver or a task reads and records."""
 
     def __init__(self, log: CheckpointLog, target: Target, epoch: int = 0) -> None:

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.sink import create_table as making
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
-from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.connectors.clickhouse.sink.writer import Committed
@@ -224,7 +224,7 @@ class ClickhouseSinkSession(SinkSession):
             self._log = CheckpointTable(
                 self._client, self._database, self._name, self._target, replicated=replicated
             )
-            self._branch = Branch(self._log, self._target)
+            self._branch = BranchCheckpoint(self._log, self._target)
             self._state = self._branch.take(self._run)
             self._log.prune(self._state.head)
             self._tell()

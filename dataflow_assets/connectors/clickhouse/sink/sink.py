@@ -80,9 +80,9 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
     def frames(self, namespace: str | None, table: str) -> TableFrames:
         """Tables of ClickHouse. A write is atomic by partition; `overwrite` exchanges the table."""
         from dataflow_assets.connectors.clickhouse.frames import read, write
-        from dataflow_assets.connectors.clickhouse.frames.place import Place
+        from dataflow_assets.connectors.clickhouse.frames.frame_table import FrameTable
 
-        place = Place(self.dsn(), namespace or self.usual_schema(), table)
+        place = FrameTable(self.dsn(), namespace or self.usual_schema(), table)
         return TableFrames(
             partial(read.read, place), partial(write.write, place), partial(read.describe, place)
         )

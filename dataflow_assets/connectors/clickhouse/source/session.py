@@ -10,7 +10,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.clickhouse.client import connect
 from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
-from dataflow_assets.connectors.clickhouse.source.planning import Table
+from dataflow_assets.connectors.clickhouse.source.planning import PolledTable
 from dataflow_assets.connectors.clickhouse.source.relation import describe, identity
 from dataflow_assets.sdk.polling import PolledSession
 
@@ -51,12 +51,12 @@ class ClickhouseSourceSession(PolledSession):
 
     @override
     @contextmanager
-    def asking(self) -> Iterator[Table]:
+    def asking(self) -> Iterator[PolledTable]:
         with self._translated("looking for new rows in"):
             relation = describe(self._client, self._source)
             if relation.identity not in {None, self._identity}:
                 raise self._source.made_anew()
-            yield Table(self._client, relation, self._source.title)
+            yield PolledTable(self._client, relation, self._source.title)
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:

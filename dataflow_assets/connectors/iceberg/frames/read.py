@@ -19,7 +19,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from dataflow_assets.connectors.iceberg import catalog as catalogs
 from dataflow_assets.connectors.iceberg.settings import IcebergConnection
-from dataflow_assets.connectors.iceberg.table.data_files import Place, place
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.errors import PermanentError
@@ -55,7 +55,7 @@ def frame_of(
         tasks = list(table.scan().plan_files())
     columns = _readable(table, names)
     groups = tuple(_groups(tasks)) or ((),)
-    reader = _Reader(table.metadata, place(table), groups, columns)
+    reader = _Reader(table.metadata, write_target(table), groups, columns)
     count = len(groups)
     return spark.range(0, count, 1, count).mapInArrow(reader, from_arrow_schema(columns))
 
@@ -97,7 +97,7 @@ def _groups(tasks: list[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
 @dataclass(frozen=True)
 class _Reader:
     metadata: TableMetadata = field(repr=False)
-    place: Place
+    target: WriteTarget
     groups: tuple[tuple[FileScanTask, ...], ...] = field(repr=False)
     columns: pa.Schema
 
@@ -107,7 +107,7 @@ class _Reader:
                 yield from self._read(self.groups[index])
 
     def _read(self, tasks: tuple[FileScanTask, ...]) -> Iterator[pa.RecordBatch]:
-        io = load_file_io(dict(self.place.io), self.place.location)
+        io = load_file_io(dict(self.target.io), self.target.location)
         schema = self.metadata.schema().select(*self.columns.names)
         scan = ArrowScan(self.metadata, io, schema, AlwaysTrue())
         for batch in scan.to_record_batches(list(tasks)):

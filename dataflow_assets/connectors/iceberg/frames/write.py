@@ -23,7 +23,7 @@ from dataflow_assets.connectors.iceberg import catalog as catalogs
 from dataflow_assets.connectors.iceberg.frames.read import frame_of
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
-from dataflow_assets.connectors.iceberg.table.data_files import Place, data_file, place
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.errors import PermanentError, TransientError
@@ -76,7 +76,7 @@ def _named(columns: pa.Schema) -> list[pa.Field]:
 
 def _stage(frame: DataFrame, table: Table) -> tuple[list[DataFile], int]:
     """Writes files that no snapshot names yet."""
-    writer = _Writer(place(table), tuple(frame.columns))
+    writer = _Writer(write_target(table), tuple(frame.columns))
     done = map_batches(frame, writer, _DDL).toArrow()
     texts = [text for files in done.column("files").to_pylist() for text in files or ()]
     return [data_file(text, table) for text in texts], sum(done.column("rows").to_pylist())
@@ -84,11 +84,11 @@ def _stage(frame: DataFrame, table: Table) -> tuple[list[DataFile], int]:
 
 @dataclass(frozen=True)
 class _Writer:
-    place: Place
+    target: WriteTarget
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files, rows = file_writer(self.place, "frame", list(self.names), TARGET_BYTES), 0
+        files, rows = file_writer(self.target, "frame", list(self.names), TARGET_BYTES), 0
         try:
             for batch in batches:
                 files.write(batch.select(files.schema.names).cast(files.schema))

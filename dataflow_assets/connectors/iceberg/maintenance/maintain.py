@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_ag
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected import table as rejects
-from dataflow_assets.connectors.iceberg.table.position import Position
+from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 from dataflow_assets.contracts import Positions, utc_now
 from dataflow_assets.sdk.maintenance import Keep, Tidied
 
@@ -48,7 +48,7 @@ def _unread_since(readers: Iterable[Positions]) -> datetime | None:
     The snapshots since then, and that one, are still to be read. Of the parts of an unfinished span
     the earliest counts. None where every reader begins with the snapshot that is current then.
     """
-    positions = [Position.parse(text) for stored in readers for text in stored.values()]
+    positions = [SnapshotPosition.parse(text) for stored in readers for text in stored.values()]
     commits = [position.at for position in positions if position.snapshot is not None]
     return min((datetime.fromisoformat(at) if at else _EPOCH for at in commits), default=None)
 

@@ -27,7 +27,7 @@ from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.replay import latest, oldest, remove
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
-from dataflow_assets.connectors.iceberg.table.data_files import data_file, place
+from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
@@ -138,7 +138,9 @@ class IcebergErrors(ErrorStore):
     def _written(
         self, table: Table, records: Sequence[ErrorRecord], names: list[str]
     ) -> list[DataFile]:
-        writer = file_writer(place(table), "errors", names, self._sink.target_file_size_bytes)
+        writer = file_writer(
+            write_target(table), "errors", names, self._sink.target_file_size_bytes
+        )
         try:
             for first in range(0, len(records), _AT_ONCE):
                 rows = [_row(one) for one in records[first : first + _AT_ONCE]]

@@ -23,7 +23,7 @@ from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.checkpoint import BranchState
-from dataflow_assets.sdk.stored_session import Step
+from dataflow_assets.sdk.stored_session import StateChange
 
 
 class CheckpointProperty:
@@ -67,7 +67,7 @@ class CheckpointProperty:
         """A change of the checkpoint that is still to be filled."""
         return Change(self.key, lambda _: None)
 
-    def commit(self, step: Step, change: Change | None = None) -> BranchState:
+    def commit(self, step: StateChange, change: Change | None = None) -> BranchState:
         """Moves the state by one step, in the table if there is one."""
         committer, change = self.committer, change or self.change()
         known = committer is not None and self.key in committer.table.properties
@@ -86,7 +86,7 @@ class CheckpointProperty:
             self.drop_aside()
         return self.stored.state
 
-    def _moved(self, found: StoredCheckpoint | None, step: Step) -> StoredCheckpoint:
+    def _moved(self, found: StoredCheckpoint | None, step: StateChange) -> StoredCheckpoint:
         state = step(found.state if found else None)
         return (found or self.stored).holding(state, self._run)
 

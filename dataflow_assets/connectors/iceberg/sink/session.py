@@ -23,7 +23,7 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
     property_key,
 )
 from dataflow_assets.connectors.iceberg.table.commit import Change
-from dataflow_assets.connectors.iceberg.table.data_files import place
+from dataflow_assets.connectors.iceberg.table.data_files import write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import (
@@ -38,7 +38,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.checkpoint import BranchState
-from dataflow_assets.sdk.stored_session import Step, StoredSession, complete
+from dataflow_assets.sdk.stored_session import StateChange, StoredSession, complete
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,15 +93,15 @@ class IcebergSinkSession(StoredSession):
         """From the table as it is now."""
         return self._property.read()
 
-    def record(self, step: Step) -> BranchState:
+    def record(self, step: StateChange) -> BranchState:
         """No rows depend on it: the head stays where it is."""
         return self._property.commit(step, replace(self._property.change(), move_head=False))
 
-    def fence(self, step: Step, *, empty: bool = False) -> BranchState:
+    def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         """Moves the head: who loaded the table before can commit no more."""
         return self._property.commit(step, self._emptying() if empty else None)
 
-    def publish(self, step: Step, receipts: Sequence[Receipt]) -> BranchState:
+    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         """One commit: the files of all slices and the state. Without files the state alone."""
         return self._publisher.publish(step, receipts)
 
@@ -131,7 +131,7 @@ class IcebergSinkSession(StoredSession):
             ticket.schema,
             ticket.failpoint,
             ticket.positions,
-            place=place(self._property.table),
+            write_target=write_target(self._property.table),
             rejected=rejected,
         )
 

@@ -13,7 +13,7 @@ from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
 from dataflow_assets.connectors.iceberg.settings import slug
 from dataflow_assets.connectors.iceberg.table.checkpoint import short_hash
-from dataflow_assets.connectors.iceberg.table.data_files import Place
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.encode import encode
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
 from dataflow_assets.contracts import (
@@ -41,7 +41,7 @@ from dataflow_assets.sdk.rejected_records import settle
 class WriteTicket(Ticket):
     """A ticket with what a task needs to write without asking the catalog."""
 
-    place: Place = field(default_factory=lambda: Place("", "", {}, {}))
+    write_target: WriteTarget = field(default_factory=lambda: WriteTarget("", "", {}, {}))
     rejected: frozenset[str] = frozenset()
     """Tokens of rejected records that are in their table already."""
 
@@ -79,9 +79,9 @@ class IcebergWriter(Writer):
         names = ticket.schema.names
         size = sink.target_file_size_bytes
         self._rows: Stage | Appended = (
-            Stage(ticket.place, name, names, sink.key)
+            Stage(ticket.write_target, name, names, sink.key)
             if sink.upserts
-            else Appended(file_writer(ticket.place, name, names, size))
+            else Appended(file_writer(ticket.write_target, name, names, size))
         )
         self._rejects = RejectWriter(sink, ticket.target, piece, name, ticket.rejected)
         self._rejected: list[Rejection] = []

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint import (
     load_head,
     side_topic,
 )
-from dataflow_assets.connectors.kafka.sink.last_record import Last, Reader
+from dataflow_assets.connectors.kafka.sink.last_record import Last, LastRecordReader
 from dataflow_assets.contracts import REPLAY, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.sdk.checkpoint import removed, taken_over
@@ -39,7 +39,7 @@ _kept = threading.local()  # consumers are not shared: neither by threads nor, a
 class CheckpointTopic:
     """One branch's side topic, seen by this thread."""
 
-    def __init__(self, admin: TopicAdmin, reader: Reader, target: Target) -> None:
+    def __init__(self, admin: TopicAdmin, reader: LastRecordReader, target: Target) -> None:
         self._reader, self._target = reader, target
         self._topic_admin = admin
         self.topic = admin.name
@@ -50,7 +50,7 @@ class CheckpointTopic:
         place = (os.getpid(), bootstrap)
         kept = vars(_kept).setdefault("connections", {})
         if place not in kept:
-            kept[place] = (TopicAdmin(bootstrap, ""), Reader(bootstrap))
+            kept[place] = (TopicAdmin(bootstrap, ""), LastRecordReader(bootstrap))
         admin, reader = kept[place]
         return cls(admin.about(side_topic(target)), reader, target)
 

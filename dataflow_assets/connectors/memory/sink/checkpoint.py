@@ -8,7 +8,7 @@ import msgspec
 
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
 from dataflow_assets.sdk.checkpoint import BranchState
-from dataflow_assets.sdk.stored_session import Step
+from dataflow_assets.sdk.stored_session import StateChange
 
 _REMOVE = "delete from checkpoints where id = '{}'"
 
@@ -23,7 +23,7 @@ def load(connection: sqlite3.Connection, target: Target) -> BranchState | None:
     return BranchState(checkpoint, msgspec.json.decode(row[1], type=tuple[PartSlice, ...]))
 
 
-def move(connection: sqlite3.Connection, target: Target, step: Step) -> BranchState:
+def move(connection: sqlite3.Connection, target: Target, step: StateChange) -> BranchState:
     """Stores what the step makes of what is stored, in the caller's transaction."""
     state = step(load(connection, target))
     values = (target.id, msgspec.json.encode(state.checkpoint), msgspec.json.encode(state.intent))

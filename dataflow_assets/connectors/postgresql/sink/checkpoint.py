@@ -73,7 +73,7 @@ WHERE flow = $1 AND branch = $2
 """
 
 
-class Branch:
+class BranchCheckpoint:
     """Statements only: transactions are the session's."""
 
     def __init__(self, link: Link, schema: str, target: Target) -> None:

@@ -13,7 +13,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.sink.checkpoint import Branch
+from dataflow_assets.connectors.postgresql.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
 from dataflow_assets.connectors.postgresql.table import create_table as making
@@ -56,7 +56,7 @@ class PostgresqlSinkSession(SinkSession):
         self._columns: pa.Schema | None = None
         with self._translated("opening"):
             self._link = TextLink(sink.dsn(), store.application(target))
-        self._branch = Branch(self._link, self._schema, target)
+        self._branch = BranchCheckpoint(self._link, self._schema, target)
         try:
             self._open()
         except BaseException:

@@ -89,9 +89,9 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
     def frames(self, namespace: str | None, table: str) -> TableFrames:
         """Tables of PostgreSQL. A write is one transaction; `overwrite` keeps the table itself."""
         from dataflow_assets.connectors.postgresql.frames import read, write
-        from dataflow_assets.connectors.postgresql.frames.place import Place
+        from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
 
-        place = Place(self.dsn(), namespace or self.usual_schema(), table)
+        place = FrameTable(self.dsn(), namespace or self.usual_schema(), table)
         return TableFrames(
             partial(read.read, place), partial(write.write, place), partial(read.describe, place)
         )

@@ -17,7 +17,12 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOption
 from dataflow_assets.connectors.postgresql.source.decode_copy import HEADER, TRAILER, Decoder
 from dataflow_assets.connectors.postgresql.source.newest import RESULT
 from dataflow_assets.connectors.postgresql.source.predicates import Conditions, Values, change_of
-from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, describe, quoted
+from dataflow_assets.connectors.postgresql.source.relation import (
+    Relation,
+    SourceColumn,
+    describe,
+    quoted,
+)
 from dataflow_assets.connectors.postgresql.source.types import TypeOf, selected
 from dataflow_assets.contracts import METADATA
 from dataflow_assets.sdk.polling import Part
@@ -121,12 +126,12 @@ def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.
             _marked("id", selected(quoted(relation.order), relation.order.type), relation.order)
         )
     if "operation" in wanted:
-        text = Column("operation", TypeOf("text", "text"), required=True)
+        text = SourceColumn("operation", TypeOf("text", "text"), required=True)
         found.append(_marked("operation", _operation(relation), text))
     return found
 
 
-def _marked(name: str, expression: str, column: Column) -> tuple[str, pa.Field, TypeOf]:
+def _marked(name: str, expression: str, column: SourceColumn) -> tuple[str, pa.Field, TypeOf]:
     field = column.type.field(f"_dataflow_{name}")
     marked = field.with_metadata({**(field.metadata or {}), METADATA: name.encode()})
     return expression, marked, column.type

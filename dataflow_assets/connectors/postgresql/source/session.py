@@ -10,7 +10,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
-from dataflow_assets.connectors.postgresql.source.planning import Table
+from dataflow_assets.connectors.postgresql.source.planning import PolledTable
 from dataflow_assets.connectors.postgresql.source.relation import Relation, describe, identity
 from dataflow_assets.sdk.polling import PolledSession
 
@@ -64,13 +64,13 @@ class PostgresqlSourceSession(PolledSession):
 
     @override
     @contextmanager
-    def asking(self) -> Iterator[Table]:
+    def asking(self) -> Iterator[PolledTable]:
         with self._translated("looking for new rows in"):
             relation = describe(self._link, self._source)
             self._check(relation)
             self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                yield Table(self._link, relation, self._source.title, self._source.overlap)
+                yield PolledTable(self._link, relation, self._source.title, self._source.overlap)
                 self._link.execute("COMMIT")
             except BaseException:
                 with suppress(Failure):

@@ -14,7 +14,7 @@ APPLICATION = "dataflow-frames"
 
 
 @dataclass(frozen=True)
-class Place:
+class FrameTable:
     """One table of one server."""
 
     connection: str = field(repr=False)
@@ -29,7 +29,7 @@ class Place:
         """database.table, quoted."""
         return quote(self.database, self.table)
 
-    def beside(self, table: str) -> Place:
+    def beside(self, table: str) -> FrameTable:
         """Another table of the same database."""
         return replace(self, table=table)
 
@@ -39,7 +39,7 @@ class Place:
 
 
 @contextmanager
-def told(place: Place, doing: str) -> Iterator[None]:
+def told(place: FrameTable, doing: str) -> Iterator[None]:
     """Failures of the driver as our errors, named after the table."""
     try:
         yield
