@@ -1,13 +1,10 @@
-"""What reading and writing whole tables share: where a table is, and errors in one sentence."""
+"""What reading and writing whole tables share: where a table is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from dataflow_assets.connectors.clickhouse.client import quote
-from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.errors import PermanentError
 
 APPLICATION = "dataflow-frames"
@@ -36,12 +33,3 @@ class FrameTable:
     def missing(self) -> PermanentError:
         """There is no such table."""
         return PermanentError(f"table {self} does not exist")
-
-
-@contextmanager
-def told(place: FrameTable, doing: str) -> Iterator[None]:
-    """Failures of the driver as our errors, named after the table."""
-    try:
-        yield
-    except Failure as failure:
-        raise failure.error(f"{doing} {place}") from None

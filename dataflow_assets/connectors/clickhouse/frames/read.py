@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import connect, quote, rows, stream
-from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable, told
+from dataflow_assets.connectors.clickhouse.errors import translated
+from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
 from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
@@ -56,7 +57,10 @@ class Found:
 
 def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`; ClickHouse does not know how many of its rows were replaced."""
-    with told(place, "looking at"), closing(connect(place.connection, APPLICATION)) as client:
+    with (
+        translated(f"looking at {place}"),
+        closing(connect(place.connection, APPLICATION)) as client,
+    ):
         found = _found(client, place)
     return found.schema, found.rows
 
@@ -70,7 +74,7 @@ def read(
     """As `TableFrames.read`: one query, read in one task, sees one state."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    with told(place, "reading"), closing(connect(place.connection, APPLICATION)) as client:
+    with translated(f"reading {place}"), closing(connect(place.connection, APPLICATION)) as client:
         found = _found(client, place)
     known = dict(found.columns)
     if absent := [name for name in names or () if name not in known]:

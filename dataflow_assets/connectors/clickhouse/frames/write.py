@@ -24,8 +24,8 @@ from dataflow_assets.connectors.clickhouse.client import (
     quote,
     rows,
 )
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
-from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable, told
+from dataflow_assets.connectors.clickhouse.errors import Failure, failing, translated
+from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
 from dataflow_assets.connectors.clickhouse.table.table import Table, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
@@ -53,7 +53,7 @@ def write(place: FrameTable, frame: DataFrame, mode: Mode, key: Sequence[str]) -
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
-    with told(place, "writing"), closing(connect(place.connection, APPLICATION)) as client:
+    with translated(f"writing {place}"), closing(connect(place.connection, APPLICATION)) as client:
         work = _Write(client, place, columns, mode, tuple(key))
         table = work.target()
         try:

@@ -18,6 +18,7 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
 from dataflow_assets.connectors.iceberg import catalog as catalogs
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
@@ -38,7 +39,7 @@ def read(
     held: ExitStack,  # noqa: ARG001 - what other systems need
 ) -> DataFrame:
     """As `TableFrames.read`: the current snapshot, read in tasks."""
-    with catalogs.errors(sink, "read"):
+    with translated(sink, "read"):
         table = catalogs.connect(sink).table(sink.identifier)
     if table is None:
         raise PermanentError(f"table {'.'.join(sink.identifier)} does not exist: nothing to read")
@@ -51,7 +52,7 @@ def frame_of(
     """A lazy frame of the snapshot that is the table's current one here."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    with catalogs.errors(sink, "plan a read of"):
+    with translated(sink, "plan a read of"):
         tasks = list(table.scan().plan_files())
     columns = _readable(table, names)
     groups = tuple(_groups(tasks)) or ((),)
@@ -62,7 +63,7 @@ def frame_of(
 
 def describe(sink: IcebergConnection) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`, of the columns that rows can fill; from the catalog."""
-    with catalogs.errors(sink, "look at"):
+    with translated(sink, "look at"):
         table = catalogs.connect(sink).load_table(sink.identifier)
         return row_schema(table.schema()), total_records(table)
 

@@ -20,6 +20,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg import catalog as catalogs
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.frames.read import frame_of
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
@@ -57,7 +58,7 @@ def _table(catalog: catalogs.BoundedCatalog, sink: IcebergSinkOptions, frame: Da
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
-    with catalogs.errors(sink, "open"):
+    with translated(sink, "open"):
         table = catalog.table(sink.identifier)
         if table is None:
             create_table.ensure_namespace(catalog, sink)
@@ -116,10 +117,10 @@ def _publish(  # noqa: PLR0913 - one commit's whole story
     token = uuid.uuid4().hex
     for attempt in range(ATTEMPTS):
         try:
-            with catalogs.errors(sink, "commit to"):
+            with translated(sink, "commit to"):
                 _commit(table, files, token, overwrite=overwrite)
         except (TransientError, PermanentError) as error:
-            with catalogs.errors(sink, "load"):
+            with translated(sink, "load"):
                 table = catalog.load_table(sink.identifier)
             if _committed(table, token):
                 return

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect, errors
+from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
@@ -35,7 +36,7 @@ def maintain(
     tables = (sink.identifier, _unread_since(readers)), (rejects.identifier(sink), None)
     tidied: list[Tidied] = []
     for name, unread in tables:
-        with errors(sink, "tidy"):
+        with translated(sink, "tidy"):
             table = catalog.table(name)
             if table is not None:
                 tidied.append(_tidied(catalog, table, keep, unread, now or utc_now()))

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.catalog import connect
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
@@ -38,7 +39,7 @@ class CheckpointProperty:
         self.stored = fresh(target)
 
     def _find(self) -> Table | None:
-        with errors(self._sink, "load"):
+        with translated(self._sink, "load"):
             table = self.catalog.table(self._sink.identifier)
         if table is None and not self._sink.auto_create_table:
             raise PermanentError(
@@ -48,7 +49,7 @@ class CheckpointProperty:
         if table is not None:
             create_table.check(table, self._sink.key)
             return table
-        with errors(self._sink, "create the namespace of"):
+        with translated(self._sink, "create the namespace of"):
             create_table.ensure_namespace(self.catalog, self._sink)
         return None
 
@@ -57,7 +58,7 @@ class CheckpointProperty:
         if self.committer is None:
             found = self._aside()
         else:
-            with errors(self._sink, "load"):
+            with translated(self._sink, "load"):
                 self.committer.reload()
             found = parse(self.table.properties.get(self.key))
         self.stored = found or self.stored
@@ -79,7 +80,7 @@ class CheckpointProperty:
         def value(text: str | None) -> str:
             return self._moved(parse(text) or aside, step).stamped(change.commit_id).text()
 
-        with errors(self._sink, "commit to"):
+        with translated(self._sink, "commit to"):
             committer.commit(replace(change, value=value))
         self.stored = parse(self.table.properties.get(self.key)) or self.stored
         if aside:  # somebody else has made the table
@@ -93,12 +94,12 @@ class CheckpointProperty:
     def _store_aside(self, checkpoint: StoredCheckpoint) -> None:
         self.stored = checkpoint.stamped("")
         text = self.stored.text()
-        with errors(self._sink, "store start positions beside"):
+        with translated(self._sink, "store start positions beside"):
             create_table.set_namespace_property(self.catalog, self._sink, self.key, text)
 
     def _aside(self) -> StoredCheckpoint | None:
         """On the namespace; or in the table, once somebody else has made it."""
-        with errors(self._sink, "read the start positions of"):
+        with translated(self._sink, "read the start positions of"):
             text = create_table.namespace_property(self.catalog, self._sink, self.key)
             if text is None and self.committer is None:
                 table = self.catalog.table(self._sink.identifier)

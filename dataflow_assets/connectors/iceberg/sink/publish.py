@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import DataFile
 
-from dataflow_assets.connectors.iceberg.catalog import errors
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.merge.merge import HeadMoved, Merge
 from dataflow_assets.connectors.iceberg.merge.stage import Staged
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
@@ -44,7 +44,7 @@ class Publisher:
         self._merge = None
         if data:
             staged = Staged.of(data)
-            with errors(self._sink, "merge into"):
+            with translated(self._sink, "merge into"):
                 self._merge = Merge(self._sink, self._property.table, staged, spark)
                 self._merge.run()
             reach("iceberg.merged")
@@ -52,7 +52,7 @@ class Publisher:
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         """Rejected records first, in their own table; then rows and checkpoint as one commit."""
         data, rejected = split([text for receipt in receipts for text in receipt.staged])
-        with errors(self._sink, "store rejected records of"):
+        with translated(self._sink, "store rejected records of"):
             self._rejected.publish(rejected, self._property.stored)
         if self._merge is not None:
             return self._move(step, self._merge)
@@ -74,7 +74,7 @@ class Publisher:
             try:
                 state = self._commit(step, change)
             except HeadMoved:
-                with errors(self._sink, "merge into"):
+                with translated(self._sink, "merge into"):
                     merge = merge.again(self._property.table)
                 continue
             reach("iceberg.moved")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.catalog import connect
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
 from dataflow_assets.connectors.iceberg.sink.checkpoint_property import CheckpointProperty
@@ -78,7 +79,7 @@ class IcebergSinkSession(StoredSession):
             return
         self._owned(self.read())
         properties = {self._property.key: self._property.stored.text()}
-        with errors(self._sink, "create"):
+        with translated(self._sink, "create"):
             table = create_table.create(self._property.catalog, self._sink, sample, properties)
             create_table.check(table, self._sink.key)
         self._property.hold(table)
@@ -122,7 +123,7 @@ class IcebergSinkSession(StoredSession):
     def ticket(self) -> Ticket:
         """Carries all that tasks need, so that they ask the catalog for nothing."""
         ticket = super().ticket()
-        with errors(self._sink, "look for rejected records of"):
+        with translated(self._sink, "look for rejected records of"):
             rejected = self._rejected.stored(self._property.stored)
         return WriteTicket(
             ticket.target,
@@ -149,7 +150,7 @@ def peek(sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
     """The stored checkpoint, from the table or, before there is one, from its namespace."""
     catalog = connect(sink)
     key = property_key(target)
-    with errors(sink, "read the checkpoint of"):
+    with translated(sink, "read the checkpoint of"):
         table = catalog.table(sink.identifier)
         text = table.properties.get(key) if table else None
         text = text or create_table.namespace_property(catalog, sink, key)

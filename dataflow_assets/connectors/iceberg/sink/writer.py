@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.iceberg.catalog import errors
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.merge.stage import Stage
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
@@ -108,7 +108,7 @@ class IcebergWriter(Writer):
         covered = isinstance(self._piece, OffsetSlice) and chunk.seen <= self._covered
         if covered or self._done_before:
             return
-        with errors(self._sink, "write files of"):
+        with translated(self._sink, "write files of"):
             self._write(self._uncovered(chunk.rows), chunk)
 
     def _write(self, rows: pa.RecordBatch, chunk: Chunk) -> None:
@@ -129,7 +129,7 @@ class IcebergWriter(Writer):
         if isinstance(piece, PartSlice) and not complete:
             self.abort()
             return Receipt(self._ticket.target.branch, piece.partition, None, Totals())
-        with errors(self._sink, "write files of"):
+        with translated(self._sink, "write files of"):
             settle(self._ticket.target, piece, self._rejected, self._rejects.write)
             staged = (*self._rows.close(), *self._rejects.close())
         self._handed_over = True

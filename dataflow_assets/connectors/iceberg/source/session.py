@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.catalog import connect
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile, files, row_groups
 from dataflow_assets.connectors.iceberg.source.history import behind, lineage
@@ -53,7 +54,7 @@ class IcebergSourceSession(SourceSession):
         self._table = self._loaded()
 
     def _loaded(self) -> Table:
-        with errors(self._source, "load"):
+        with translated(self._source, "load"):
             table = self._catalog.table(self._source.identifier)
         if table is None:
             name = ".".join(self._source.identifier)
@@ -114,7 +115,7 @@ class IcebergSourceSession(SourceSession):
             return Span(())
         start = _parsed(after.get(TABLE))
         coming = self._ahead(table, start, head)
-        with errors(self._source, "plan a read of"):
+        with translated(self._source, "plan a read of"):
             found = cut(self._pieces(table, coming, stop), self._bounds(limit), self._groups)
         if found is None and coming.blocked:
             raise PermanentError(f"{'.'.join(table.name())}: {coming.blocked}")

@@ -30,7 +30,7 @@ class FrameTable:
 
 
 @contextmanager
-def told(place: FrameTable, doing: str) -> Iterator[None]:
+def translated_frames(place: FrameTable, doing: str) -> Iterator[None]:
     """Failures of the drivers as our errors, named after the table."""
     try:
         yield

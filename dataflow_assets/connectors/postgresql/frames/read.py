@@ -19,7 +19,7 @@ from dataflow_assets.connectors.postgresql.frames.frame_table import (
     APPLICATION,
     FrameTable,
     is_bytes,
-    told,
+    translated_frames,
 )
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.errors import PermanentError
@@ -46,7 +46,10 @@ def read(
     """As `TableFrames.read`: read in tasks, in one snapshot that is open as long as the stack."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    with told(place, "reading"), closing(TextLink(place.connection, APPLICATION)) as link:
+    with (
+        translated_frames(place, "reading"),
+        closing(TextLink(place.connection, APPLICATION)) as link,
+    ):
         columns = _columns(link, place, names)
         ranges = _ranges(*_blocks(link, place))
     # Several statements see one state only in an exported snapshot; one needs none.
@@ -68,7 +71,10 @@ def _exported(place: FrameTable, held: ExitStack) -> str:
 
 def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`; PostgreSQL only estimates its rows."""
-    with told(place, "looking at"), closing(TextLink(place.connection, APPLICATION)) as link:
+    with (
+        translated_frames(place, "looking at"),
+        closing(TextLink(place.connection, APPLICATION)) as link,
+    ):
         found = table.find(link, place.schema, place.table)
     if found is None:
         raise PermanentError(f"{place.name} does not exist")

@@ -21,7 +21,7 @@ from dataflow_assets.connectors.postgresql.frames.frame_table import (
     APPLICATION,
     FrameTable,
     is_bytes,
-    told,
+    translated_frames,
 )
 from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
 
@@ -39,7 +39,10 @@ def write(place: FrameTable, frame: DataFrame, mode: Mode, key: Sequence[str]) -
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
     stage = FrameTable(place.connection, place.schema, f"_dataflow_{uuid.uuid4().hex[:12]}")
-    with told(place, "writing"), closing(TextLink(place.connection, APPLICATION)) as link:
+    with (
+        translated_frames(place, "writing"),
+        closing(TextLink(place.connection, APPLICATION)) as link,
+    ):
         _create(link, place, columns, key)
         types = _types(link, place, columns)
         _create_stage(link, stage, types)

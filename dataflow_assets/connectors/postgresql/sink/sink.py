@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.rejected.replay import PostgresqlReplay
@@ -63,14 +64,11 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
     @override
     def peek(self, target: Target) -> Checkpoint | None:
         schema, _ = self.place()
-        try:
-            link = TextLink(self.dsn(), store.application(target))
-            try:
-                stored = None if store.missing(link, schema) else store.read(link, schema, target)
-            finally:
-                link.close()
-        except Failure as failure:
-            raise failure.error(f"reading the checkpoint of {self.address()}") from None
+        with (
+            translated(f"reading the checkpoint of {self.address()}"),
+            closing(TextLink(self.dsn(), store.application(target))) as link,
+        ):
+            stored = None if store.missing(link, schema) else store.read(link, schema, target)
         return stored.state.checkpoint if stored and stored.state.known else None
 
     @override

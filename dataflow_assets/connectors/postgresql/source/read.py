@@ -6,13 +6,14 @@ A batch is made as soon as enough rows are there: memory does not grow with the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.decode_copy import HEADER, TRAILER, Decoder
 from dataflow_assets.connectors.postgresql.source.newest import RESULT
@@ -40,14 +41,11 @@ def read(
 
     Ends only when all of them came. Raises TransientError where the table is another one by now.
     """
-    try:
-        link = TextLink(source.dsn(), "dataflow-read")
-        try:
-            yield from _rows(link, source, part, metadata, most)
-        finally:
-            link.close()
-    except Failure as failure:
-        raise failure.error(f"reading {source.title}") from None
+    with (
+        translated(f"reading {source.title}"),
+        closing(TextLink(source.dsn(), "dataflow-read")) as link,
+    ):
+        yield from _rows(link, source, part, metadata, most)
 
 
 def _rows(
