@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pyiceberg import exceptions as ice
 from requests import RequestException
 
-from dataflow_assets.connectors.iceberg.settings import IcebergConnection
+from dataflow_assets.connectors.iceberg.connection import IcebergConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
 _DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)

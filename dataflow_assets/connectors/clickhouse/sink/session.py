@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import uuid
 from collections.abc import Sequence
@@ -15,13 +14,13 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse.errors import Failure, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.sink import create_table as making
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.connectors.clickhouse.sink.writer import Committed
 from dataflow_assets.connectors.clickhouse.table import checkpoint_table
+from dataflow_assets.connectors.clickhouse.table import create_table as making
 from dataflow_assets.connectors.clickhouse.table import table as tables
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
@@ -29,7 +28,6 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Head,
     Intent,
     Partition,
-    fold,
 )
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
 from dataflow_assets.connectors.clickhouse.table.table import Table
@@ -352,16 +350,3 @@ class ClickhouseSinkSession(SinkSession):
 
     def _place(self) -> tuple[Table | None, str]:
         return self._table, f"{self._database}.{self._name}"
-
-
-def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:
-    """The stored checkpoint; no epoch is taken."""
-    database, name = sink.place()
-    with (
-        translated(f"reading the checkpoint of {sink.address()}"),
-        contextlib.closing(clients.connect(sink.dsn(), f"dataflow {target.flow}")) as client,
-    ):
-        if not checkpoint_table.exists(client, database):
-            return None
-        state = fold(CheckpointTable(client, database, name, target).read())
-    return state.checkpoint if state.branch.known else None

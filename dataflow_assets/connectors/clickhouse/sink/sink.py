@@ -11,9 +11,10 @@ from typing_extensions import override
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseErrors
 from dataflow_assets.connectors.clickhouse.rejected.replay import ClickhouseReplay
-from dataflow_assets.connectors.clickhouse.sink.create_table import column_type
-from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession, peek
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import peek
+from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession
 from dataflow_assets.connectors.clickhouse.sink.writer import ClickhouseWriter
+from dataflow_assets.connectors.clickhouse.table.create_table import column_type
 from dataflow_assets.contracts import (
     KIND,
     Checkpoint,

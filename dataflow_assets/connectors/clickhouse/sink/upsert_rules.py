@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse.client import listed, quote
-from dataflow_assets.connectors.clickhouse.options import DELETED, VERSION, ClickhouseSinkOptions
+from dataflow_assets.connectors.clickhouse.client import listed
+from dataflow_assets.connectors.clickhouse.options import DELETED, ClickhouseSinkOptions
+from dataflow_assets.connectors.clickhouse.table.create_table import engine
 from dataflow_assets.connectors.clickhouse.table.table import Table
 from dataflow_assets.contracts import DELETE, OP
 from dataflow_assets.errors import PermanentError
@@ -95,13 +96,3 @@ def _unfit(sink: ClickhouseSinkOptions, table: Table, why: str) -> PermanentErro
         f"says: {why}; it needs ENGINE = {engine(sink)} ORDER BY ({key}): make such a table, "
         "or name a new one and set autoCreateTable: true"
     )
-
-
-def engine(sink: ClickhouseSinkOptions) -> str:
-    """The engine of a table that autoCreateTable makes."""
-    if sink.engine == "MergeTree":
-        return "MergeTree"
-    arguments = [quote(name) for name in (sink.replacing_version_column,) if name]
-    if sink.delete_mode:
-        arguments = [VERSION, DELETED] if sink.delete_mode == "hard" else [VERSION]
-    return f"ReplacingMergeTree({', '.join(arguments)})"

@@ -17,9 +17,9 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
-from dataflow_assets.connectors.iceberg import catalog as catalogs
+from dataflow_assets.connectors.iceberg.client import connect
+from dataflow_assets.connectors.iceberg.connection import IcebergConnection
 from dataflow_assets.connectors.iceberg.errors import translated
-from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
@@ -40,7 +40,7 @@ def read(
 ) -> DataFrame:
     """As `TableFrames.read`: the current snapshot, read in tasks."""
     with translated(sink, "read"):
-        table = catalogs.connect(sink).table(sink.identifier)
+        table = connect(sink).table(sink.identifier)
     if table is None:
         raise PermanentError(f"table {'.'.join(sink.identifier)} does not exist: nothing to read")
     return frame_of(table, sink, spark, names)
@@ -64,7 +64,7 @@ def frame_of(
 def describe(sink: IcebergConnection) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`, of the columns that rows can fill; from the catalog."""
     with translated(sink, "look at"):
-        table = catalogs.connect(sink).load_table(sink.identifier)
+        table = connect(sink).load_table(sink.identifier)
         return row_schema(table.schema()), total_records(table)
 
 

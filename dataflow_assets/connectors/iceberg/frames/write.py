@@ -19,7 +19,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg import catalog as catalogs
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.frames.read import frame_of
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
@@ -42,7 +42,7 @@ _DDL = "files array<string>, rows bigint"
 
 def write(sink: IcebergSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
     """As `TableFrames.write`, in one commit; `upsert` writes the whole table again."""
-    catalog = catalogs.connect(sink)
+    catalog = connect(sink)
     table = _table(catalog, sink, frame)
     if mode == "upsert":
         rows = frame.count()
@@ -54,7 +54,7 @@ def write(sink: IcebergSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[
     return rows
 
 
-def _table(catalog: catalogs.BoundedCatalog, sink: IcebergSinkOptions, frame: DataFrame) -> Table:
+def _table(catalog: BoundedCatalog, sink: IcebergSinkOptions, frame: DataFrame) -> Table:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
@@ -102,7 +102,7 @@ class _Writer:
 
 
 def _publish(  # noqa: PLR0913 - one commit's whole story
-    catalog: catalogs.BoundedCatalog,
+    catalog: BoundedCatalog,
     sink: IcebergSinkOptions,
     table: Table,
     files: list[DataFile],

@@ -21,7 +21,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions

@@ -30,7 +30,7 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.catalog import connect
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import identifier

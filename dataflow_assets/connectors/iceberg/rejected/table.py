@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyiceberg import exceptions as ice
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table.checkpoint import StoredCheckpoint, property_key
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer

@@ -13,7 +13,7 @@ from dataflow_assets.connectors.iceberg.merge.merge import HeadMoved, Merge
 from dataflow_assets.connectors.iceberg.merge.stage import Staged
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable, split
-from dataflow_assets.connectors.iceberg.sink.checkpoint_property import CheckpointProperty
+from dataflow_assets.connectors.iceberg.sink.checkpoint import CheckpointProperty
 from dataflow_assets.connectors.iceberg.table.commit import Change
 from dataflow_assets.connectors.iceberg.table.data_files import data_file
 from dataflow_assets.contracts import Receipt

@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
-from dataflow_assets.connectors.iceberg.sink.checkpoint_property import CheckpointProperty
+from dataflow_assets.connectors.iceberg.sink.checkpoint import CheckpointProperty
 from dataflow_assets.connectors.iceberg.sink.publish import Publisher
 from dataflow_assets.connectors.iceberg.sink.writer import WriteTicket
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
     others,
-    parse,
-    property_key,
 )
 from dataflow_assets.connectors.iceberg.table.commit import Change
 from dataflow_assets.connectors.iceberg.table.data_files import write_target
@@ -29,7 +26,6 @@ from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import (
     KEY,
-    Checkpoint,
     Receipt,
     Run,
     Span,
@@ -144,15 +140,3 @@ class IcebergSinkSession(StoredSession):
         if left and self._sink.upserts:
             self._state = self._owned(self.read())
             self._publisher.stage(complete(left, receipts, self._target.branch), spark)
-
-
-def peek(sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
-    """The stored checkpoint, from the table or, before there is one, from its namespace."""
-    catalog = connect(sink)
-    key = property_key(target)
-    with translated(sink, "read the checkpoint of"):
-        table = catalog.table(sink.identifier)
-        text = table.properties.get(key) if table else None
-        text = text or create_table.namespace_property(catalog, sink, key)
-    found = parse(text)
-    return found.state.checkpoint if found and found.state.known else None

@@ -55,7 +55,7 @@ class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
 
     def peek(self, target: Target) -> Checkpoint | None:
         """From the table or, before there is one, from its namespace."""
-        from dataflow_assets.connectors.iceberg.sink.session import peek
+        from dataflow_assets.connectors.iceberg.sink.checkpoint import peek
 
         return peek(self, target)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dataflow_assets.connectors.iceberg.connection import slug
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.merge.stage import Stage
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
-from dataflow_assets.connectors.iceberg.settings import slug
 from dataflow_assets.connectors.iceberg.table.checkpoint import short_hash
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.encode import encode

@@ -22,7 +22,7 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.types import PrimitiveType
 
-from dataflow_assets.connectors.iceberg.catalog import connect
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
 from dataflow_assets.connectors.iceberg.source.parts import Part, Range

@@ -11,14 +11,14 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from dataflow_assets.connectors.iceberg.catalog import connect
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile, files, row_groups
 from dataflow_assets.connectors.iceberg.source.history import behind, lineage
 from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_behind
 from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, Range, cut
-from dataflow_assets.connectors.iceberg.source.plan import Ahead, SnapshotStep, ahead
+from dataflow_assets.connectors.iceberg.source.planning import Ahead, SnapshotStep, ahead
 from dataflow_assets.connectors.iceberg.source.read import read
 from dataflow_assets.connectors.iceberg.table.position import BEGINNING, SnapshotPosition
 from dataflow_assets.contracts import (

@@ -6,6 +6,7 @@ import sqlite3
 
 import msgspec
 
+from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
 from dataflow_assets.sdk.checkpoint import BranchState
 from dataflow_assets.sdk.stored_session import StateChange
@@ -29,6 +30,14 @@ def move(connection: sqlite3.Connection, target: Target, step: StateChange) -> B
     values = (target.id, msgspec.json.encode(state.checkpoint), msgspec.json.encode(state.intent))
     connection.execute("insert or replace into checkpoints values (?, ?, ?)", values)
     return state
+
+
+def peek(store: Store, target: Target) -> Checkpoint | None:
+    """The stored checkpoint; no epoch is taken."""
+    store.create()
+    with store.transaction() as connection:
+        stored = load(connection, target)
+    return stored.checkpoint if stored and stored.known else None
 
 
 def other_flows(

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from functools import partial
 from typing import ClassVar, Literal
 
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.rejected.replay import PostgresqlReplay
+from dataflow_assets.connectors.postgresql.sink.checkpoint import peek
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlWriter
-from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
 from dataflow_assets.connectors.postgresql.table.column_types import of_column
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -63,13 +60,7 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:
-        schema, _ = self.place()
-        with (
-            translated(f"reading the checkpoint of {self.address()}"),
-            closing(TextLink(self.dsn(), store.application(target))) as link,
-        ):
-            stored = None if store.missing(link, schema) else store.read(link, schema, target)
-        return stored.state.checkpoint if stored and stored.state.known else None
+        return peek(self, target)
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:

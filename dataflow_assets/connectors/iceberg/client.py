@@ -17,8 +17,8 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
+from dataflow_assets.connectors.iceberg.connection import IcebergConnection
 from dataflow_assets.connectors.iceberg.errors import GONE, translated
-from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.errors import PermanentError
 
 TIMEOUT = (5.0, 60.0)  # seconds to connect, seconds to answer

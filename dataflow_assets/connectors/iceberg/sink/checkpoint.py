@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import connect
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
@@ -21,7 +21,7 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
     property_key,
 )
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
-from dataflow_assets.contracts import Run, Target
+from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.checkpoint import BranchState
 from dataflow_assets.sdk.stored_session import StateChange
@@ -128,3 +128,15 @@ class CheckpointProperty:
         if found is not None and found.owner != self._run:
             raise TransientError(f"{found.owner} made the table meanwhile: open it again")
         self.committer = Committer(self.catalog, table)
+
+
+def peek(sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
+    """The stored checkpoint, from the table or, before there is one, from its namespace."""
+    catalog = connect(sink)
+    key = property_key(target)
+    with translated(sink, "read the checkpoint of"):
+        table = catalog.table(sink.identifier)
+        text = table.properties.get(key) if table else None
+        text = text or create_table.namespace_property(catalog, sink, key)
+    found = parse(text)
+    return found.state.checkpoint if found and found.state.known else None
