@@ -30,6 +30,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import HELD, entry
+from dataflow_assets.sdk.rejected_rows import whole_record
 
 _ID = {"id": "String", "flow": "String"}
 _AT = {"created_at": "DateTime64(6, 'UTC') DEFAULT now64(6)"}
@@ -80,7 +81,7 @@ class ClickhouseErrors(ErrorStore):
                 return []
             self._check(client)
             rows = clients.rows(client, query, {"flow": flow, "most": most})
-        return [entry(_joined(row))[1] for row in rows]
+        return [entry(whole_record(row))[1] for row in rows]
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:
@@ -122,10 +123,3 @@ class ClickhouseErrors(ErrorStore):
             clients.connect(self._sink.dsn(), "dataflow errors") as client,
         ):
             yield client
-
-
-def _joined(texts: Sequence[str]) -> str:
-    """The whole record of a row in either layout."""
-    if len(texts) == 1:
-        return texts[0]
-    return f'{{"error":{texts[0]},"original_message":{texts[1]}}}'

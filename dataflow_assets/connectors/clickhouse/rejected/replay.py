@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 from typing_extensions import override
 
@@ -17,7 +15,7 @@ from dataflow_assets.connectors.clickhouse.errors import failing, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.table import place, version, widen
 from dataflow_assets.contracts import Entries, Entry
-from dataflow_assets.sdk.rejected_records import origin
+from dataflow_assets.sdk.rejected_rows import row_entry
 
 _AT_ONCE = 500  # ids in one statement
 _THERE = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
@@ -50,7 +48,7 @@ class ClickhouseReplay(Entries):
             widen(client, self._where)
             query = _PENDING.format(r=self._place, since=moment(since))
             rows = clients.rows(client, query, {"flow": flow, "most": most})
-        return [_entry(row) for row in rows]
+        return [row_entry(row) for row in rows]
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:
@@ -81,15 +79,3 @@ def moment(since: datetime | None) -> str:
     """A moment as SQL; without one the first that there is."""
     at = (since or datetime(1970, 1, 1, tzinfo=UTC)).astimezone(UTC)
     return f"toDateTime64({literal(at.strftime('%Y-%m-%d %H:%M:%S.%f'))}, 6, 'UTC')"
-
-
-def _entry(row: Sequence[Any]) -> Entry:
-    id_, branch, stage, n, body, body_encoding, key, key_encoding, *place, rows, reading = row
-    sent, named = _bytes(body, body_encoding), _bytes(key, key_encoding)
-    return Entry(id_, branch, stage, n, sent, named, origin(id_, *place), rows, reading)
-
-
-def _bytes(text: str | None, encoding: str | None) -> bytes | None:
-    if text is None:
-        return None
-    return base64.b64decode(text) if encoding == "base64" else text.encode()

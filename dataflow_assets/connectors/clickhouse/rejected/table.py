@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import insert_rows, inserting
 from dataflow_assets.connectors.clickhouse.table.table import WINDOW
 from dataflow_assets.contracts import Rejection, Slice, Target
+from dataflow_assets.sdk.rejected_rows import encoded
 
 _TEXT = "Nullable(String)"
 _COLUMNS = {
@@ -97,8 +97,8 @@ def token(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
-    body, body_encoding = _encoded(one.body)
-    key, key_encoding = _encoded(one.key)
+    body, body_encoding = encoded(one.body)
+    key, key_encoding = encoded(one.key)
     return {
         "id": one.id(target, piece),
         "flow": target.flow,
@@ -118,13 +118,3 @@ def _row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
         "rows": one.rows,
         "_version": version(one.reading(target, piece)),
     }
-
-
-def _encoded(value: bytes | None) -> tuple[str | None, str | None]:
-    """As text where it is text, else base64; and which of the two."""
-    if value is None:
-        return None, None
-    try:
-        return value.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode(), "base64"

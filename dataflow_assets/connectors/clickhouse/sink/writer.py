@@ -35,7 +35,6 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
-from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.rejected_records import settle
 
 
@@ -108,18 +107,9 @@ class ClickhouseWriter(Writer):
                 branch = BranchCheckpoint(log, target, self._ticket.epoch)
                 chunks = Chunks(branch, log, self._piece, target.id)
                 self._first = chunks.first()
-                self._check_table(log.uuid)
+                self._sink.check_table(log.uuid, self._facts.uuid)
                 self._chunks = chunks
         return self._chunks
-
-    def _check_table(self, uuid: str | None) -> None:
-        if uuid is None:
-            raise self._sink.dropped()
-        if uuid != self._facts.uuid:
-            raise TransientError(
-                f"table {self._sink.address()} was replaced by another one of its name while the "
-                "flow ran"
-            )
 
     def _committed(self, complete: bool) -> Committed:
         if not isinstance(self._piece, OffsetSlice):

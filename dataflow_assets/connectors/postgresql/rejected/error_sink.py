@@ -29,6 +29,7 @@ from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.record import encode, parse
 from dataflow_assets.sdk.rejected_records import entry
+from dataflow_assets.sdk.rejected_rows import whole_record
 
 _APPLICATION = "dataflow-errors"
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
@@ -62,7 +63,7 @@ class PostgresqlErrors(ErrorStore):
             rows = link.execute(layout.waiting(), flow, moment, most)
             if rows and not layout.notes:  # before anything is put back that cannot be noted
                 _alter(link, layout)
-        found = [entry(_record(row))[1] for row in rows]
+        found = [entry(whole_record(row))[1] for row in rows]
         return list({one.id: one for one in found}.values())
 
     @override
@@ -153,13 +154,6 @@ def _alter(link: links.Link, layout: Layout) -> None:
         ) from None
 
 
-def _record(texts: Sequence[str]) -> str:
-    """The whole record of a row in either layout."""
-    if len(texts) == 1:
-        return texts[0]
-    return f'{{"error":{texts[0]},"original_message":{texts[1]}}}'
-
-
 class _Body(msgspec.Struct):
     error: msgspec.Raw
     original_message: msgspec.Raw
@@ -176,8 +170,7 @@ def _row(record: ErrorRecord) -> str:
 
 def _joined(id_: str, flow: str, error: bytes, original: bytes, metadata: str) -> str:
     told, message = error.decode(), original.decode()
-    whole = f'{{"error":{told},"original_message":{message}}}'
-    return json.dumps([id_, flow, told, message, whole, metadata])
+    return json.dumps([id_, flow, told, message, whole_record((told, message)), metadata])
 
 
 def _resealed(row: str) -> str:

@@ -32,7 +32,7 @@ from dataflow_assets.contracts import (
     Slice,
     Ticket,
 )
-from dataflow_assets.errors import DataflowError, TransientError
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
@@ -96,7 +96,9 @@ class PostgresqlWriter(SliceTransaction):
         counts = (self._rows, len(self._rejected), self._size)
         values = (*self._row(), *store.columns(position), *counts, self._place())
         ((oid, *moved),) = link.execute(_MOVE.format(**names), *values)
-        self._check_table(oid)  # again: only the rows' own lock has kept it from being replaced
+        self._sink.check_table(
+            oid, table.oid_of(self._ticket.schema)
+        )  # again: only the rows' own lock has kept it from being replaced
         link.execute("COMMIT")
         self._stored = Partition.of(tuple(moved))
         failpoints.reach("postgresql.after-commit")
@@ -126,21 +128,12 @@ class PostgresqlWriter(SliceTransaction):
         if not found or found[0][0] != self._ticket.epoch:
             raise store.lost(link, self._schema, self._ticket.target, self._ticket.epoch)
         ((_, oid, intent, *row),) = found
-        self._check_table(oid)
+        self._sink.check_table(oid, table.oid_of(self._ticket.schema))
         flow, stored = self._ticket.target.flow, Partition.of(tuple(row))
         if isinstance(self._piece, PartSlice):
             check_recorded(flow, self._piece, store.load_intent(intent))
         check_planned(flow, self._piece, stored.position)
         return stored
-
-    def _check_table(self, oid: str | None) -> None:
-        if oid is None:
-            raise self._sink.dropped()
-        if oid != table.oid_of(self._ticket.schema):
-            raise TransientError(
-                f"table {self._sink.address()} was replaced by another one of its name while the "
-                "flow ran"
-            )
 
     def _beside(self, found: Sequence[Rejection]) -> None:
         """Into the table of rejected records."""
