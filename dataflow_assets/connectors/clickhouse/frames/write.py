@@ -21,8 +21,8 @@ from dataflow_assets.connectors.clickhouse.client import (
     insert,
     listed,
     literal,
+    query_rows,
     quote,
-    rows,
 )
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing, translated
 from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
@@ -193,7 +193,7 @@ class _Write:
         key = listed(self.key)
         # S608: names are quoted
         query = f"SELECT 1 FROM {source} GROUP BY {key} HAVING count() > 1 LIMIT 1"  # noqa: S608
-        if rows(self.client, query):
+        if query_rows(self.client, query):
             raise PermanentError(
                 f"{self.place}: the frame has several rows of one key: say which of them counts"
             )
@@ -201,7 +201,7 @@ class _Write:
     def _feeds_views(self) -> bool:
         """Materialized views see what is inserted, not what is attached."""
         where = {"database": self.place.database, "table": self.place.table}
-        return bool(rows(self.client, _VIEWS, where)[0][0])
+        return bool(query_rows(self.client, _VIEWS, where)[0][0])
 
     def _command(self, statement: str) -> None:
         with failing():

@@ -11,8 +11,7 @@ import msgspec
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import Client, quote
+from dataflow_assets.connectors.clickhouse.client import Client, connect, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import failing, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.replay import moment, note_replayed
@@ -80,7 +79,7 @@ class ClickhouseErrors(ErrorStore):
             if find(client, *self._sink.place()) is None:
                 return []
             self._check(client)
-            rows = clients.rows(client, query, {"flow": flow, "most": most})
+            rows = query_rows(client, query, {"flow": flow, "most": most})
         return [entry(whole_record(row))[1] for row in rows]
 
     @override
@@ -120,6 +119,6 @@ class ClickhouseErrors(ErrorStore):
         where = f"the error sink {self._sink.address()}"
         with (
             translated(f"{what} {where}"),
-            clients.connect(self._sink.dsn(), "dataflow errors") as client,
+            connect(self._sink.dsn(), "dataflow errors") as client,
         ):
             yield client

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import Client, literal, quote
+from dataflow_assets.connectors.clickhouse.client import Client, connect, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import failing, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.table import place, version, widen
@@ -43,11 +42,11 @@ class ClickhouseReplay(Entries):
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         with self._client("reading") as client:
-            if not clients.rows(client, _THERE, dict(zip("dt", self._where, strict=True))):
+            if not query_rows(client, _THERE, dict(zip("dt", self._where, strict=True))):
                 return []
             widen(client, self._where)
             query = _PENDING.format(r=self._place, since=moment(since))
-            rows = clients.rows(client, query, {"flow": flow, "most": most})
+            rows = query_rows(client, query, {"flow": flow, "most": most})
         return [row_entry(row) for row in rows]
 
     @override
@@ -61,7 +60,7 @@ class ClickhouseReplay(Entries):
         where = f"{self._place} of {self._sink.address()}"
         with (
             translated(f"{what} {where}"),
-            clients.connect(self._sink.dsn(), "dataflow replay") as client,
+            connect(self._sink.dsn(), "dataflow replay") as client,
         ):
             yield client
 

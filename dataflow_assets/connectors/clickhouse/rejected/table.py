@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import Client, quote
+from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import insert_rows, inserting
 from dataflow_assets.connectors.clickhouse.table.table import WINDOW
@@ -54,7 +53,7 @@ def place(database: str, table: str) -> tuple[str, str]:
 
 def widen(client: Client, where: tuple[str, str], columns: Sequence[str] = ("rows",)) -> None:
     """Gives the table of an earlier version these columns, and readings. Raises Failure."""
-    if not clients.rows(client, _NARROW, dict(zip(("database", "table"), where, strict=True))):
+    if not query_rows(client, _NARROW, dict(zip(("database", "table"), where, strict=True))):
         return
     added = "".join(f"ADD COLUMN IF NOT EXISTS {quote(n)} {_COLUMNS[n]}, " for n in columns)
     with failing():

@@ -14,8 +14,7 @@ import msgspec
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import Client
+from dataflow_assets.connectors.clickhouse.client import Client, connect
 from dataflow_assets.connectors.clickhouse.errors import Failure, Kind
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected import table
@@ -99,7 +98,7 @@ class ClickhouseWriter(Writer):
         if self._chunks is None:
             target = self._ticket.target
             with self._guarded():
-                self._client = clients.connect(self._sink.dsn(), f"dataflow {target.flow}")
+                self._client = connect(self._sink.dsn(), f"dataflow {target.flow}")
                 replicated = self._facts.replicated
                 log = CheckpointTable(
                     self._client, *self._sink.place(), target, replicated=replicated

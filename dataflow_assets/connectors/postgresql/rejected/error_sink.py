@@ -17,8 +17,8 @@ import msgspec
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.postgresql import client as links
 from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql.client import Link, give, take
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind, translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.table import batches
@@ -77,18 +77,18 @@ class PostgresqlErrors(ErrorStore):
         """Whether a session of this connection string can store the records as well."""
         return dsn.same(self._sink.dsn(), connection)
 
-    def join(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
+    def join(self, link: Link, records: Sequence[ErrorRecord]) -> None:
         """Stores them in the transaction that the link is in."""
         with translated(f"storing rejected records in the error sink {self._sink.address()}"):
             self._put(link, records)
 
-    def _put(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
+    def _put(self, link: Link, records: Sequence[ErrorRecord]) -> None:
         layout = self._layout(link)
         rows = {one.id: _row(one) for one in records}
         for batch in batches(list(rows.values())):
             self._insert(link, layout, batch)
 
-    def _insert(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
+    def _insert(self, link: Link, layout: Layout, rows: Sequence[str]) -> None:
         """What a type cannot hold after all goes in as base64: never is an error record refused."""
         link.execute("SAVEPOINT dataflow_errors")
         try:
@@ -103,7 +103,7 @@ class PostgresqlErrors(ErrorStore):
         else:
             link.execute("RELEASE SAVEPOINT dataflow_errors")
 
-    def _inserted(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
+    def _inserted(self, link: Link, layout: Layout, rows: Sequence[str]) -> None:
         text = f"[{','.join(rows)}]"
         if len(link.execute(layout.insert(), text)) == len(rows):
             return
@@ -115,7 +115,7 @@ class PostgresqlErrors(ErrorStore):
                 "records for something else than their id: drop it, or name another table"
             )
 
-    def _layout(self, link: links.Link, *, make: bool = False) -> Layout:
+    def _layout(self, link: Link, *, make: bool = False) -> Layout:
         found = find(link, *self._sink.place())
         if found is None and make:
             create_table.create_errors(link, self._sink)
@@ -126,11 +126,11 @@ class PostgresqlErrors(ErrorStore):
         return error_table.layout(self._sink, found)
 
     @contextmanager
-    def _transaction(self, what: str) -> Iterator[links.Link]:
+    def _transaction(self, what: str) -> Iterator[Link]:
         """One of its own, in a session of its own."""
         connection = self._sink.dsn()
         with translated(f"{what} the error sink {self._sink.address()}"):
-            link = links.take(connection, "text", _APPLICATION)
+            link = take(connection, "text", _APPLICATION)
             try:
                 link.execute("BEGIN")
                 yield link
@@ -138,10 +138,10 @@ class PostgresqlErrors(ErrorStore):
             except BaseException:
                 link.close()  # the server rolls back
                 raise
-            links.give(connection, "text", link)
+            give(connection, "text", link)
 
 
-def _alter(link: links.Link, layout: Layout) -> None:
+def _alter(link: Link, layout: Layout) -> None:
     """Gives an older table the column that a replay fills; a person must where the role may not."""
     try:
         link.execute(layout.noting())

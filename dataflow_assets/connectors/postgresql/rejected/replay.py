@@ -10,7 +10,7 @@ from datetime import datetime
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.postgresql import client as links
+from dataflow_assets.connectors.postgresql.client import Link, give, take
 from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
@@ -58,14 +58,14 @@ class PostgresqlReplay(Entries):
             link.execute(_REPLAYED.format(**self._names), listed)
 
     @contextmanager
-    def _link(self, what: str) -> Iterator[links.Link]:
+    def _link(self, what: str) -> Iterator[Link]:
         """In autocommit: each statement here is whole by itself."""
         connection = self._sink.dsn()
         with translated(f"{what} {self._names['r']} beside {self._sink.address()}"):
-            link = links.take(connection, "text", _APPLICATION)
+            link = take(connection, "text", _APPLICATION)
             try:
                 yield link
             except BaseException:
                 link.close()
                 raise
-            links.give(connection, "text", link)
+            give(connection, "text", link)
