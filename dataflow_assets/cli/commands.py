@@ -86,8 +86,7 @@ def status(asked: Namespace) -> int:
 def reset(asked: Namespace) -> int:
     """Forgets the checkpoint of one flow, or takes another one over, once somebody has agreed."""
     from dataflow_assets.contracts import Run
-    from dataflow_assets.runs import operator_checkpoint
-    from dataflow_assets.runs import status as engine
+    from dataflow_assets.runs import operator_checkpoint, status
 
     loaded = load(asked.paths)
     (flow,) = selection.select(loaded, [asked.flow])
@@ -98,7 +97,7 @@ def reset(asked: Namespace) -> int:
         for branch in operator_checkpoint.adopt(flow, Run(), _read(asked.checkpoint)):
             out(f"{flow.id}: {branch.address} goes on from {asked.checkpoint}")
         return 0
-    for branch in engine.reset(flow, Run()):
+    for branch in status.reset(flow, Run()):
         out(f"{flow.id}: the checkpoint of {branch.address} is forgotten; its rows stay")
     return 0
 

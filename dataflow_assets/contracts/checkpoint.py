@@ -84,7 +84,12 @@ class Run:
     pid: int = field(default_factory=os.getpid)
 
     def __str__(self) -> str:
-        return f"run {self.id} on host {self.host} (pid {self.pid})"
+        return f"run {self.id} on host {self.place}"
+
+    @property
+    def place(self) -> str:
+        """Its host and its process, as checkpoints name them."""
+        return f"{self.host} (pid {self.pid})"
 
 
 def utc_now() -> datetime:

@@ -94,6 +94,31 @@ class Sent:
     rows: int = 1
     """How many records it has become."""
 
+    def rejection(
+        self, offset: int, reason: str, n: int = 0, stage: str = "sink", error_type: str = ""
+    ) -> Rejection:
+        """The rejection of a record that this message has become.
+
+        Called by writers inside tasks, for each row that the target refuses.
+
+        Args:
+            offset: the message's.
+            reason: why, in one sentence.
+            n: which of the message's records it is.
+            stage: what refused it: decode, step, encode or sink.
+            error_type: the DataFlow Operator's error class, where it is known.
+        """
+        return Rejection(
+            offset,
+            stage,
+            reason,
+            self.body,
+            n,
+            error_type=error_type,
+            metadata=self.metadata,
+            rows=self.rows,
+        )
+
 
 @dataclass(frozen=True)
 class Chunk:

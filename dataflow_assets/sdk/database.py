@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import unquote
 
 from pydantic import BeforeValidator, SecretStr, StringConstraints, model_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address, Connector
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.secrets import Fills, SecretRef
 
 COLUMN_NAME = r"^[^\x00]+$"
@@ -114,6 +115,40 @@ class DatabaseTable(Connector):
         schema, name = self._split()
         return schema or self.usual_schema(), name
 
+    def no_table(self) -> PermanentError:
+        """The error where the table is missing, with the ways out. Secrets must be resolved."""
+        return PermanentError(
+            f"table {'.'.join(self.place())} does not exist at {self.address()}; create it, or set "
+            "autoCreateTable: true"
+        )
+
+    def check_table(self, found: str | None, known: str) -> None:
+        """Raises where the table is not the one that the run began with.
+
+        Called by writers inside tasks, before each commit. Secrets must be resolved.
+
+        Args:
+            found: the id that the database gives the table of this name; None for no table.
+            known: the id that the table had when the session was opened.
+
+        Raises:
+            PermanentError: the table was dropped.
+            TransientError: the table is another one by now.
+        """
+        if found is None:
+            raise self.dropped()
+        if found != known:
+            raise TransientError(
+                f"table {self.address()} was replaced by another one of its name while the flow ran"
+            )
+
+    def dropped(self) -> PermanentError:
+        """The error where the table went away under a run. Secrets must be resolved."""
+        return PermanentError(
+            f"table {'.'.join(self.place())} of {self.address()} was dropped while the flow ran; "
+            "create it again, or set autoCreateTable: true: the next run fills it from the start"
+        )
+
     def known_schema(self) -> str | None:
         """The usual schema, as far as it is no part of a secret."""
         return self.usual_schema()
@@ -163,6 +198,14 @@ def joined(schema: str | None, name: str) -> str:
 def _unquoted(name: str, quotes: str) -> str:
     mark = name[:1]
     return name[1:-1].replace(mark * 2, mark) if mark and mark in quotes else name
+
+
+def unescaped(password: str) -> str:
+    """The password in the URL of a connection string, without its percent escapes.
+
+    A lone % cannot be an escape: such a password was never encoded, and is taken as it is.
+    """
+    return password if re.search(r"%(?![0-9a-fA-F]{2})", password) else unquote(password)
 
 
 def slugify(text: str) -> str:

@@ -88,7 +88,10 @@ def test_clickhouse_dies_in_the_middle_and_comes_back(
             with clients.connect(dsn, "tests") as client:
                 if not client.command("exists target"):
                     return []
-                return [id_ for (id_,) in clients.rows(client, "select id from target order by id")]
+                return [
+                    id_
+                    for (id_,) in clients.query_rows(client, "select id from target order by id")
+                ]
 
         values = {"name": name, "bootstrap": kafka.bootstrap, "topic": name, "dsn": dsn}
         manifest = write(tmp_path, KAFKA_TO_CLICKHOUSE, limit=200, table="target", **values)

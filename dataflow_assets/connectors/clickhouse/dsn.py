@@ -13,7 +13,7 @@ from functools import cache
 from urllib.parse import parse_qsl, unquote
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import foreign
+from dataflow_assets.sdk.database import foreign, unescaped
 
 _URL = re.compile(
     r"^(?P<scheme>clickhouse|https?)://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
@@ -84,7 +84,7 @@ def parse(text: str) -> Dsn:
         hosts=tuple((host, port) for host, port, _ in found),
         database=unquote(match["database"] or "") or query.get("database") or "default",
         user=unquote(match["user"] or "") or query.get("username") or query.get("user", "default"),
-        password=_unquoted(match["password"] or "") or query.get("password", ""),
+        password=unescaped(match["password"] or "") or query.get("password", ""),
         secure=secure,
         verify=not _flag(query, "skip_verify"),
         compress=_compression(query.get("compress", "true")),
@@ -154,11 +154,6 @@ def _note(hosts: str, found: list[tuple[str, int, bool]]) -> str:
         for part, (_, port, _) in zip(hosts.split(","), found, strict=True)
     )
     return "" if same else f"clickhouse://{hosts} is reached over HTTP at {reached}"
-
-
-def _unquoted(password: str) -> str:
-    # A lone % cannot be an escape: such a password was never encoded.
-    return password if re.search(r"%(?![0-9a-fA-F]{2})", password) else unquote(password)
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

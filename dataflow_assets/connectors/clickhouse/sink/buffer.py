@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -92,8 +92,7 @@ class Buffer:
 
     def _rejection(self, offset: int, n: int, reason: str) -> Rejection:
         sent = next((found for found in self._found(offset)), Sent(None))
-        found = Rejection(offset, "sink", reason, sent.body, n)
-        return replace(found, metadata=sent.metadata, rows=sent.rows)
+        return sent.rejection(offset, reason, n)
 
     def _found(self, offset: int) -> Iterator[Sent]:
         for sent in self._sent:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse.client import connect, query_rows
 from dataflow_assets.connectors.clickhouse.errors import Failure, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
@@ -19,9 +19,7 @@ from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoi
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.connectors.clickhouse.sink.writer import Committed
-from dataflow_assets.connectors.clickhouse.table import checkpoint_table
-from dataflow_assets.connectors.clickhouse.table import create_table as making
-from dataflow_assets.connectors.clickhouse.table import table as tables
+from dataflow_assets.connectors.clickhouse.table import checkpoint_table, create_table
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
     Done,
@@ -30,7 +28,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Partition,
 )
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
-from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.connectors.clickhouse.table.table import Table, find, forgetful_views
 from dataflow_assets.contracts import (
     Checkpoint,
     Cut,
@@ -68,7 +66,7 @@ class ClickhouseSinkSession(SinkSession):
         self._database, self._name = sink.place()
         self._at = local_now()
         with translated(f"opening {self._sink.address()}"):
-            self._client = clients.connect(sink.dsn(), f"dataflow {target.flow}")
+            self._client = connect(sink.dsn(), f"dataflow {target.flow}")
         try:
             self._open()
         except BaseException:
@@ -98,13 +96,13 @@ class ClickhouseSinkSession(SinkSession):
             return None
         query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
         with translated(f"counting the rows of {self._sink.address()}"):
-            found = clients.rows(self._client, query, {"u": self._table.uuid})
+            found = query_rows(self._client, query, {"u": self._table.uuid})
         return found[0][0] if found else None
 
     @override
     def create(self, sample: pa.Schema) -> None:
         with translated(f"creating {self._sink.address()}"):
-            making.create(self._client, self._sink, sample)
+            create_table.create(self._client, self._sink, sample)
             self._find()
             self._head(replace(self._state.snapshot(), target=self.identity))
 
@@ -229,7 +227,7 @@ class ClickhouseSinkSession(SinkSession):
             self._empty()
 
     def _find(self) -> None:
-        self._table: Table | None = tables.find(self._client, self._database, self._name)
+        self._table: Table | None = find(self._client, self._database, self._name)
         self._upsert = UpsertRules()
         if self._table is not None:
             self._table.check()
@@ -237,7 +235,7 @@ class ClickhouseSinkSession(SinkSession):
 
     def _tell(self) -> None:
         if self._table is not None and self._table.viewed:
-            for note in tables.forgetful_views(self._client, self._table):
+            for note in forgetful_views(self._client, self._table):
                 log.warning("flow %s: %s", self._target.flow, note)
 
     def _empty(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -113,7 +113,9 @@ class IcebergWriter(Writer):
 
     def _write(self, rows: pa.RecordBatch, chunk: Chunk) -> None:
         taken, refused = self._rows.write(rows)
-        here = [_with_message(r, chunk) for r in refused]
+        here = [
+            chunk.sent.get(r.offset, Sent(None)).rejection(r.offset, r.reason, r.n) for r in refused
+        ]
         known = [r for r in chunk.rejected if r.offset >= self._covered]
         self._rejected += [*known, *here]
         self._totals += Totals(taken, len(known) + len(here), chunk.size)
@@ -143,11 +145,6 @@ class IcebergWriter(Writer):
         if not self._handed_over:
             self._rows.abort()
             self._rejects.abort()
-
-
-def _with_message(rejection: Rejection, chunk: Chunk) -> Rejection:
-    sent = chunk.sent.get(rejection.offset, Sent(None))
-    return replace(rejection, body=sent.body, metadata=sent.metadata, rows=sent.rows)
 
 
 def _without_deletes(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:

@@ -21,7 +21,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
 from dataflow_assets.connectors.kafka.sink.last_record import Last, LastRecordReader
 from dataflow_assets.contracts import REPLAY, Checkpoint, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import removed, taken_over
+from dataflow_assets.sdk.checkpoint import removed, taken_over_by
 
 Record = TypeVar("Record")
 
@@ -105,7 +105,7 @@ class CheckpointTopic:
         if head is None:
             raise self._removed()
         if head.epoch != epoch:
-            raise taken_over(self._target.flow, f"run {head.run} on host {head.host}")
+            raise taken_over_by(self._target.flow, head.run, head.host)
         return head
 
     def others(self, topic: str) -> dict[str, str]:

@@ -102,8 +102,9 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def taken(self, run: Run, flow: str) -> Head:
         """The same under a new epoch."""
-        host = f"{run.host} (pid {run.pid})"
-        return msgspec.structs.replace(self, epoch=self.epoch + 1, run=run.id, host=host, flow=flow)
+        return msgspec.structs.replace(
+            self, epoch=self.epoch + 1, run=run.id, host=run.place, flow=flow
+        )
 
     @property
     def parts(self) -> tuple[PartSlice, ...]:

@@ -168,5 +168,4 @@ def _rejection(
     n = rows.column(N)[row].as_py() if N in rows.schema.names else 0
     value, key = (rows.column(name)[row].as_py() for name in ("value", "key"))
     found = sent.get(offset, Sent(value))
-    one = Rejection(offset, error.stage, error.reason, found.body, n, key)
-    return replace(one, metadata=found.metadata, rows=found.rows)
+    return replace(found.rejection(offset, error.reason, n, error.stage), key=key)

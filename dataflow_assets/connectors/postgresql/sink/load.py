@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -55,9 +54,8 @@ class Loader(ABC):
         offsets = rows.column(OFFSET).to_pylist()
         ordinals = rows.column(N).to_pylist() if N in rows.schema.names else [0] * len(offsets)
         for offset, n in zip(offsets, ordinals, strict=True):
-            sent = self._message(offset)
-            found = Rejection(offset, "sink", reason, sent.body, n or 0, error_type=error_type)
-            self._found.append(replace(found, metadata=sent.metadata, rows=sent.rows))
+            found = self._message(offset).rejection(offset, reason, n or 0, error_type=error_type)
+            self._found.append(found)
 
     def _message(self, offset: int) -> Sent:
         found = (sent[offset] for sent in reversed(self._sent) if offset in sent)
