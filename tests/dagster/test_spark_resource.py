@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -123,6 +124,25 @@ def test_the_archive_is_named_by_its_content(
     assert packages.package() == first
     (folder / "__init__.py").write_text("A = 2\n")
     assert packages.package() != first
+
+
+@pytest.mark.parametrize("how", ["of another user", "for everybody", "elsewhere"])
+def test_an_archive_that_somebody_else_may_have_put_there_is_refused(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if how == "of another user":
+        monkeypatch.setattr(os, "getuid", lambda: 4711)
+    else:
+        folder = packages.package().parent
+        if how == "for everybody":
+            folder.chmod(0o777)
+        else:
+            folder.symlink_to(folder.rename(tmp_path / "elsewhere"))
+    with pytest.raises(
+        PermanentError, match=r"must be a folder of user .* remove it, or set TMPDIR"
+    ):
+        packages.package()
 
 
 def test_the_warm_server_is_one_for_all_and_ends_when_nobody_uses_it(
