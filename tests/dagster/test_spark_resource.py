@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import package as packages
-from dataflow_assets.spark import warm_server
 from dataflow_assets.spark.session import Spark, SparkSettings
 from resources.spark import SparkResource
 from tests import ROOT
@@ -143,27 +141,6 @@ def test_an_archive_that_somebody_else_may_have_put_there_is_refused(
         PermanentError, match=r"must be a folder of user .* remove it, or set TMPDIR"
     ):
         packages.package()
-
-
-def test_the_warm_server_is_one_for_all_and_ends_when_nobody_uses_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "server"
-    monkeypatch.setattr(warm_server, "folder", lambda: folder)
-    monkeypatch.setattr(warm_server, "LOOK_SECONDS", 1)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            first, second = pool.map(lambda _: warm_server.address(), range(2))
-        assert first == second
-        lease = folder / "lease"
-        long_ago = time.time() - 3600
-        os.utime(lease, (long_ago, long_ago))
-        deadline = time.monotonic() + 60
-        while warm_server.running(folder) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        assert warm_server.running(folder) is None
-    finally:
-        warm_server.stop()
 
 
 @pytest.fixture
