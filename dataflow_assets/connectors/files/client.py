@@ -18,6 +18,7 @@ from pyarrow import fs
 
 from dataflow_assets.connectors.files.conditional_put import put_new
 from dataflow_assets.connectors.files.options import FilesConnection
+from dataflow_assets.failpoints import reach
 
 UNFINISHED = "_dataflow/unfinished"
 """What is put on a disk is there until it is whole; what a crash leaves there may be deleted."""
@@ -128,6 +129,7 @@ class Folder:
         """
         if self._options.on_s3:
             self._copy(staged, final)
+            reach("files.copied")
             self.delete(staged)
             return
         self._parent(final)

@@ -1,11 +1,7 @@
-"""`python -m tests.connectors.files.drain MANIFEST`: drains it without Spark, to be killed.
-
-With a second argument, `truncate`, from the beginning into an emptied folder.
-"""
+"""Drains a manifest without Spark, in this process or in one that is killed."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, Literal, NoReturn, cast
 
@@ -20,12 +16,9 @@ def _no_spark() -> NoReturn:
 
 
 def main(manifest: str, table: Literal["", "truncate"] = "") -> None:
+    """`truncate`: from the beginning, into an emptied folder."""
     (flow,) = load_strict(Path(manifest)).flows
     session = cast("Any", Session(_no_spark))
     start = Start("earliest", table=table) if table else Start()
     for _ in drain(flow, lambda: session, Request(start=start, patience=Patience(0, 0.05, 0.2))):
         pass
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])  # type: ignore[arg-type]
