@@ -28,6 +28,7 @@ _PRELOADED = [
     "pyspark.sql.connect.session",
     "pytest",
     "rich.console",
+    "tests.preloaded",
 ]
 
 
