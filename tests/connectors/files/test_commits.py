@@ -9,6 +9,7 @@ import pytest
 
 from dataflow_assets.connectors.files.table.commit_log import LOGS, STAGED, head, name_of
 from dataflow_assets.contracts import Run
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load_strict
 from tests.connectors.files import driver
 from tests.connectors.files.drain import main as drain
@@ -119,3 +120,13 @@ def test_what_is_no_line(body: bytes, tmp_path: Path) -> None:
     drain(ends.manifest)
     assert ends.stored == [3]
     assert len(driver.lines(ends.sink, rejected=True)) == (1 if body else 0)
+
+
+@pytest.mark.parametrize("line", [b'{"error": ', b'{"id": 1}', b'{"error": {"flow": "ns/f"}}'])
+def test_a_line_that_is_no_error_record_is_named(line: bytes, tmp_path: Path) -> None:
+    """It may have been an entry: a replay that passed over it would be silent about a loss."""
+    ends = Ends(driver.on_disk(tmp_path / "folder"), tmp_path, "one")
+    ends.sink.put("errors.jsonl", b"\n" + line + b"\n")
+    (flow,) = load_strict(Path(ends.manifest)).flows
+    with pytest.raises(PermanentError, match=r"out/errors.jsonl, line 2, cannot be read"):
+        flow.branches[0].sink.error_store().pending("ns/f", None, 10)
