@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dataflow_assets.connectors.files import FilesSink
 from dataflow_assets.connectors.files.table.commit_log import LOGS, STAGED, head, name_of
-from dataflow_assets.contracts import Run
+from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load_strict
 from tests.connectors.files import driver
@@ -120,6 +121,25 @@ def test_what_is_no_line(body: bytes, tmp_path: Path) -> None:
     drain(ends.manifest)
     assert ends.stored == [3]
     assert len(driver.lines(ends.sink, rejected=True)) == (1 if body else 0)
+
+
+def test_no_folder_of_a_sink_lies_in_that_of_another(place: driver.Config) -> None:
+    """In manifests that were not checked together."""
+    target = Target("ns/f", "files:disk:a", "h", "t")
+
+    def at(path: str) -> FilesSink:
+        return FilesSink.model_validate({**place, "path": f"{place['path']}/{path}"})
+
+    at("a/b").open(target, Run()).close()
+    for path, reason in (("a/b/c", r"lies in \S+/a/b,"), ("a", r"lies around \S+/a/b,")):
+        with pytest.raises(PermanentError, match=reason):
+            at(path).open(target, Run())
+    for path in ("a/b", "a/b/errors"):
+        with pytest.raises(PermanentError, match=r"(which|what) a files sink writes to"):
+            at(path).error_store().prepare()
+    for path in ("a/b", "a/bc"):
+        at(path).open(target, Run()).close()
+    at("a/errors").error_store().prepare()
 
 
 @pytest.mark.parametrize("line", [b'{"error": ', b'{"id": 1}', b'{"error": {"flow": "ns/f"}}'])

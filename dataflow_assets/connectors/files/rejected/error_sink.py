@@ -16,6 +16,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.files.client import Folder, hidden
 from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesConnection
+from dataflow_assets.connectors.files.table.nesting import refuse_own, refuse_within
 from dataflow_assets.contracts import Entry, EntryName, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
@@ -36,6 +37,8 @@ class FileErrors(ErrorStore):
     def prepare(self) -> None:
         with translated(self._options, "reach the error sink"):
             Folder(self._options).check()
+            refuse_own(self._options)
+            refuse_within(self._options)
 
     @override
     def store(self, records: Sequence[ErrorRecord]) -> None:

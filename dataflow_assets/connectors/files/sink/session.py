@@ -48,7 +48,7 @@ class FilesSession(StoredSession):
         with translated(sink, "open"):
             self._folder = Folder(sink)
             self._folder.check()
-            self._identity = identify(self._folder, sink.path)
+            self._identity = identify(sink)
             self._log = CommitLog(self._folder, target)
             super().__init__(sink, target, run)
             self._log.clear(self.checkpoint.epoch)
