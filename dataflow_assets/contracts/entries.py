@@ -169,6 +169,16 @@ class ErrorSink(Connector):
         """
         raise PermanentError(f"a {self.type} sink cannot take error records")
 
+    def folder(self) -> tuple[str, ...]:
+        """The folder that this sink writes files to, in which no other flow's may lie.
+
+        Called when manifests are loaded.
+
+        Returns:
+            The store and the folders, from the outermost one; nothing for topics and tables.
+        """
+        return ()
+
 
 def part_of(entries: Sequence[Entry]) -> str:
     """Names the entries of one part of a replay.
