@@ -128,10 +128,7 @@ def _lines(chunk: Chunk) -> tuple[list[bytes], list[Rejection]]:
             offset = rows.column(OFFSET)[row].as_py()
             n = rows.column(N)[row].as_py() if N in names else 0
             sent = chunk.sent.get(offset, Sent(body))
-            reason, of = error.reason, sent.rows
-            refused.append(
-                Rejection(offset, "sink", reason, sent.body, n, metadata=sent.metadata, rows=of)
-            )
+            refused.append(sent.rejection(offset, error.reason, n))
     return lines, refused
 
 
