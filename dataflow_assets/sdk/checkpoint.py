@@ -5,6 +5,7 @@
 | `begin` | `unknown_starts`, `intent_of` | both are stored before anything is read |
 | `begin` after a crash | `resumed` | the recorded parts are read again, committed ones are empty |
 | a slice is committed | `check_planned`, `check_recorded` | only from where it was planned |
+| a chunk is written | `uncovered` | what the checkpoint covers is left out |
 | `finish` | `gaps`, `advanced` | what holds no records is stepped over |
 | another driver has the epoch | `taken_over` | TakenOver: the run ends for all branches |
 | the checkpoint is gone | `removed` | CheckpointRemoved: the branch ends, the others go on |
@@ -18,8 +19,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dataflow_assets.contracts import (
+    OFFSET,
     Checkpoint,
+    Chunk,
     OffsetSlice,
     PartSlice,
     Position,
@@ -49,6 +54,31 @@ def covered(piece: Slice, position: Position | None) -> bool:
     if isinstance(piece, OffsetSlice):
         return isinstance(position, int) and position >= piece.upto
     return position == piece.upto
+
+
+def uncovered(chunk: Chunk, piece: Slice, position: Position | None) -> Chunk | None:
+    """What of a chunk is not committed yet.
+
+    Called by writers inside their task, for each chunk. A slice begins below the checkpoint where
+    another branch is behind, or where a first attempt was committed.
+
+    Args:
+        chunk: of the slice, its rows with their offsets.
+        piece: the slice.
+        position: where its partition is by the stored checkpoint; None for nowhere yet.
+
+    Returns:
+        The chunk from the checkpoint on; None where nothing of it is left.
+    """
+    if covered(piece, position):
+        return None
+    if not isinstance(position, int):
+        return chunk
+    if chunk.seen <= position:
+        return None
+    first = int(np.searchsorted(chunk.rows.column(OFFSET).to_numpy(), position))
+    rejected = [one for one in chunk.rejected if one.offset >= position]
+    return replace(chunk, rows=chunk.rows.slice(first), rejected=rejected)
 
 
 def resumed(parts: Iterable[PartSlice], positions: Positions) -> tuple[PartSlice, ...]:
