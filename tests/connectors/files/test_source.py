@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -156,6 +157,38 @@ def test_a_file_that_is_begun_must_stay(folder: Path, became: str) -> None:
         path.write_bytes(b"1\n" * 51)
     with pytest.raises(PermanentError, match=r"is gone, and it was read|changed after"):
         reader.plan()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_readers_catch_up_with_each_other_wherever_they_are(folder: Path, seed: int) -> None:
+    """One of them, at random, reads some more; the one behind reads up to where the other is."""
+    chance = random.Random(seed)
+    lines = [b"%d\n" % number for number in range(60)]
+    readers = [Reader(folder, parallelReads=1) for _ in range(2)]
+    read: list[list[bytes]] = [[], []]
+    for number in range(6):
+        (folder / f"{chance.random()}").write_bytes(b"".join(lines[number * 10 : number * 10 + 10]))
+        for _ in range(2):
+            which = chance.randrange(2)
+            _some(readers[which], readers[1 - which], read[which], chance)
+    _some(readers[0], None, read[0], chance)
+    _some(readers[1], readers[0], read[1], chance)
+    assert readers[0].positions == readers[1].positions
+    assert [sorted(one, key=int) for one in read] == [[line.strip() for line in lines]] * 2
+
+
+def _some(reader: Reader, other: Reader | None, read: list[bytes], chance: random.Random) -> None:
+    """Some spans more, or all of them up to where the other one is; or to the end."""
+    end = other.positions["folder"] if other else ""
+    behind = bool(end) and reader.session.behind("folder", reader.positions["folder"], end)
+    for _ in range(chance.randrange(1, 4) if end and not behind else 100):
+        limit = Limit(bytes=chance.randrange(1, 25))
+        span = reader.session.plan(reader.positions, limit, {"folder": end} if behind else None)
+        if not span.slices:
+            break
+        read += [row["body"] for row in reader.read(span)]
+        reader.positions = reader.session.fold({**reader.positions, **span.upto})
+    assert not (behind and reader.session.behind("folder", reader.positions["folder"], end))
 
 
 def test_young_files_wait(folder: Path) -> None:

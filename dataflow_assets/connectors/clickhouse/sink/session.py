@@ -55,7 +55,14 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import TransientError
-from dataflow_assets.sdk.checkpoint import check_planned, covered, gaps, intent_of, unknown_starts
+from dataflow_assets.sdk.checkpoint import (
+    check_begun,
+    check_planned,
+    covered,
+    gaps,
+    intent_of,
+    unknown_starts,
+)
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +157,7 @@ class ClickhouseSession(SinkSession):
             recovery.check_window(self._state, self._log.blocks, self._place(), self._target)
             self._at = unfinished.at or self._at
             return unfinished
+        check_begun(self._target.flow, span, self.checkpoint.positions)
         with self._translated("beginning on"):
             self._record(span)
         failpoints.reach("clickhouse.begin")
