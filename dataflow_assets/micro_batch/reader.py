@@ -9,10 +9,10 @@ messages gets bodies, keys and headers as they were sent.
 from collections.abc import Sequence
 
 from dataflow_assets.contracts import Slice, Source
-from dataflow_assets.micro_batch.decode import Straight
+from dataflow_assets.micro_batch.decode import Decoding
 from dataflow_assets.micro_batch.lanes import Lane, Read, Steps
 from dataflow_assets.micro_batch.message_metadata import Rows
-from dataflow_assets.micro_batch.transform import Stepped, sampled
+from dataflow_assets.micro_batch.transform import Transforming, sampled
 
 __all__ = ["Lane", "Read", "Steps", "reader", "sampled"]
 
@@ -22,5 +22,7 @@ def reader(
 ) -> Read:
     """How the messages of one slice become rows; made once per slice, inside the task."""
     if steps is None:
-        return Straight(lanes, source.null_messages, slices)
-    return Stepped(steps, source.null_messages, lanes, Rows(source, piece, slices, steps.reads))
+        return Decoding(lanes, source.null_messages, slices)
+    return Transforming(
+        steps, source.null_messages, lanes, Rows(source, piece, slices, steps.reads)
+    )

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import Chunk, Rejection, Sink
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.micro_batch.branch_rows import Share
+from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.forward import Forwarded
 from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.message_metadata import Rows
@@ -21,19 +21,19 @@ from dataflow_assets.records.record import Record, parse, text
 from dataflow_assets.records.wrapped import unwrapped
 
 
-class Stepped:
+class Transforming:
     """Bodies as records through the chain; what comes out, as JSON again, for each lane."""
 
     def __init__(self, steps: Steps, tombstones: str, lanes: Sequence[Lane], rows: Rows) -> None:
         self._chain = Chain(steps.transformations, steps.context)
-        self._shares = [_shares(lane, tombstones) for lane in lanes]
+        self._branches = [_branch(lane, tombstones) for lane in lanes]
         self._rows = rows
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each lane's chunk. Records of a route that is not among the lanes are left out."""
         offsets = self._rows.offsets(batch)
-        shares = [share() for share in self._shares]
-        ways = {route: share for share in shares for route in share.lane.routes}
+        branches = [branch() for branch in self._branches]
+        ways = {route: branch for branch in branches for route in branch.lane.routes}
         again = self._rows.again(batch)
         rejected: list[Rejection] = []
         several: dict[int, int] = {}
@@ -50,25 +50,25 @@ class Stepped:
                 else:
                     # Still the same record of its message, for the branch that rejected it.
                     same = replace(refused, stage="encode", n=one.n, rows=one.rows or 0)
-                    shares[0].rejected.append(same)
+                    branches[0].rejected.append(same)
                 continue
             if len(found) != 1:
                 several[int(offsets[at])] = len(found)
             for n, record in chosen:
-                if (share := ways.get(record.route)) is not None:
-                    share.take(at, n, record)
+                if (branch := ways.get(record.route)) is not None:
+                    branch.take(at, n, record)
         if None in ways:
             ways[None].rejected += rejected
         sent = Messages(pa.array(offsets, pa.int64()), batch, self._rows, several)
-        return [share.chunk(offsets, sent) for share in shares]
+        return [branch.chunk(offsets, sent) for branch in branches]
 
 
-def _shares(lane: Lane, tombstones: str) -> Callable[[], Share | Forwarded]:
+def _branch(lane: Lane, tombstones: str) -> Callable[[], BranchRows | Forwarded]:
     """Makes what the lane gets of one batch; what decodes is made once per slice."""
     if lane.sink.takes == "messages":
         return lambda: Forwarded(lane, tombstones)
     shape, decoder = lane.shape(), lane.decoder("delete")
-    return lambda: Share(lane, shape, decoder, tombstones)
+    return lambda: BranchRows(lane, shape, decoder, tombstones)
 
 
 def sampled(

@@ -9,7 +9,7 @@ import pytest
 
 import devservers
 from dataflow_assets.connectors.kafka.producer import Transaction
-from dataflow_assets.connectors.kafka.sink.checkpoint import producer_of
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import producer_of
 from dataflow_assets.contracts import OffsetSlice, Receipt, Span
 from tests.connectors.postgresql.driver import SOURCE, Place, chunk, start
 from tests.contract.conftest import Case, numbered

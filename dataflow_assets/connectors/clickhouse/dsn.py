@@ -43,7 +43,7 @@ _NUMERIC = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
-class Place:
+class Dsn:
     """A database of a server, and how it is talked to."""
 
     hosts: tuple[tuple[str, int], ...]
@@ -64,8 +64,8 @@ class Place:
 
 
 @cache
-def parse(text: str) -> Place:
-    """The place that a connection string names. Errors never show the string.
+def parse(text: str) -> Dsn:
+    """What a connection string names. Errors never show the string.
 
     Raises PermanentError naming what is allowed.
     """
@@ -80,7 +80,7 @@ def parse(text: str) -> Place:
     native, secure = match["scheme"] == "clickhouse", _is_secure(match["scheme"], query)
     found = [_host(part, native=native, secure=secure) for part in match["hosts"].split(",")]
     secure = secure or any(encrypted for _, _, encrypted in found)
-    return Place(
+    return Dsn(
         hosts=tuple((host, port) for host, port, _ in found),
         database=unquote(match["database"] or "") or query.get("database") or "default",
         user=unquote(match["user"] or "") or query.get("username") or query.get("user", "default"),
@@ -98,19 +98,19 @@ def parse(text: str) -> Place:
 
 def server(text: str) -> str:
     """Host and database: known without network, never with user or password."""
-    place = parse(text)
-    return f"{place.hosts[0][0]}/{place.database}"
+    parsed = parse(text)
+    return f"{parsed.hosts[0][0]}/{parsed.database}"
 
 
 def servers(text: str) -> tuple[str, ...]:
     """`host:port/database` of each host, with its HTTP and its native port; standard ones bare."""
-    place = parse(text)
+    parsed = parse(text)
     found: list[str] = []
-    for host, port in place.hosts:
-        found.append(f"{host}:{port}/{place.database}")
-        if port == _HTTP[place.secure]:
-            native = next(port for port, secure in _NATIVE.items() if secure == place.secure)
-            found += [f"{host}:{native}/{place.database}", f"{host}/{place.database}"]
+    for host, port in parsed.hosts:
+        found.append(f"{host}:{port}/{parsed.database}")
+        if port == _HTTP[parsed.secure]:
+            native = next(port for port, secure in _NATIVE.items() if secure == parsed.secure)
+            found += [f"{host}:{native}/{parsed.database}", f"{host}/{parsed.database}"]
     return tuple(found)
 
 

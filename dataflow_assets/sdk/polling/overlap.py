@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.polling.positions import Position
+from dataflow_assets.sdk.polling.positions import PolledPosition
 
 
-def late_from(position: Position, overlap: int) -> str | None:
+def late_from(position: PolledPosition, overlap: int) -> str | None:
     """From where rows are read again; None where no late one can have come.
 
     Not while a sweep is under way: it would start over with each of its spans.
@@ -26,7 +26,7 @@ def late_from(position: Position, overlap: int) -> str | None:
     return early.isoformat(" ")
 
 
-def is_due(position: Position, overlap: int, now: str | None) -> bool:
+def is_due(position: PolledPosition, overlap: int, now: str | None) -> bool:
     """True once no late row can come any more, where the last ones have not been looked for."""
     due = _late_until(position, overlap)
     if due is None or position.read_at is None:
@@ -44,7 +44,7 @@ def seconds(since: str | None, until: str | None) -> float:
     return (other - one).total_seconds()
 
 
-def _late_until(position: Position, overlap: int) -> str | None:
+def _late_until(position: PolledPosition, overlap: int) -> str | None:
     """When no row can come late any more whose change value was passed already."""
     if not overlap or position.change is None:
         return None

@@ -14,7 +14,7 @@ from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling.overlap import late_from
 from dataflow_assets.sdk.polling.polled import Polled
-from dataflow_assets.sdk.polling.positions import NOTHING, Pair, Position, Rows
+from dataflow_assets.sdk.polling.positions import NOTHING, Pair, PolledPosition, Rows
 from dataflow_assets.sdk.polling.seek import end
 
 PARTS = 4  # of a span: commits, reports and stops come often
@@ -24,11 +24,11 @@ MOST = 64  # parts that one part is cut into: each has a row or a record in the 
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedSpan:
     """What one span reads. A part None is a query as it stands."""
 
     parts: tuple[Rows | None, ...]
-    upto: Position
+    upto: PolledPosition
     full: bool = False
     """More is waiting already."""
 
@@ -44,14 +44,14 @@ class Planner:
     overlap: int = 0
     limit: Limit = Limit()
 
-    def step(self, position: Position, until: Position | None) -> Step | None:
+    def step(self, position: PolledPosition, until: PolledPosition | None) -> PlannedSpan | None:
         """The next step, not beyond `until`; None where there is nothing to read.
 
         A first load ends at the bound that was fixed when it began, wherever `until` is by now.
         """
         if self.polled.wholly:
             at = until.read_at if until is not None and until.state == "query" else None
-            return Step((None,), Position("query", read_at=at or self.polled.now()))
+            return PlannedSpan((None,), PolledPosition("query", read_at=at or self.polled.now()))
         self._check(position)
         if position.state == "load":
             return self._load(position, until)
@@ -71,7 +71,7 @@ class Planner:
         found, rest = replace(self, limit=limit).cut(rows, records, MOST)
         return found if rest is None else (*found, rest)
 
-    def _load(self, position: Position, until: Position | None) -> Step | None:
+    def _load(self, position: PolledPosition, until: PolledPosition | None) -> PlannedSpan | None:
         begun = position if position.begun else self._begun(position, until)
         if begun is None:
             return None
@@ -81,12 +81,14 @@ class Planner:
         enough = max(LEAST, -(-self.polled.estimate(rows) // PARTS))
         parts, rest = self.cut(rows, max(1, min(self.limit.records, enough)), PARTS)
         if rest is not None:
-            return Step(parts, replace(begun, key=parts[-1].high), full=True)
+            return PlannedSpan(parts, replace(begun, key=parts[-1].high), full=True)
         if until is None or not same:
-            return Step(parts, begun.loaded())
-        return Step(parts, replace(until, unordered=begun.unordered))
+            return PlannedSpan(parts, begun.loaded())
+        return PlannedSpan(parts, replace(until, unordered=begun.unordered))
 
-    def _begun(self, position: Position, until: Position | None) -> Position | None:
+    def _begun(
+        self, position: PolledPosition, until: PolledPosition | None
+    ) -> PolledPosition | None:
         """The first load with its bound fixed; None for an empty table."""
         if until is not None and until.at_start:
             return None
@@ -98,7 +100,9 @@ class Planner:
         found = replace(position, begun=True, change=change, order=order)
         return replace(found, read_at=last.read_at, unordered=known)
 
-    def _increments(self, position: Position, until: Position | None) -> Step | None:
+    def _increments(
+        self, position: PolledPosition, until: PolledPosition | None
+    ) -> PlannedSpan | None:
         if until is not None and until.state == "load":
             return None
         last = until or end(self.polled)
@@ -112,9 +116,9 @@ class Planner:
         (change, order), sweep = parts[-1].upto, position if position.sweeping else last
         # What a sweep has not seen is what came after it began: the next one overlaps from there.
         upto = replace(position, change=change, order=order, read_at=sweep.read_at, sweeping=full)
-        return Step(parts, upto, full)
+        return PlannedSpan(parts, upto, full)
 
-    def _begin(self, position: Position, late: str | None) -> Pair:
+    def _begin(self, position: PolledPosition, late: str | None) -> Pair:
         again: Pair = (late, None)
         return again if late and self.polled.is_before(again, position.bound) else position.bound
 
@@ -167,7 +171,7 @@ class Planner:
             return rows, None
         return replace(rows, upto=border), replace(rows, after=border)
 
-    def _check(self, position: Position) -> None:
+    def _check(self, position: PolledPosition) -> None:
         wrong = ""
         if position.state == "query":
             wrong = "of a query that was read as a whole"
@@ -180,6 +184,6 @@ class Planner:
                 "latest, or run dataflow reset"
             )
 
-    def _ordered_otherwise(self, position: Position) -> bool:
+    def _ordered_otherwise(self, position: PolledPosition) -> bool:
         known = position.state == "rows" and position.bound != NOTHING
         return known and (position.change is not None) != self.polled.tracks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from dataflow_assets.sdk.polling.positions import Pair, Position, Rows
+from dataflow_assets.sdk.polling.positions import Pair, PolledPosition, Rows
 
 
 class Polled(Protocol):
@@ -140,7 +140,7 @@ class Polled(Protocol):
             PermanentError: changes have no time.
         """
 
-    def notes(self, position: Position) -> Iterator[str]:
+    def notes(self, position: PolledPosition) -> Iterator[str]:
         """What else a person should know: rows that are read later, or slowly.
 
         Called once for each session and state; the sentences are logged.

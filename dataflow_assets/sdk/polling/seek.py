@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling.overlap import is_due, seconds
 from dataflow_assets.sdk.polling.polled import Polled
-from dataflow_assets.sdk.polling.positions import NOTHING, START, Position, Rows
+from dataflow_assets.sdk.polling.positions import NOTHING, START, PolledPosition, Rows
 
 
-def end(polled: Polled) -> Position:
+def end(polled: Polled) -> PolledPosition:
     """The position of one who has read everything there is."""
     read_at = polled.now()
     if polled.wholly:
-        return Position("query", read_at=read_at)
+        return PolledPosition("query", read_at=read_at)
     change, order = polled.newest()
     if (change, order) == NOTHING and not polled.has_rows():
         return START
-    return Position("rows", change, order, read_at=read_at)
+    return PolledPosition("rows", change, order, read_at=read_at)
 
 
-def since(polled: Polled, where: str, last: Position) -> Position:
+def since(polled: Polled, where: str, last: PolledPosition) -> PolledPosition:
     """The position right before a point in time, the last one at most."""
     change = polled.before(where)
     if change is None:
@@ -31,11 +31,11 @@ def since(polled: Polled, where: str, last: Position) -> Position:
         )
     if last.at_start:
         return last
-    found = Position("rows", change, read_at=last.read_at)
+    found = PolledPosition("rows", change, read_at=last.read_at)
     return last if polled.is_before(last.bound, found.bound) else found
 
 
-def taken_over(polled: Polled, found: Position) -> Position:
+def taken_over(polled: Polled, found: PolledPosition) -> PolledPosition:
     """A checkpoint of the DataFlow Operator as a position in this table.
 
     An order value alone, where changes are tracked, is how far a first load has come: the rows
@@ -49,14 +49,14 @@ def taken_over(polled: Polled, found: Position) -> Position:
                 "the checkpoint has no lastReadOrderByValue, and this source is read by its "
                 "orderByColumn alone"
             )
-        return Position("rows", None, found.order)
+        return PolledPosition("rows", None, found.order)
     if found.change is None:
-        return Position("load", key=found.order)
-    return Position("rows", polled.at(found.change), found.order)
+        return PolledPosition("load", key=found.order)
+    return PolledPosition("rows", polled.at(found.change), found.order)
 
 
 def is_behind(
-    polled: Polled, one: Position, other: Position, *, interval: float, overlap: int
+    polled: Polled, one: PolledPosition, other: PolledPosition, *, interval: float, overlap: int
 ) -> bool:
     """True while `one` has not got everything that `other` has.
 
@@ -78,7 +78,7 @@ def is_behind(
     return polled.is_before((one.change, one.key), (one.change, other.key))
 
 
-def lag(polled: Polled, position: Position, last: Position) -> tuple[int, float]:
+def lag(polled: Polled, position: PolledPosition, last: PolledPosition) -> tuple[int, float]:
     """Rows behind, and the age of the oldest one by its own clock; of a first load, its own."""
     if polled.wholly:
         return 0, max(0.0, seconds(position.read_at, last.read_at))
@@ -99,7 +99,7 @@ def lag(polled: Polled, position: Position, last: Position) -> tuple[int, float]
     return records, max(0.0, age)
 
 
-def unread(polled: Polled, position: Position) -> Iterator[str]:
+def unread(polled: Polled, position: PolledPosition) -> Iterator[str]:
     """What a person should know about rows that are never read."""
     if polled.wholly or position.state == "load":
         return

@@ -24,8 +24,8 @@ from dataflow_assets.connectors.clickhouse.client import (
     quote,
     rows,
 )
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
-from dataflow_assets.connectors.clickhouse.frames.place import APPLICATION, Place, told
+from dataflow_assets.connectors.clickhouse.errors import Failure, failing, translated
+from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
 from dataflow_assets.connectors.clickhouse.table.table import Table, find
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
@@ -44,7 +44,7 @@ WHERE database = {database:String} AND name = {table:String}
 """
 
 
-def write(place: Place, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
+def write(place: FrameTable, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
     """As `TableFrames.write`.
 
     `overwrite` exchanges the table for another of the same definition, `upsert` adds rows to a
@@ -53,7 +53,7 @@ def write(place: Place, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
-    with told(place, "writing"), closing(connect(place.connection, APPLICATION)) as client:
+    with translated(f"writing {place}"), closing(connect(place.connection, APPLICATION)) as client:
         work = _Write(client, place, columns, mode, tuple(key))
         table = work.target()
         try:
@@ -70,7 +70,7 @@ def write(place: Place, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int
 class _Stager:
     """Inserts the rows of one Spark partition into the stage, marked by this attempt."""
 
-    stage: Place
+    stage: FrameTable
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt, count = uuid.uuid4().hex, 0
@@ -99,19 +99,19 @@ class _Write:
     """One write: the driver's statements. Methods raise Failure or PermanentError."""
 
     client: Client
-    place: Place
+    place: FrameTable
     columns: pa.Schema
     mode: Mode
     key: tuple[str, ...]
     name: str = field(default_factory=lambda: f"_dataflow_{uuid.uuid4().hex[:12]}")
 
     @property
-    def stage(self) -> Place:
+    def stage(self) -> FrameTable:
         """Where tasks put the rows of all attempts."""
         return self.place.beside(f"{self.name}_rows")
 
     @property
-    def built(self) -> Place:
+    def built(self) -> FrameTable:
         """A table like the target, of the rows that count."""
         return self.place.beside(self.name)
 
@@ -176,7 +176,7 @@ class _Write:
         return find(self.client, self.place.database, self.place.table)
 
     def _create(
-        self, place: Place, columns: Iterable[pa.Field], engine: str, key: Sequence[str]
+        self, place: FrameTable, columns: Iterable[pa.Field], engine: str, key: Sequence[str]
     ) -> None:
         given = ", ".join(f"{quote(each.name)} {types.declared(each)}" for each in columns)
         order = f"({listed(key)})" if len(key) > 1 else listed(key) or "tuple()"

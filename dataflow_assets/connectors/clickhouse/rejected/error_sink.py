@@ -13,7 +13,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse.client import Client, quote
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.errors import failing, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.replay import moment, note_replayed
 from dataflow_assets.connectors.clickhouse.rejected.table import (
@@ -116,11 +116,12 @@ class ClickhouseErrors(ErrorStore):
 
     @contextmanager
     def _client(self, what: str) -> Iterator[Client]:
-        try:
-            with clients.connect(self._sink.dsn(), "dataflow errors") as client:
-                yield client
-        except Failure as failure:
-            raise failure.error(f"{what} the error sink {self._sink.address()}") from None
+        where = f"the error sink {self._sink.address()}"
+        with (
+            translated(f"{what} {where}"),
+            clients.connect(self._sink.dsn(), "dataflow errors") as client,
+        ):
+            yield client
 
 
 def _joined(texts: Sequence[str]) -> str:

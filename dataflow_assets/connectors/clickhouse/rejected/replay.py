@@ -13,7 +13,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse.client import Client, literal, quote
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.errors import failing, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.table import place, version, widen
 from dataflow_assets.contracts import Entries, Entry
@@ -60,11 +60,12 @@ class ClickhouseReplay(Entries):
 
     @contextmanager
     def _client(self, what: str) -> Iterator[Client]:
-        try:
-            with clients.connect(self._sink.dsn(), "dataflow replay") as client:
-                yield client
-        except Failure as failure:
-            raise failure.error(f"{what} {self._place} of {self._sink.address()}") from None
+        where = f"{self._place} of {self._sink.address()}"
+        with (
+            translated(f"{what} {where}"),
+            clients.connect(self._sink.dsn(), "dataflow replay") as client,
+        ):
+            yield client
 
 
 def note_replayed(client: Client, place: str, entries: Sequence[Entry]) -> None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.clickhouse.sink.chunks import Piece
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
-from dataflow_assets.connectors.clickhouse.sink.upsert import deletes
+from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE
 from dataflow_assets.contracts import OFFSET, OP, Chunk, N, Rejection, Sent

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch, CheckpointLog
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint, CheckpointLog
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
     Done,
@@ -41,7 +41,9 @@ class Rows:
 class Chunks:
     """Commits what was seen of one slice."""
 
-    def __init__(self, branch: Branch, log: CheckpointLog, piece: Slice, name: str) -> None:
+    def __init__(
+        self, branch: BranchCheckpoint, log: CheckpointLog, piece: Slice, name: str
+    ) -> None:
         self._branch = branch
         self._log = log
         self._piece = piece

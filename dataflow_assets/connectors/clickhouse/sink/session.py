@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,15 +12,15 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.errors import Failure, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.sink import create_table as making
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
-from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
-from dataflow_assets.connectors.clickhouse.sink.upsert import Upsert
+from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.connectors.clickhouse.sink.writer import Committed
 from dataflow_assets.connectors.clickhouse.table import checkpoint_table
+from dataflow_assets.connectors.clickhouse.table import create_table as making
 from dataflow_assets.connectors.clickhouse.table import table as tables
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
@@ -29,7 +28,6 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Head,
     Intent,
     Partition,
-    fold,
 )
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
 from dataflow_assets.connectors.clickhouse.table.table import Table
@@ -67,7 +65,7 @@ from dataflow_assets.sdk.checkpoint import (
 log = logging.getLogger(__name__)
 
 
-class ClickhouseSession(SinkSession):
+class ClickhouseSinkSession(SinkSession):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
     def __init__(self, sink: ClickhouseSinkOptions, target: Target, run: Run) -> None:
@@ -76,7 +74,7 @@ class ClickhouseSession(SinkSession):
         self._run = run
         self._database, self._name = sink.place()
         self._at = local_now()
-        with self._translated("opening"):
+        with translated(f"opening {self._sink.address()}"):
             self._client = clients.connect(sink.dsn(), f"dataflow {target.flow}")
         try:
             self._open()
@@ -106,20 +104,20 @@ class ClickhouseSession(SinkSession):
         if self._table is None or self._table.replaces:
             return None
         query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
-        with self._translated("counting the rows of"):
+        with translated(f"counting the rows of {self._sink.address()}"):
             found = clients.rows(self._client, query, {"u": self._table.uuid})
         return found[0][0] if found else None
 
     @override
     def create(self, sample: pa.Schema) -> None:
-        with self._translated("creating"):
+        with translated(f"creating {self._sink.address()}"):
             making.create(self._client, self._sink, sample)
             self._find()
             self._head(replace(self._state.snapshot(), target=self.identity))
 
     @override
     def holds_rows(self) -> bool:
-        with self._translated("counting the rows of"):
+        with translated(f"counting the rows of {self._sink.address()}"):
             return self._table is not None and empty_table.holds_rows(self._client, self._table)
 
     @override
@@ -128,12 +126,12 @@ class ClickhouseSession(SinkSession):
         state = self._state
         recovery.check_adopted(state, self._target)
         intent = state.head.intent and replace(state.head.intent, blocks=self._log.blocks)
-        with self._translated("adopting"):
+        with translated(f"adopting {self._sink.address()}"):
             self._head(replace(state.snapshot(), target=self.identity, intent=intent))
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        with self._translated("restarting"):
+        with translated(f"restarting {self._sink.address()}"):
             if empty and self._table is not None:
                 self._check_emptied(self._table)
             head = replace(
@@ -158,7 +156,7 @@ class ClickhouseSession(SinkSession):
             self._at = unfinished.at or self._at
             return unfinished
         check_begun(self._target.flow, span, self.checkpoint.positions)
-        with self._translated("beginning on"):
+        with translated(f"beginning on {self._sink.address()}"):
             self._record(span)
         failpoints.reach("clickhouse.begin")
         return replace(span, at=self._at)  # where nothing was new, the tasks assert the epoch
@@ -172,7 +170,7 @@ class ClickhouseSession(SinkSession):
         known = [s for s in span.slices if isinstance(s, PartSlice)]
         parts = divided(known, lambda p: (p.part,) if p.partition in pending else cut(p))
         if parts != span.slices:
-            with self._translated("beginning on"):
+            with translated(f"beginning on {self._sink.address()}"):
                 self._head(replace(self._state.snapshot(), intent=replace(intent, parts=parts)))
         return replace(span, slices=parts)
 
@@ -197,7 +195,7 @@ class ClickhouseSession(SinkSession):
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         failpoints.reach("clickhouse.finish")
         receipts = [r for r in receipts if r.branch == self._target.branch]
-        with self._translated("finishing on"):
+        with translated(f"finishing on {self._sink.address()}"):
             if any(isinstance(piece, PartSlice) for piece in span.slices):
                 self._finish_parts(source)
             else:
@@ -206,7 +204,7 @@ class ClickhouseSession(SinkSession):
 
     @override
     def forget(self) -> None:
-        with self._translated("forgetting"):
+        with translated(f"forgetting {self._sink.address()}"):
             forgotten = replace(
                 self._state.restarted({}),
                 generation=self._branch.generation(),
@@ -223,7 +221,7 @@ class ClickhouseSession(SinkSession):
             self._client.close()
 
     def _open(self) -> None:
-        with self._translated("opening"):
+        with translated(f"opening {self._sink.address()}"):
             checkpoint_table.prepare(self._client, self._database)
             self._find()
             replicated = bool(self._table and self._table.replicated)
@@ -232,7 +230,7 @@ class ClickhouseSession(SinkSession):
             self._log = CheckpointTable(
                 self._client, self._database, self._name, self._target, replicated=replicated
             )
-            self._branch = Branch(self._log, self._target)
+            self._branch = BranchCheckpoint(self._log, self._target)
             self._state = self._branch.take(self._run)
             self._log.prune(self._state.head)
             self._tell()
@@ -240,10 +238,10 @@ class ClickhouseSession(SinkSession):
 
     def _find(self) -> None:
         self._table: Table | None = tables.find(self._client, self._database, self._name)
-        self._upsert = Upsert()
+        self._upsert = UpsertRules()
         if self._table is not None:
             self._table.check()
-            self._upsert = Upsert.of(self._sink, self._table)
+            self._upsert = UpsertRules.of(self._sink, self._table)
 
     def _tell(self) -> None:
         if self._table is not None and self._table.viewed:
@@ -360,26 +358,3 @@ class ClickhouseSession(SinkSession):
 
     def _place(self) -> tuple[Table | None, str]:
         return self._table, f"{self._database}.{self._name}"
-
-    @contextlib.contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Failure as failure:
-            raise failure.error(f"{what} {self._sink.address()}") from None
-
-
-def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:
-    """The stored checkpoint; no epoch is taken."""
-    database, name = sink.place()
-    try:
-        client = clients.connect(sink.dsn(), f"dataflow {target.flow}")
-        try:
-            if not checkpoint_table.exists(client, database):
-                return None
-            state = fold(CheckpointTable(client, database, name, target).read())
-        finally:
-            client.close()
-    except Failure as failure:
-        raise failure.error(f"reading the checkpoint of {sink.address()}") from None
-    return state.checkpoint if state.branch.known else None

@@ -20,9 +20,9 @@ from dataflow_assets.connectors.clickhouse.errors import Failure, Kind
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected import table
 from dataflow_assets.connectors.clickhouse.sink.buffer import Buffer, without
-from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
-from dataflow_assets.connectors.clickhouse.sink.insert import Facts, Load
+from dataflow_assets.connectors.clickhouse.sink.insert import Facts, Insert
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, Partition
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
 from dataflow_assets.contracts import (
@@ -105,7 +105,7 @@ class ClickhouseWriter(Writer):
                 log = CheckpointTable(
                     self._client, *self._sink.place(), target, replicated=replicated
                 )
-                branch = Branch(log, target, self._ticket.epoch)
+                branch = BranchCheckpoint(log, target, self._ticket.epoch)
                 chunks = Chunks(branch, log, self._piece, target.id)
                 self._first = chunks.first()
                 self._check_table(log.uuid)
@@ -168,8 +168,8 @@ class ClickhouseWriter(Writer):
         self._totals += totals
         return totals
 
-    def _load(self) -> Load:
-        return Load(self._session(), self._sink.place(), self._facts, self._ticket.schema)
+    def _load(self) -> Insert:
+        return Insert(self._session(), self._sink.place(), self._facts, self._ticket.schema)
 
     def _settle(self, found: Sequence[Rejection]) -> None:
         settle(self._ticket.target, self._piece, found, self._beside)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, connect, quote, stream
-from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.errors import translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.source.planning import Values, conditions
 from dataflow_assets.connectors.clickhouse.source.relation import Relation, describe
@@ -29,11 +29,11 @@ def read(
 
     Ends only when all of them came. Raises TransientError where the table is another one by now.
     """
-    try:
-        with closing(connect(source.dsn(), "dataflow-read")) as client:
-            yield from _rows(client, source, part, metadata, most)
-    except Failure as failure:
-        raise failure.error(f"reading {source.title}") from None
+    with (
+        translated(f"reading {source.title}"),
+        closing(connect(source.dsn(), "dataflow-read")) as client,
+    ):
+        yield from _rows(client, source, part, metadata, most)
 
 
 def _rows(

@@ -24,7 +24,7 @@ _HIDDEN = frozenset({"MATERIALIZED", "ALIAS", "EPHEMERAL"})  # from SELECT *
 
 
 @dataclass(frozen=True)
-class Column:
+class SourceColumn:
     """One column; `type` as ClickHouse spells it."""
 
     name: str
@@ -63,9 +63,9 @@ class Relation:
     """What is read. `base`: what stands behind FROM. `identity`: the table's; None for a query."""
 
     base: str
-    columns: tuple[Column, ...]
-    order: Column | None
-    change: Column | None
+    columns: tuple[SourceColumn, ...]
+    order: SourceColumn | None
+    change: SourceColumn | None
     identity: str | None = None
 
     def fields(self) -> list[pa.Field]:
@@ -88,7 +88,7 @@ def describe(client: Client, source: ClickhouseSourceOptions) -> Relation:
     if source.query:
         base, own = source.bare_query(), None
         described = rows(client, f"DESCRIBE TABLE (SELECT * FROM {base})")  # noqa: S608
-        columns = [Column(name, kind) for name, kind, *_ in described]
+        columns = [SourceColumn(name, kind) for name, kind, *_ in described]
     else:
         database, table = source.place()
         own = identity(client, source)
@@ -96,7 +96,7 @@ def describe(client: Client, source: ClickhouseSourceOptions) -> Relation:
             raise source.no_table()
         base = quote(database, table) + (" FINAL" if source.final else "")
         found = rows(client, _COLUMNS, {"database": database, "table": table})
-        columns = [Column(name, kind, default in _HIDDEN) for name, kind, default in found]
+        columns = [SourceColumn(name, kind, default in _HIDDEN) for name, kind, default in found]
     named = {column.name: column for column in columns}
     shown = tuple(column for column in columns if not column.hidden)
     if source.verbatim:

@@ -36,7 +36,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.checkpoint import BranchState
-from dataflow_assets.sdk.stored_session import Step, StoredSession
+from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 
 
 class FilesSession(StoredSession):
@@ -83,12 +83,12 @@ class FilesSession(StoredSession):
         return newest.state if newest else None
 
     @override
-    def record(self, step: Step) -> BranchState:
+    def record(self, step: StateChange) -> BranchState:
         with translated(self._sink, "commit to"):
             return self._log.commit(step)
 
     @override
-    def fence(self, step: Step, *, empty: bool = False) -> BranchState:
+    def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         """Every version does: who finds another newest one than its own can make no more."""
         with translated(self._sink, "commit to"):
             if empty:
@@ -104,7 +104,7 @@ class FilesSession(StoredSession):
         }
 
     @override
-    def publish(self, step: Step, receipts: Sequence[Receipt]) -> BranchState:
+    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         reach("files.before-commit")
         with translated(self._sink, "commit to"):
             state = self._log.commit(step, partial(self._named, receipts))

@@ -21,7 +21,7 @@ from dataflow_assets.contracts import Target
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.checkpoint import BranchState
-from dataflow_assets.sdk.stored_session import Step
+from dataflow_assets.sdk.stored_session import StateChange
 
 LOGS = "_dataflow/log"
 STAGED = "_dataflow/staged"
@@ -84,7 +84,7 @@ class CommitLog:
         self._below = f"{LOGS}/{name_of(target)}"
 
     def commit(
-        self, step: Step, files: Names = lambda _: (), *, empties: bool = False
+        self, step: StateChange, files: Names = lambda _: (), *, empties: bool = False
     ) -> BranchState:
         """Makes of the newest version the next one, then its files visible.
 

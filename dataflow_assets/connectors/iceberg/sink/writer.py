@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.iceberg.catalog import errors
+from dataflow_assets.connectors.iceberg.connection import slug
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.merge.stage import Stage
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
-from dataflow_assets.connectors.iceberg.settings import slug
 from dataflow_assets.connectors.iceberg.table.checkpoint import short_hash
-from dataflow_assets.connectors.iceberg.table.data_files import Place
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.encode import encode
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
 from dataflow_assets.contracts import (
@@ -41,7 +41,7 @@ from dataflow_assets.sdk.rejected_records import settle
 class WriteTicket(Ticket):
     """A ticket with what a task needs to write without asking the catalog."""
 
-    place: Place = field(default_factory=lambda: Place("", "", {}, {}))
+    write_target: WriteTarget = field(default_factory=lambda: WriteTarget("", "", {}, {}))
     rejected: frozenset[str] = frozenset()
     """Tokens of rejected records that are in their table already."""
 
@@ -79,9 +79,9 @@ class IcebergWriter(Writer):
         names = ticket.schema.names
         size = sink.target_file_size_bytes
         self._rows: Stage | Appended = (
-            Stage(ticket.place, name, names, sink.key)
+            Stage(ticket.write_target, name, names, sink.key)
             if sink.upserts
-            else Appended(file_writer(ticket.place, name, names, size))
+            else Appended(file_writer(ticket.write_target, name, names, size))
         )
         self._rejects = RejectWriter(sink, ticket.target, piece, name, ticket.rejected)
         self._rejected: list[Rejection] = []
@@ -108,7 +108,7 @@ class IcebergWriter(Writer):
         covered = isinstance(self._piece, OffsetSlice) and chunk.seen <= self._covered
         if covered or self._done_before:
             return
-        with errors(self._sink, "write files of"):
+        with translated(self._sink, "write files of"):
             self._write(self._uncovered(chunk.rows), chunk)
 
     def _write(self, rows: pa.RecordBatch, chunk: Chunk) -> None:
@@ -129,7 +129,7 @@ class IcebergWriter(Writer):
         if isinstance(piece, PartSlice) and not complete:
             self.abort()
             return Receipt(self._ticket.target.branch, piece.partition, None, Totals())
-        with errors(self._sink, "write files of"):
+        with translated(self._sink, "write files of"):
             settle(self._ticket.target, piece, self._rejected, self._rejects.write)
             staged = (*self._rows.close(), *self._rejects.close())
         self._handed_over = True

@@ -15,16 +15,16 @@ from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, PATIENCE, 
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
-from dataflow_assets.connectors.kafka.rejected.topic import prepare_topic
-from dataflow_assets.connectors.kafka.sink import checkpoint as store
-from dataflow_assets.connectors.kafka.sink.checkpoint import (
+from dataflow_assets.connectors.kafka.rejected.error_sink import prepare_topic
+from dataflow_assets.connectors.kafka.sink import checkpoint_records as store
+from dataflow_assets.connectors.kafka.sink.checkpoint import LOOK_SECONDS, CheckpointTopic
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     Head,
     Intent,
     Stored,
     load_checkpoint,
     producer_of,
 )
-from dataflow_assets.connectors.kafka.sink.checkpoint_topic import LOOK_SECONDS, CheckpointTopic
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,

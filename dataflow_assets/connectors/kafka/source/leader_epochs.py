@@ -29,7 +29,7 @@ _CUT = re.compile(r"log truncation detected(.*broker end offset is (?P<kept>\d+)
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenEpoch:
     """Positions of one partition from `first` to `last`, known under a leader of this epoch."""
 
     first: int
@@ -37,31 +37,31 @@ class Seen:
     epoch: int
 
 
-def seen(bounds: Bounds) -> dict[int, Seen]:
+def seen(bounds: Bounds) -> dict[int, SeenEpoch]:
     """What may be asked about when these are no longer the leaders."""
-    return {p: Seen(0, bounds.ends[p], epoch) for p, epoch in bounds.epochs.items()}
+    return {p: SeenEpoch(0, bounds.ends[p], epoch) for p, epoch in bounds.epochs.items()}
 
 
-def stored(committed: Mapping[int, Committed], mark: str) -> dict[int, Seen]:
+def stored(committed: Mapping[int, Committed], mark: str) -> dict[int, SeenEpoch]:
     """The same from what the flow has told its consumer group: of one position each."""
     return {
-        p: Seen(one.offset, one.offset, one.epoch)
+        p: SeenEpoch(one.offset, one.offset, one.epoch)
         for p, one in committed.items()
         if one.metadata == mark and one.epoch is not None
     }
 
 
-def of(positions: Mapping[int, int], known: Mapping[int, Seen]) -> dict[int, int]:
+def of(positions: Mapping[int, int], known: Mapping[int, SeenEpoch]) -> dict[int, int]:
     """By partition: the epoch under which its position is known."""
     return {p: known[p].epoch for p, o in positions.items() if p in known and o <= known[p].last}
 
 
 def doubtful(
-    begins: Mapping[int, int], known: Mapping[int, Seen], bounds: Bounds
-) -> dict[int, Seen]:
+    begins: Mapping[int, int], known: Mapping[int, SeenEpoch], bounds: Bounds
+) -> dict[int, SeenEpoch]:
     """The positions that another leader than the one known has to vouch for."""
     found = {
-        p: Seen(begin, begin, known[p].epoch)
+        p: SeenEpoch(begin, begin, known[p].epoch)
         for p, begin in begins.items()
         if p in known and known[p].first <= begin <= known[p].last
     }
@@ -69,7 +69,7 @@ def doubtful(
     return {p: one for p, one in changed.items() if bounds.lows[p] < one.last <= bounds.ends[p]}
 
 
-def cut_off(bootstrap: str, topic: str, asked: Mapping[int, Seen]) -> dict[int, int | None]:
+def cut_off(bootstrap: str, topic: str, asked: Mapping[int, SeenEpoch]) -> dict[int, int | None]:
     """Partitions whose log was cut off below the position, and where, if the broker says so.
 
     librdkafka asks (OffsetForLeaderEpoch) before it fetches. Raises TransientError.
@@ -82,7 +82,7 @@ def cut_off(bootstrap: str, topic: str, asked: Mapping[int, Seen]) -> dict[int, 
         consumer.close()
 
 
-def _place(topic: str, partition: int, one: Seen) -> TopicPartition:
+def _place(topic: str, partition: int, one: SeenEpoch) -> TopicPartition:
     return TopicPartition(topic, partition, one.last, leader_epoch=one.epoch)
 
 

@@ -17,7 +17,12 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
-from dataflow_assets.connectors.postgresql.frames.place import APPLICATION, Place, is_bytes, told
+from dataflow_assets.connectors.postgresql.frames.frame_table import (
+    APPLICATION,
+    FrameTable,
+    is_bytes,
+    translated_frames,
+)
 from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
 
 if TYPE_CHECKING:
@@ -28,13 +33,16 @@ _RESULT = pa.schema([("attempt", pa.string()), ("rows", pa.int64())])
 _DDL = "attempt string, rows bigint"
 
 
-def write(place: Place, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
+def write(place: FrameTable, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
     """As `TableFrames.write`; the driver moves the rows in one transaction."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
-    stage = Place(place.connection, place.schema, f"_dataflow_{uuid.uuid4().hex[:12]}")
-    with told(place, "writing"), closing(TextLink(place.connection, APPLICATION)) as link:
+    stage = FrameTable(place.connection, place.schema, f"_dataflow_{uuid.uuid4().hex[:12]}")
+    with (
+        translated_frames(place, "writing"),
+        closing(TextLink(place.connection, APPLICATION)) as link,
+    ):
         _create(link, place, columns, key)
         types = _types(link, place, columns)
         _create_stage(link, stage, types)
@@ -52,7 +60,7 @@ def write(place: Place, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int
 class _Stager:
     """Copies the rows of one Spark partition into the stage, marked by this attempt."""
 
-    stage: Place
+    stage: FrameTable
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt, rows = uuid.uuid4().hex, 0
@@ -69,7 +77,7 @@ class _Stager:
         yield pa.record_batch([[attempt], [rows]], _RESULT)
 
 
-def _create(link: TextLink, place: Place, columns: pa.Schema, key: Sequence[str]) -> None:
+def _create(link: TextLink, place: FrameTable, columns: pa.Schema, key: Sequence[str]) -> None:
     if link.execute("SELECT to_regclass($1)::text", place.name)[0][0]:
         return
     link.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(place.schema)}")
@@ -79,7 +87,7 @@ def _create(link: TextLink, place: Place, columns: pa.Schema, key: Sequence[str]
     link.execute(f"CREATE TABLE IF NOT EXISTS {place.name} ({', '.join(parts)})")
 
 
-def _types(link: TextLink, place: Place, columns: pa.Schema) -> dict[str, str]:
+def _types(link: TextLink, place: FrameTable, columns: pa.Schema) -> dict[str, str]:
     """The target's types of the frame's columns; a column that the table lacks is an error."""
     query = (
         "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
@@ -90,7 +98,7 @@ def _types(link: TextLink, place: Place, columns: pa.Schema) -> dict[str, str]:
     return {name: known[name] for name in columns.names}
 
 
-def _create_stage(link: TextLink, stage: Place, types: dict[str, str]) -> None:
+def _create_stage(link: TextLink, stage: FrameTable, types: dict[str, str]) -> None:
     columns = [f"{quote(name)} {kind}" for name, kind in types.items()]
     listed = ", ".join([*columns, f"{quote(ATTEMPT)} text"])
     link.execute(f"CREATE UNLOGGED TABLE {stage.name} ({listed})")
@@ -100,8 +108,8 @@ def _create_stage(link: TextLink, stage: Place, types: dict[str, str]) -> None:
 class _Move:
     """From the stage into the target, in one transaction; rows of failed attempts stay behind."""
 
-    place: Place
-    stage: Place
+    place: FrameTable
+    stage: FrameTable
     types: dict[str, str]
     mode: Mode
     key: Sequence[str]

@@ -19,7 +19,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import client as links
 from dataflow_assets.connectors.postgresql import dsn
-from dataflow_assets.connectors.postgresql.errors import Failure, Kind
+from dataflow_assets.connectors.postgresql.errors import Failure, Kind, translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.table import batches
 from dataflow_assets.connectors.postgresql.table import create_table, error_table
@@ -78,7 +78,7 @@ class PostgresqlErrors(ErrorStore):
 
     def join(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
         """Stores them in the transaction that the link is in."""
-        with self._translated("storing rejected records in"):
+        with translated(f"storing rejected records in the error sink {self._sink.address()}"):
             self._put(link, records)
 
     def _put(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
@@ -128,7 +128,7 @@ class PostgresqlErrors(ErrorStore):
     def _transaction(self, what: str) -> Iterator[links.Link]:
         """One of its own, in a session of its own."""
         connection = self._sink.dsn()
-        with self._translated(what):
+        with translated(f"{what} the error sink {self._sink.address()}"):
             link = links.take(connection, "text", _APPLICATION)
             try:
                 link.execute("BEGIN")
@@ -138,13 +138,6 @@ class PostgresqlErrors(ErrorStore):
                 link.close()  # the server rolls back
                 raise
             links.give(connection, "text", link)
-
-    @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Failure as failure:
-            raise failure.error(f"{what} the error sink {self._sink.address()}") from None
 
 
 def _alter(link: links.Link, layout: Layout) -> None:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import client as links
 from dataflow_assets.connectors.postgresql.client import Row
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import Entries, Entry
@@ -63,7 +63,7 @@ class PostgresqlReplay(Entries):
     def _link(self, what: str) -> Iterator[links.Link]:
         """In autocommit: each statement here is whole by itself."""
         connection = self._sink.dsn()
-        try:
+        with translated(f"{what} {self._names['r']} beside {self._sink.address()}"):
             link = links.take(connection, "text", _APPLICATION)
             try:
                 yield link
@@ -71,9 +71,6 @@ class PostgresqlReplay(Entries):
                 link.close()
                 raise
             links.give(connection, "text", link)
-        except Failure as failure:
-            where = f"{self._names['r']} beside {self._sink.address()}"
-            raise failure.error(f"{what} {where}") from None
 
 
 def _entry(row: Row) -> Entry:

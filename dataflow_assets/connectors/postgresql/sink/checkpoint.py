@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
-from dataflow_assets.connectors.postgresql.client import Link, Row
+from dataflow_assets.connectors.postgresql.client import Link, Row, TextLink
+from dataflow_assets.connectors.postgresql.errors import translated
+from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
 from dataflow_assets.contracts import (
+    Checkpoint,
     OffsetSlice,
     PartSlice,
     Position,
@@ -73,7 +77,7 @@ WHERE flow = $1 AND branch = $2
 """
 
 
-class Branch:
+class BranchCheckpoint:
     """Statements only: transactions are the session's."""
 
     def __init__(self, link: Link, schema: str, target: Target) -> None:
@@ -146,3 +150,14 @@ class Branch:
     def _execute(self, query: str, *parameters: object) -> list[Row]:
         text = query.format(**self._names)
         return self._link.execute(text, self._target.flow, self._target.branch, *parameters)
+
+
+def peek(sink: PostgresqlSinkOptions, target: Target) -> Checkpoint | None:
+    """The stored checkpoint; no epoch is taken."""
+    schema, _ = sink.place()
+    with (
+        translated(f"reading the checkpoint of {sink.address()}"),
+        closing(TextLink(sink.dsn(), store.application(target))) as link,
+    ):
+        stored = None if store.missing(link, schema) else store.read(link, schema, target)
+    return stored.state.checkpoint if stored and stored.state.known else None

@@ -17,8 +17,8 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink import encode_copy, fold_keys, key_order
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints
 from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
-from dataflow_assets.connectors.postgresql.sink.upsert import Staging
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
+from dataflow_assets.connectors.postgresql.sink.upsert_staging import UpsertStaging
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection, Sent
 from dataflow_assets.sdk.key_folding import Bools, matrix
@@ -75,7 +75,7 @@ ENOUGH_BYTES = 16 * 1024 * 1024
 FOLDED_BYTES = 64 * 1024 * 1024  # of rows that are folded at once: what an upsert keeps in memory
 
 
-class Append(Loader):
+class AppendLoader(Loader):
     """COPY, some batches at a time."""
 
     def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
@@ -122,7 +122,7 @@ class Append(Loader):
         return self._set_aside(rows, wrong, reason)
 
 
-class Upsert(Loader):
+class UpsertLoader(Loader):
     """Rows are folded to one per key, then go through a temporary table, in key order.
 
     A large slice is folded in several pieces, one after another in the same transaction: each finds
@@ -133,7 +133,7 @@ class Upsert(Loader):
         super().__init__(sink, link, schema)
         self._key = table.key_of(schema)
         self._rules = Rules.of(sink, schema)
-        self._staging = Staging(sink, link, schema)
+        self._staging = UpsertStaging(sink, link, schema)
         self._rows: list[pa.RecordBatch] = []
 
     @override
@@ -214,7 +214,11 @@ def loader(sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> Loader
     """The way in for a sink's rows; constraints are checked row by row, not at the commit."""
     if schema.metadata[table.DEFERRED] == b"1":
         link.execute("SET CONSTRAINTS ALL IMMEDIATE")
-    return Upsert(sink, link, schema) if table.key_of(schema) else Append(sink, link, schema)
+    return (
+        UpsertLoader(sink, link, schema)
+        if table.key_of(schema)
+        else AppendLoader(sink, link, schema)
+    )
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import Failure, translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.sink.checkpoint import Branch
+from dataflow_assets.connectors.postgresql.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
 from dataflow_assets.connectors.postgresql.table import create_table as making
@@ -45,7 +45,7 @@ WHERE datname = current_database() AND application_name LIKE $1 AND pid <> pg_ba
 """
 
 
-class PostgresqlSession(SinkSession):
+class PostgresqlSinkSession(SinkSession):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
 
     def __init__(self, sink: PostgresqlSinkOptions, target: Target, run: Run) -> None:
@@ -54,9 +54,9 @@ class PostgresqlSession(SinkSession):
         self._run = run
         self._schema, self._name = sink.place()
         self._columns: pa.Schema | None = None
-        with self._translated("opening"):
+        with translated(f"opening {self._sink.address()}"):
             self._link = TextLink(sink.dsn(), store.application(target))
-        self._branch = Branch(self._link, self._schema, target)
+        self._branch = BranchCheckpoint(self._link, self._schema, target)
         try:
             self._open()
         except BaseException:
@@ -82,7 +82,7 @@ class PostgresqlSession(SinkSession):
 
     @override
     def create(self, sample: pa.Schema) -> None:
-        with self._translated("creating"), self._transaction():
+        with translated(f"creating {self._sink.address()}"), self._transaction():
             making.create(self._link, self._sink, sample)
             self._table = self._found()
             self._columns = None
@@ -91,21 +91,21 @@ class PostgresqlSession(SinkSession):
 
     @override
     def holds_rows(self) -> bool:
-        with self._translated("looking for rows in"):
+        with translated(f"looking for rows in {self._sink.address()}"):
             if self._table is None:
                 return False
             return tables.holds_rows(self._link, self._schema, self._name, self._table.oid)
 
     @override
     def adopt(self) -> None:
-        with self._translated("adopting"), self._transaction():
+        with translated(f"adopting {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.start(self._checkpoint.source, self.identity, self._checkpoint.reading)
         self._reload()
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        with self._translated("restarting"), self._transaction():
+        with translated(f"restarting {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.retire()
             reading = next_reading(self._checkpoint.reading)
@@ -160,7 +160,7 @@ class PostgresqlSession(SinkSession):
 
     @override
     def forget(self) -> None:
-        with self._translated("forgetting"), self._transaction():
+        with translated(f"forgetting {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.forget()
         self._reload()
@@ -170,7 +170,7 @@ class PostgresqlSession(SinkSession):
         self._link.close()
 
     def _open(self) -> None:
-        with self._translated("opening"):
+        with translated(f"opening {self._sink.address()}"):
             store.prepare(self._link, self._schema)
             self._link.execute(_END_OLDER, store.application(self._target, 0)[:-1] + "%")
             with self._transaction():
@@ -194,7 +194,7 @@ class PostgresqlSession(SinkSession):
         refuse_shared(self._target, place, self._branch.others(identity))
 
     def _record(self, starts: Mapping[str, Position | None], intent: Sequence[PartSlice]) -> None:
-        with self._translated("beginning on"), self._transaction():
+        with translated(f"beginning on {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.insert(starts)
             self._branch.intend(intent)
@@ -206,7 +206,7 @@ class PostgresqlSession(SinkSession):
         moved = {r.partition: Partition.parse(r.staged[0]) for r in mine}
         self._move(moved)
         if missed := gaps(span, self._checkpoint.positions):
-            with self._translated("finishing on"):
+            with translated(f"finishing on {self._sink.address()}"):
                 self._move(self._branch.step_over(missed))
         elif span.empty:
             self._reload()
@@ -216,7 +216,7 @@ class PostgresqlSession(SinkSession):
         unfinished = self._stored.state.unfinished
         if unfinished is None or not unfinished.empty:
             return
-        with self._translated("finishing on"), self._transaction():
+        with translated(f"finishing on {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.retire()
             self._branch.insert(source.fold(self._checkpoint.positions))
@@ -226,19 +226,12 @@ class PostgresqlSession(SinkSession):
         self._keep(replace(self._stored, partitions={**self._stored.partitions, **partitions}))
 
     def _reload(self) -> None:
-        with self._translated("reading the checkpoint of"):
+        with translated(f"reading the checkpoint of {self._sink.address()}"):
             self._keep(self._branch.read())
 
     def _keep(self, stored: store.Stored) -> None:
         self._stored = stored
         self._checkpoint = stored.state.checkpoint
-
-    @contextlib.contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Failure as failure:
-            raise failure.error(f"{what} {self._sink.address()}") from None
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

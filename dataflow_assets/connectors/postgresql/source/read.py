@@ -6,18 +6,24 @@ A batch is made as soon as enough rows are there: memory does not grow with the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.decode_copy import HEADER, TRAILER, Decoder
 from dataflow_assets.connectors.postgresql.source.newest import RESULT
 from dataflow_assets.connectors.postgresql.source.predicates import Conditions, Values, change_of
-from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, describe, quoted
+from dataflow_assets.connectors.postgresql.source.relation import (
+    Relation,
+    SourceColumn,
+    describe,
+    quoted,
+)
 from dataflow_assets.connectors.postgresql.source.types import TypeOf, selected
 from dataflow_assets.contracts import METADATA
 from dataflow_assets.sdk.polling import Part
@@ -35,14 +41,11 @@ def read(
 
     Ends only when all of them came. Raises TransientError where the table is another one by now.
     """
-    try:
-        link = TextLink(source.dsn(), "dataflow-read")
-        try:
-            yield from _rows(link, source, part, metadata, most)
-        finally:
-            link.close()
-    except Failure as failure:
-        raise failure.error(f"reading {source.title}") from None
+    with (
+        translated(f"reading {source.title}"),
+        closing(TextLink(source.dsn(), "dataflow-read")) as link,
+    ):
+        yield from _rows(link, source, part, metadata, most)
 
 
 def _rows(
@@ -121,12 +124,12 @@ def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.
             _marked("id", selected(quoted(relation.order), relation.order.type), relation.order)
         )
     if "operation" in wanted:
-        text = Column("operation", TypeOf("text", "text"), required=True)
+        text = SourceColumn("operation", TypeOf("text", "text"), required=True)
         found.append(_marked("operation", _operation(relation), text))
     return found
 
 
-def _marked(name: str, expression: str, column: Column) -> tuple[str, pa.Field, TypeOf]:
+def _marked(name: str, expression: str, column: SourceColumn) -> tuple[str, pa.Field, TypeOf]:
     field = column.type.field(f"_dataflow_{name}")
     marked = field.with_metadata({**(field.metadata or {}), METADATA: name.encode()})
     return expression, marked, column.type

@@ -8,7 +8,6 @@ from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, listed, literal, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.options import DELETED, VERSION, ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.sink.upsert import engine
 from dataflow_assets.connectors.clickhouse.table.table import JSON_TEXT, WINDOW
 from dataflow_assets.contracts import KIND
 from dataflow_assets.errors import PermanentError
@@ -67,6 +66,16 @@ def _statement(sink: ClickhouseSinkOptions, types_: dict[str, str], order: tuple
         f"ENGINE = {engine(sink)}{partition}\nORDER BY {by}\n"
         f"SETTINGS non_replicated_deduplication_window = {WINDOW}"
     )
+
+
+def engine(sink: ClickhouseSinkOptions) -> str:
+    """The engine of a table that autoCreateTable makes."""
+    if sink.engine == "MergeTree":
+        return "MergeTree"
+    arguments = [quote(name) for name in (sink.replacing_version_column,) if name]
+    if sink.delete_mode:
+        arguments = [VERSION, DELETED] if sink.delete_mode == "hard" else [VERSION]
+    return f"ReplacingMergeTree({', '.join(arguments)})"
 
 
 def _order(sink: ClickhouseSinkOptions, names: list[str]) -> tuple[str, ...]:

@@ -16,7 +16,12 @@ from dataflow_assets.connectors.postgresql.sink import encode_copy
 from dataflow_assets.connectors.postgresql.sink.copy_new_keys import DirectCopy
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints, firsts
 from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
-from dataflow_assets.connectors.postgresql.sink.upsert_rules import DELETED, POSITION, Rules, Step
+from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
+    DELETED,
+    POSITION,
+    FoldedRows,
+    Rules,
+)
 from dataflow_assets.connectors.postgresql.table.table import EQUALS, oid_of
 from dataflow_assets.contracts import HAS_DEFAULT
 
@@ -43,7 +48,7 @@ WHERE first < position
 _FORGET_KNOWN = "DELETE FROM {staged} AS s USING {target} AS t WHERE {same}"
 
 
-class Staging:
+class UpsertStaging:
     """Loads a step's rows into the temporary table and applies them to the target."""
 
     def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
@@ -65,7 +70,7 @@ class Staging:
         link.execute(_MAKE.format(**self._words, name=name, columns=columns))
         self._direct = DirectCopy(link, self._name, self._words)
 
-    def loads(self, step: Step) -> Callable[[pa.RecordBatch], None]:
+    def loads(self, step: FoldedRows) -> Callable[[pa.RecordBatch], None]:
         """What loads rows of this step; to be run inside a savepoint."""
         fields = [self._schema.field(name) for name in step.columns]
         if DELETED in step.rows.schema.names:
@@ -109,7 +114,7 @@ class Staging:
         fields = [self._schema.field(name) for name in self._rules.key]
         self._stage([*fields, pa.field(POSITION, pa.int64())], rows)
 
-    def _insertable(self, step: Step) -> bool:
+    def _insertable(self, step: FoldedRows) -> bool:
         """True where a row of a new key is inserted as it is."""
         marked = DELETED in step.rows.schema.names
         return step.verb == "upsert" and not marked and not self._lacks_required(step.columns)
@@ -127,7 +132,7 @@ class Staging:
             verb = "TRUNCATE" if self._most > _MANY else "DELETE FROM"
             self._link.execute(f"{verb} {self._words['staged']}")
 
-    def _statements(self, step: Step) -> list[str]:
+    def _statements(self, step: FoldedRows) -> list[str]:
         if step.verb == "delete":
             return [_DELETE.format(**self._words)]
         if step.verb == "mark":
