@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -45,6 +46,8 @@ class FilesSourceSession(SourceSession):
         self._line: tuple[str, int] = ("", 1)
         with translated(source, "open"):
             self._folder.check()
+        if not source.on_s3 and not Path(source.root).is_dir():
+            raise PermanentError(f"the folder {source.path} does not exist: create it, or fix path")
 
     def _files(self) -> list[Stored]:
         """The files that count, the oldest first."""
