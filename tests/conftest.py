@@ -46,6 +46,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="every law on Spark, with every other end")
 
 
+def pytest_configure() -> None:
+    """Manifests of tests may name folders of the disk, where tests make theirs."""
+    os.environ["DATAFLOW_FILES"] = tempfile.gettempdir()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `full` are for `make test-all` alone: others hold the same in less time."""
     if config.getoption("--full"):

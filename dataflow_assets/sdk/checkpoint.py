@@ -2,6 +2,7 @@
 
 | event | what decides | what happens |
 |---|---|---|
+| `begin` | `check_begun` | a bounded read begins only at the position it was planned from |
 | `begin` | `unknown_starts`, `intent_of` | both are stored before anything is read |
 | `begin` after a crash | `resumed` | the recorded parts are read again, committed ones are empty |
 | a slice is committed | `check_planned`, `check_recorded` | only from where it was planned |
@@ -35,6 +36,7 @@ from dataflow_assets.contracts import (
     Target,
     Totals,
     divided,
+    lasting,
     next_reading,
     utc_now,
 )
@@ -171,6 +173,23 @@ def check_planned(flow: str, piece: Slice, position: Position | None) -> None:
         fits = position in (piece.after, piece.upto)
     if not fits:
         raise moved(flow, piece, position)
+
+
+def check_begun(flow: str, span: Span, positions: Positions) -> None:
+    """Raises PermanentError where a bounded read was planned from another position.
+
+    Called by sessions in `begin` on the driver, before the parts are recorded: whatever its source
+    says of two positions, a branch never steps over rows that it has not got, nor gets rows twice.
+
+    Args:
+        flow: namespace/name.
+        span: as planned; one that is empty, or planned by nobody, is let through.
+        positions: those of the stored checkpoint.
+    """
+    planned, known = span.planned, lasting(positions)
+    if planned is not None and intent_of(span) and known != lasting(planned):
+        partition, after = next(iter(planned.items()), ("", None))
+        raise moved(flow, PartSlice(partition, str(after), ""), known.get(partition))
 
 
 def check_recorded(flow: str, piece: PartSlice, intent: Iterable[PartSlice]) -> None:

@@ -128,7 +128,7 @@ def _lines(chunk: Chunk) -> tuple[list[bytes], list[Rejection]]:
             offset = rows.column(OFFSET)[row].as_py()
             n = rows.column(N)[row].as_py() if N in names else 0
             sent = chunk.sent.get(offset, Sent(body))
-            refused.append(sent.rejection(offset, error.reason, n))
+            refused.append(Rejection(offset, "sink", error.reason, None, n).of(sent))
     return lines, refused
 
 
