@@ -52,15 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         err(str(error))
         return 1
     except Exception as error:  # noqa: BLE001 (one sentence; the traceback on demand)
-        return _failed(error, asked.verbose)
+        if asked.verbose:
+            err(trace(error))
+        err(f"dataflow: {sentence(error)}")
+        return 1
     return code
-
-
-def _failed(error: Exception, verbose: bool) -> int:
-    if verbose:
-        err(trace(error))
-    err(f"dataflow: {sentence(error)}")
-    return 1
 
 
 def _version() -> str:

@@ -110,17 +110,15 @@ class Planner:
         new = self.polled.is_before(position.bound, last.bound)
         if not new and not late:
             return None
-        rows = Rows(self._begin(position, late), last.bound if new else position.bound)
+        again: Pair = (late, None)
+        back = late and self.polled.is_before(again, position.bound)
+        rows = Rows(again if back else position.bound, last.bound if new else position.bound)
         parts, rest = self.cut(rows, self.limit.records, PARTS)
         full = rest is not None
         (change, order), sweep = parts[-1].upto, position if position.sweeping else last
         # What a sweep has not seen is what came after it began: the next one overlaps from there.
         upto = replace(position, change=change, order=order, read_at=sweep.read_at, sweeping=full)
         return PlannedSpan(parts, upto, full)
-
-    def _begin(self, position: PolledPosition, late: str | None) -> Pair:
-        again: Pair = (late, None)
-        return again if late and self.polled.is_before(again, position.bound) else position.bound
 
     def cut(self, rows: Rows, most: int, count: int) -> tuple[tuple[Rows, ...], Rows | None]:
         """The first parts, and what is left behind them."""
