@@ -170,10 +170,10 @@ class Planner:
         return replace(rows, upto=border), replace(rows, after=border)
 
     def _check(self, position: PolledPosition) -> None:
-        wrong = ""
+        wrong, known = "", position.state == "rows" and position.bound != NOTHING
         if position.state == "query":
             wrong = "of a query that was read as a whole"
-        elif self._ordered_otherwise(position):
+        elif known and (position.change is not None) != self.polled.tracks:
             by = "a change column" if self.polled.tracks else "the order column alone"
             wrong = f"of another order than the one by {by}, which its rows have now"
         if wrong:
@@ -181,7 +181,3 @@ class Planner:
                 f"the checkpoint of {self.polled.title} is {wrong}; start from earliest or from "
                 "latest, or run dataflow reset"
             )
-
-    def _ordered_otherwise(self, position: PolledPosition) -> bool:
-        known = position.state == "rows" and position.bound != NOTHING
-        return known and (position.change is not None) != self.polled.tracks

@@ -12,8 +12,8 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.sink import encode_copy
 from dataflow_assets.connectors.postgresql.sink.copy_new_keys import DirectCopy
+from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints, firsts
 from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
@@ -77,7 +77,7 @@ class UpsertStaging:
             fields.append(pa.field(DELETED, pa.bool_()))
         statements = self._statements(step)
         stage = partial(self._stage, fields)
-        copy = partial(self._copy, fields)
+        copy = partial(copy_rows, self._link, self._place, fields)
         marked = DELETED in step.rows.schema.names
         # A row of a new key is inserted as it is.
         direct = step.verb == "upsert" and not marked and not self._lacks_required(step.columns)
@@ -121,10 +121,7 @@ class UpsertStaging:
             verb = "TRUNCATE" if self._most > _MANY else "DELETE FROM"
             self._link.execute(f"{verb} {self._words['staged']}")
         self._most = max(self._most, rows.num_rows)
-        self._link.load(None, self._name, encode_copy.project(rows, fields, self._link.binary))
-
-    def _copy(self, fields: Sequence[pa.Field], rows: pa.RecordBatch) -> None:
-        self._link.load(*self._place, encode_copy.project(rows, fields, self._link.binary))
+        copy_rows(self._link, (None, self._name), fields, rows)
 
     def _statements(self, step: FoldedRows) -> list[str]:
         if step.verb == "delete":
