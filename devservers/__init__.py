@@ -87,7 +87,7 @@ def down(folder: Path, progress: Progress = print) -> None:
     detached.down(folder, _all(folder), progress)
 
 
-def _all(folder: Path) -> detached.Known:
+def _all(folder: Path) -> detached.Known[Server]:
     servers: list[Server] = [
         Kafka(folder / "kafka", detached=True),
         PostgreSQL(folder / "postgresql", detached=True),
@@ -98,5 +98,5 @@ def _all(folder: Path) -> detached.Known:
     return {server.name: server for server in servers}
 
 
-def _bundle(servers: detached.Known) -> Servers:
+def _bundle(servers: detached.Known[Server]) -> Servers:
     return Servers(**servers)  # type: ignore[arg-type]  # each is in the field of its name

@@ -36,6 +36,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import DataflowError, PermanentError, blamed
 from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
+from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.reader import reader
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame
@@ -202,9 +203,9 @@ class Pass:
             yield from self._typed(piece, batches)
 
     def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
-        seen = rejected = 0
+        seen, rejected, places = 0, 0, Places(piece)
         for batch in batches:
-            chunks = typed(batch, self.lanes, seen)
+            chunks = typed(batch, self.lanes, seen, places)
             seen += batch.num_rows
             rejected += sum(len(chunk.rejected) for chunk in chunks)
             self._judge(piece, seen, rejected, chunks)
@@ -216,7 +217,7 @@ class Pass:
             return
         target = self.lanes[0].ticket.target
         last = next((chunk.rejected[-1] for chunk in chunks if chunk.rejected), None)
-        example = f"; the last one, offset {last.offset}: {last.reason}" if last else ""
+        example = f"; the last one, {last.at(piece)}: {last.reason}" if last else ""
         raise PermanentError(
             f"flow {target.flow}: {rejected} of {consumed} records of {target.source} were "
             f"rejected, more than maxRejectedPercent {self.max_rejected_percent:g}{example}. "

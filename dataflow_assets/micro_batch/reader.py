@@ -22,7 +22,7 @@ def reader(
 ) -> Read:
     """How the messages of one slice become rows; made once per slice, inside the task."""
     if steps is None:
-        return Decoding(lanes, source.null_messages, slices)
+        return Decoding(lanes, source.null_messages, piece, slices)
     return Transforming(
         steps, source.null_messages, lanes, Rows(source, piece, slices, steps.reads)
     )

@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import Chunk, Rejection, Sink
+from dataflow_assets.contracts import Chunk, Rejection, Sent, Sink
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.forward import Forwarded
 from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.message_metadata import Rows
-from dataflow_assets.micro_batch.originals import Messages, rejection
+from dataflow_assets.micro_batch.originals import Messages, placed, rejection
+from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.replayed_rows import Again
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record, parse, text
@@ -28,6 +29,7 @@ class Transforming:
         self._chain = Chain(steps.transformations, steps.context)
         self._branches = [_branch(lane, tombstones) for lane in lanes]
         self._rows = rows
+        self._places = Places(rows.piece)
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each lane's chunk. Records of a route that is not among the lanes are left out."""
@@ -44,7 +46,9 @@ class Transforming:
                 found = self._chain(Record(parse(raw), metadata))
                 chosen = one.chosen(found, ways) if one else enumerate(found)
             except RejectedRecord as error:
-                refused = rejection(int(offsets[at]), error, raw, metadata)
+                place = self._places.of(batch, at, int(offsets[at]), raw)
+                message = Sent(raw, placed(metadata, int(offsets[at])), place=place)
+                refused = rejection(int(offsets[at]), error, message)
                 if one is None:
                     rejected.append(refused)
                 else:
@@ -59,7 +63,8 @@ class Transforming:
                     branch.take(at, n, record)
         if None in ways:
             ways[None].rejected += rejected
-        sent = Messages(pa.array(offsets, pa.int64()), batch, self._rows, several)
+        numbers = pa.array(offsets, pa.int64())
+        sent = Messages(numbers, batch, self._rows, several, places=self._places)
         return [branch.chunk(offsets, sent) for branch in branches]
 
 

@@ -101,17 +101,18 @@ def settle(
 
 def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
     for one in rejections:
-        place = f"{target.source}, partition {piece.partition}, offset {one.offset}"
-        log.warning("flow %s: skipped %s: %s", target.flow, place, one.reason)
+        log.warning(
+            "flow %s: skipped %s, %s: %s", target.flow, target.source, one.at(piece), one.reason
+        )
 
 
 def _held(target: Target, piece: Slice, one: Rejection) -> Stopped:
     holds = target.rejects.holds
     kept = "it is in the error sink, and " if holds else ""
     return Stopped(
-        f"flow {target.flow} stops at {target.source}, partition {piece.partition}, offset "
-        f"{one.offset}, for {target.branch}: {one.stage}: {one.reason}; {kept}the flow goes on "
-        f"once it can be stored: fix the table, the steps or the record, or {_ELSE[holds]}",
+        f"flow {target.flow} stops at {target.source}, {one.at(piece)}, for {target.branch}: "
+        f"{one.stage}: {one.reason}; {kept}the flow goes on once it can be stored: fix the table, "
+        f"the steps or the record, or {_ELSE[holds]}",
         piece.partition,
         one.offset,
     )

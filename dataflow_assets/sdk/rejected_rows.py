@@ -6,7 +6,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from dataflow_assets.contracts import Entry, attempt_of
+from dataflow_assets.contracts import Entry, attempt_of, place_of
 
 
 def encoded(value: bytes | None, refused: str = "") -> tuple[str | None, str | None]:
@@ -68,11 +68,14 @@ def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]
         offset: the row's column of that name.
 
     Returns:
-        Topic, partition and offset of the message as it was first read.
+        Topic, partition and offset of the message as it was first read; of a row of a part that a
+        replay has rejected only the topic.
     """
     if attempt_of(id_) > 1:  # its columns tell of the replay that it was rejected in
-        _, partition, text, _, _ = id_.rsplit("/", 4)
-        offset = int(text)
+        found = place_of(id_)
+        if found is None:
+            return {"topic": source}
+        partition, offset = found
     number = int(partition) if partition.isdecimal() else partition
     return {"topic": source, "partition": number, "offset": offset}
 

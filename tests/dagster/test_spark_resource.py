@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import package as packages
-from dataflow_assets.spark import warm_server
 from dataflow_assets.spark.session import Spark, SparkSettings
 from resources.spark import SparkResource
 from tests import ROOT
@@ -125,25 +124,23 @@ def test_the_archive_is_named_by_its_content(
     assert packages.package() != first
 
 
-def test_the_warm_server_is_one_for_all_and_ends_when_nobody_uses_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["of another user", "for everybody", "elsewhere"])
+def test_an_archive_that_somebody_else_may_have_put_there_is_refused(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "server"
-    monkeypatch.setattr(warm_server, "folder", lambda: folder)
-    monkeypatch.setattr(warm_server, "LOOK_SECONDS", 1)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            first, second = pool.map(lambda _: warm_server.address(), range(2))
-        assert first == second
-        lease = folder / "lease"
-        long_ago = time.time() - 3600
-        os.utime(lease, (long_ago, long_ago))
-        deadline = time.monotonic() + 60
-        while warm_server.running(folder) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        assert warm_server.running(folder) is None
-    finally:
-        warm_server.stop()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if how == "of another user":
+        monkeypatch.setattr(os, "getuid", lambda: 4711)
+    else:
+        folder = packages.package().parent
+        if how == "for everybody":
+            folder.chmod(0o777)
+        else:
+            folder.symlink_to(folder.rename(tmp_path / "elsewhere"))
+    with pytest.raises(
+        PermanentError, match=r"must be a folder of user .* remove it, or set TMPDIR"
+    ):
+        packages.package()
 
 
 @pytest.fixture

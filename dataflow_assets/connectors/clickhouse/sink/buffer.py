@@ -92,7 +92,7 @@ class Buffer:
 
     def _rejection(self, offset: int, n: int, reason: str) -> Rejection:
         sent = next((found for found in self._found(offset)), Sent(None))
-        return sent.rejection(offset, reason, n)
+        return Rejection(offset, "sink", reason, None, n).of(sent)
 
     def _found(self, offset: int) -> Iterator[Sent]:
         for sent in self._sent:

@@ -113,9 +113,7 @@ class IcebergWriter(Writer):
 
     def _write(self, rows: pa.RecordBatch, chunk: Chunk) -> None:
         taken, refused = self._rows.write(rows)
-        here = [
-            chunk.sent.get(r.offset, Sent(None)).rejection(r.offset, r.reason, r.n) for r in refused
-        ]
+        here = [r.of(chunk.sent.get(r.offset, Sent(None))) for r in refused]
         known = [r for r in chunk.rejected if r.offset >= self._covered]
         self._rejected += [*known, *here]
         self._totals += Totals(taken, len(known) + len(here), chunk.size)

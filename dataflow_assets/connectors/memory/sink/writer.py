@@ -124,7 +124,7 @@ class _MemoryWriter(Writer):
 
 
 def _negative(row: dict[str, Any], sent: Sent) -> Rejection:
-    return sent.rejection(row[OFFSET], "id is negative", row.get(N, 0))
+    return Rejection(row[OFFSET], "sink", "id is negative", None, row.get(N, 0)).of(sent)
 
 
 class SpanWriter(_MemoryWriter):

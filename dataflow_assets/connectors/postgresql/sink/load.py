@@ -56,8 +56,8 @@ class Loader(ABC):
         offsets = rows.column(OFFSET).to_pylist()
         ordinals = rows.column(N).to_pylist() if N in rows.schema.names else [0] * len(offsets)
         for offset, n in zip(offsets, ordinals, strict=True):
-            found = self._message(offset).rejection(offset, reason, n or 0, error_type=error_type)
-            self._found.append(found)
+            found = Rejection(offset, "sink", reason, None, n or 0, error_type=error_type)
+            self._found.append(found.of(self._message(offset)))
 
     def _message(self, offset: int) -> Sent:
         found = (sent[offset] for sent in reversed(self._sent) if offset in sent)
