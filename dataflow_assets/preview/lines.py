@@ -10,8 +10,8 @@ from typing import Any, Literal
 import msgspec
 
 from dataflow_assets.flow import Flow
-from dataflow_assets.preview import Trace, Visit
 from dataflow_assets.preview.messages import Message, given, plain
+from dataflow_assets.preview.trace import Trace, Visit
 from dataflow_assets.records.record import Record, encode
 from dataflow_assets.testing import Result
 
