@@ -45,7 +45,7 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     relation = describe(client, source)
     if relation.identity != part.identity:
-        raise source.made_anew()
+        raise source.recreated()
     failpoints.reach("clickhouse.read")
     expressions = [types.selected(column.name, column.type) for column in relation.columns]
     stored = zip(expressions, relation.fields(), strict=True)

@@ -57,7 +57,7 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     relation = describe(link, source)
     if relation.oid != part.identity:
-        raise source.made_anew()
+        raise source.recreated()
     link.execute("BEGIN READ ONLY")
     link.execute("SELECT set_config('statement_timeout', '0', true)")
     failpoints.reach("postgresql.read")

@@ -68,7 +68,7 @@ class PostgresqlSourceSession(PolledSession):
         with translated(f"looking for new rows in {self._source.title}"):
             relation = describe(self._link, self._source)
             if relation.oid is not None and not self._identity.endswith(f".{relation.oid}"):
-                raise self._source.made_anew()
+                raise self._source.recreated()
             self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
                 yield PolledTable(self._link, relation, self._source.title, self._source.overlap)
