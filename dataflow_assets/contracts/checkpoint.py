@@ -95,6 +95,8 @@ class Run:
 def utc_now() -> datetime:
     """The time to store and to compare.
 
+    Called on the driver and inside tasks, whenever something is committed.
+
     Returns:
         Now, in UTC.
     """
@@ -102,7 +104,9 @@ def utc_now() -> datetime:
 
 
 def local_now() -> datetime:
-    """The time to show to people.
+    """The time that the steps of a micro-batch take for now, and that people are shown.
+
+    Called on the driver, once for each micro-batch.
 
     Returns:
         Now, in the zone of this machine.

@@ -154,6 +154,9 @@ class ErrorStore(Entries):
         is where the system can tell; else a crash between here and the commit stores it twice,
         under one id. A record of a later reading than the known one waits for a replay once more.
 
+        Args:
+            records: of one slice and branch, at least one; ids may occur twice.
+
         Raises:
             TransientError when the error sink cannot be reached: the commit waits for it.
         """
@@ -228,6 +231,8 @@ def place_of(entry: str) -> tuple[str, int] | None:
 def attempt_of(entry: str) -> int:
     """Counts the attempts of an entry.
 
+    Called inside tasks for each rejected record, and on the driver for each entry of a replay.
+
     Args:
         entry: its id.
 
@@ -240,6 +245,8 @@ def attempt_of(entry: str) -> int:
 
 def next_attempt(entry: str, n: int) -> str:
     """Names what a replay rejects once more.
+
+    Called inside tasks, for each record that a replay rejects.
 
     Args:
         entry: the id of the entry that was replayed.

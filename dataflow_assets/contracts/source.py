@@ -71,8 +71,11 @@ class Source(Connector):
 
         Called inside tasks, once for each slice.
 
+        Args:
+            piece: the slice.
+
         Returns:
-            Values by the keys of `metadata_keys`.
+            Values by the keys of `metadata_keys`; those of single records are columns instead.
         """
         return {}
 
@@ -132,6 +135,12 @@ class Source(Connector):
         """Typed rows as batches whose columns are the keys of their messages.
 
         Called inside tasks for each batch, only where steps or a sink need messages.
+
+        Args:
+            batch: as `batches` gave it: the table's columns, and those of metadata.
+
+        Returns:
+            As many rows in the same order; by default the batch itself.
         """
         return batch
 

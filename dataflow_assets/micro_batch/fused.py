@@ -37,9 +37,9 @@ from dataflow_assets.errors import DataflowError, PermanentError, blamed
 from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
 from dataflow_assets.micro_batch.places import Places
-from dataflow_assets.micro_batch.reader import reader
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame
+from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.micro_batch.typed_rows import typed
 
 if TYPE_CHECKING:

@@ -1,4 +1,10 @@
-"""Bodies as records through the chain; what comes out, for each lane."""
+"""The messages of one slice as chunks, one for each lane of the pass.
+
+Without steps the bodies are decoded straight into the sink's columns. With steps each message
+becomes a record, runs through the chain, and each lane decodes the JSON of its own records by the
+same rules. What fails before the lanes part is rejected once, by the main one. A sink that takes
+messages gets bodies, keys and headers as they were sent.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import Chunk, Rejection, Sent, Sink
+from dataflow_assets.contracts import Chunk, Rejection, Sent, Sink, Slice, Source
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.branch_rows import BranchRows
+from dataflow_assets.micro_batch.decode import Decoding
 from dataflow_assets.micro_batch.forward import Forwarded
-from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch.lanes import Lane, Read, Steps
 from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.originals import Messages, placed, rejection
 from dataflow_assets.micro_batch.places import Places
@@ -20,6 +27,17 @@ from dataflow_assets.micro_batch.replayed_rows import Again
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record, parse, text
 from dataflow_assets.records.wrapped import unwrapped
+
+
+def reader(
+    source: Source, steps: Steps | None, lanes: Sequence[Lane], piece: Slice, slices: int
+) -> Read:
+    """How the messages of one slice become rows; made once per slice, inside the task."""
+    if steps is None:
+        return Decoding(lanes, source.null_messages, piece, slices)
+    return Transforming(
+        steps, source.null_messages, lanes, Rows(source, piece, slices, steps.reads)
+    )
 
 
 class Transforming:

@@ -267,7 +267,8 @@ def moved(flow: str, piece: Slice, position: Position | None) -> PermanentError:
 class BranchState:
     """Everything that is stored of one branch: the checkpoint, and the parts of a bounded read.
 
-    Its methods say what becomes of it; none of them stores anything.
+    Loaded and stored by sessions on the driver, and by writers of sinks that commit in tasks. Its
+    methods return another state and raise nothing; none of them stores anything.
     """
 
     checkpoint: Checkpoint = Checkpoint(epoch=0)
@@ -291,7 +292,13 @@ class BranchState:
     def left(self, span: Span) -> tuple[Slice, ...]:
         """The slices of a span that the checkpoint does not cover.
 
-        Nothing of a bounded read that is recorded no more: it was finished before.
+        Called by sessions in `stage` and `finish` on the driver.
+
+        Args:
+            span: as `begin` has handed it back.
+
+        Returns:
+            Nothing of a bounded read that is recorded no more: it was finished before.
         """
         if intent_of(span) and not self.intent:
             return ()
@@ -299,12 +306,29 @@ class BranchState:
         return tuple(s for s in span.slices if not covered(s, known.get(s.partition)))
 
     def taken(self, run: Run) -> BranchState:
-        """The same under a new epoch."""
+        """The state under a new epoch.
+
+        Called by sessions in `open` on the driver; the caller stores the state by compare-and-set.
+
+        Args:
+            run: who has the epoch from now on.
+        """
         epoch = self.checkpoint.epoch + 1
         return replace(self, checkpoint=replace(self.checkpoint, epoch=epoch, run=str(run)))
 
     def begun(self, span: Span, target: Target, identity: str | None) -> BranchState:
-        """With what must survive a crash before the span is read; the same where that is known."""
+        """The state with what must survive a crash before the span is read.
+
+        Called by sessions in `begin` on the driver, once for each micro-batch.
+
+        Args:
+            span: as planned.
+            target: the branch, with the digest of its manifest.
+            identity: the table's id; None while there is no table.
+
+        Returns:
+            The start positions of new partitions and the intent beside what is known.
+        """
         starts = unknown_starts(span, self.positions)
         begun = {name: after for name, after in starts.items() if after is not None}
         checkpoint = replace(
@@ -316,17 +340,39 @@ class BranchState:
         return BranchState(checkpoint, intent_of(span))
 
     def divided(self, cut: Cut) -> BranchState:
-        """With smaller parts for those that are not committed."""
+        """The state with smaller parts for those that are not committed.
+
+        Called by sessions in `divide` on the driver, where a part was too large for the sink.
+
+        Args:
+            cut: makes parts of one, the source's `divide`.
+        """
         return replace(self, intent=divided(resumed(self.intent, self.positions), cut))
 
     def adopted(self, identity: str | None) -> BranchState:
-        """The same about another table."""
+        """The state as that of another table, whose rows it describes.
+
+        Called by sessions in `adopt` on the driver, when a person says so.
+
+        Args:
+            identity: the table's id; None while there is no table.
+        """
         return replace(self, checkpoint=replace(self.checkpoint, target=identity))
 
     def restarted(
         self, positions: Positions, source: str, target: Target, identity: str | None
     ) -> BranchState:
-        """From now on this source goes into this table, in a reading of its own."""
+        """The state of a flow that begins anew: without an intent, in a reading of its own.
+
+        Called by sessions in `restart` on the driver, once the table is emptied where that is
+        asked.
+
+        Args:
+            positions: where the reading begins.
+            source: the source's identity.
+            target: the branch, with the digest of its manifest.
+            identity: the table's id; None while there is no table.
+        """
         checkpoint = replace(
             self.checkpoint,
             positions=dict(positions),
@@ -341,13 +387,21 @@ class BranchState:
         """As if the branch had never begun.
 
         Epoch and reading stay: a driver that was forgotten must not find its epoch free again, and
-        what was rejected before must not seem later than what will be.
+        what was rejected before must not seem later than what will be. Called by sessions in
+        `forget` on the driver, for `dataflow reset`.
         """
         known = self.checkpoint
         return BranchState(Checkpoint(known.epoch, run=known.run, reading=known.reading))
 
     def finished(self, positions: Positions, counted: Totals) -> BranchState:
-        """Without an intent, at these positions."""
+        """The state once a span is done: without an intent, at these positions.
+
+        Called by sessions in `finish` on the driver, once for each micro-batch.
+
+        Args:
+            positions: all of the checkpoint's, those of the span moved.
+            counted: what the span's receipts say, on top of the stored totals.
+        """
         checkpoint = replace(
             self.checkpoint,
             positions=dict(positions),

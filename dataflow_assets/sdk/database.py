@@ -40,7 +40,16 @@ ColumnNames = Annotated[tuple[ColumnName, ...], BeforeValidator(one_or_many)]
 
 
 def foreign(text: str) -> str:
-    """What to do about an address of another kind; without it nothing is known."""
+    """What to do about an address of another kind.
+
+    Called when a manifest is validated, for a connection string that cannot be read.
+
+    Args:
+        text: the connection string.
+
+    Returns:
+        A half sentence; empty where nothing is known.
+    """
     if text.lower().startswith("jdbc:"):
         return "a JDBC address: remove `jdbc:`"
     if "${" in text or text.startswith("$"):
@@ -49,7 +58,11 @@ def foreign(text: str) -> str:
 
 
 class DatabaseTable(Connector):
-    """A database and a table in it, both known without network."""
+    """A database and a table in it, both known without network.
+
+    Options of connectors derive from it. Methods may be called before secrets are resolved, when
+    manifests are loaded, unless they say otherwise.
+    """
 
     quotes: ClassVar = '"'
     """What may enclose a name in `table`."""
@@ -98,7 +111,11 @@ class DatabaseTable(Connector):
         return self.servers()
 
     def dsn(self) -> str:
-        """The connection string itself, for the driver only."""
+        """The connection string itself, for the database's client only. Secrets must be resolved.
+
+        Raises:
+            PermanentError: the secret was not resolved.
+        """
         if self.connection_string is None:
             raise PermanentError("connectionStringSecretRef was not resolved")
         return self.connection_string.get_secret_value()
@@ -111,7 +128,11 @@ class DatabaseTable(Connector):
         return schema or self.known_schema(), name
 
     def place(self) -> tuple[str, str]:
-        """Schema and name of the table. Secrets must be resolved."""
+        """Schema and name of the table. Secrets must be resolved.
+
+        Raises:
+            PermanentError: the secret was not resolved.
+        """
         schema, name = self._split()
         return schema or self.usual_schema(), name
 
@@ -155,15 +176,21 @@ class DatabaseTable(Connector):
 
     @abstractmethod
     def usual_schema(self) -> str:
-        """Where a table is that is named without a schema."""
+        """Where a table is that is named without a schema. Secrets must be resolved."""
 
     @abstractmethod
     def server(self) -> str:
-        """Host and database, never user or password."""
+        """Host and database, never user or password.
+
+        Called where the connection string is in the manifest, or secrets are resolved.
+        """
 
     @abstractmethod
     def servers(self) -> tuple[str, ...]:
-        """`host:port/database` of each host; a port may be left out where it is the usual one."""
+        """`host:port/database` of each host; a port may be left out where it is the usual one.
+
+        Called where the connection string is in the manifest, or secrets are resolved.
+        """
 
     def _split(self) -> tuple[str, str]:
         """Schema, empty where there is none, and name."""
@@ -187,7 +214,14 @@ def split(table: str, quotes: str = '"') -> tuple[str, str]:
 
 
 def joined(schema: str | None, name: str) -> str:
-    """What `split` takes apart again; in quotes only where it must be."""
+    """What `split` takes apart again; in quotes only where it must be.
+
+    Called when Dagster's assets are built, for the table's name in their metadata.
+
+    Args:
+        schema: None or empty where there is none.
+        name: the table's.
+    """
     plain = f"{schema}.{name}" if schema else name
     if split(plain) == (schema or "", name):
         return plain
@@ -209,5 +243,5 @@ def unescaped(password: str) -> str:
 
 
 def slugify(text: str) -> str:
-    """Lower-case letters, digits and underscores only."""
+    """Lower-case letters, digits and underscores only; `database` where none is left."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "database"

@@ -141,21 +141,16 @@ class SliceTransaction(Writer):
     def close(self, complete: bool) -> Receipt:
         offsets = isinstance(self._piece, OffsetSlice)
         with self.guarded():
-            if (offsets and self._begun) or (not offsets and complete):
-                self._finish()
-            elif self._begun:  # a part whose end is in doubt
+            ended = self._begun if offsets else complete  # else the end of a part is in doubt
+            reached = self._reached() if ended else None
+            if reached is not None:
+                self.commit(reached)
+            elif self._begun:
                 self._drop()
             self.release()
         position = self.stored() if self._begun else None
         branch, partition = self._ticket.target.branch, self._piece.partition
         return Receipt(branch, partition, position, self._totals, self.staged())
-
-    def _finish(self) -> None:
-        position = self._reached()
-        if position is None:
-            self._drop()
-        else:
-            self.commit(position)
 
     def _drop(self) -> None:
         self.roll_back()

@@ -77,7 +77,8 @@ def parse(text: str) -> Dsn:
         )
         raise PermanentError(f"connectionString: {foreign(text.strip()) or usual}")
     query = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
-    native, secure = match["scheme"] == "clickhouse", _is_secure(match["scheme"], query)
+    native = match["scheme"] == "clickhouse"
+    secure = match["scheme"] == "https" or _flag(query, "secure")
     found = [_host(part, native=native, secure=secure) for part in match["hosts"].split(",")]
     secure = secure or any(encrypted for _, _, encrypted in found)
     return Dsn(
@@ -118,10 +119,6 @@ def scrub(message: str, text: str) -> str:
     """The message without the password, should a driver ever show it."""
     password = parse(text).password
     return message.replace(password, "***") if password else message
-
-
-def _is_secure(scheme: str, query: Mapping[str, str]) -> bool:
-    return scheme == "https" or _flag(query, "secure")
 
 
 def _host(text: str, *, native: bool, secure: bool) -> tuple[str, int, bool]:

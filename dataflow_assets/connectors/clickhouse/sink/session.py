@@ -150,7 +150,8 @@ class ClickhouseSinkSession(SinkSession):
         self._at = span.at or local_now()
         unfinished = recovery.unfinished(self._state, span)
         if unfinished is not None:
-            recovery.check_window(self._state, self._log.blocks, self._place(), self._target)
+            place = self._table, f"{self._database}.{self._name}"
+            recovery.check_window(self._state, self._log.blocks, place, self._target)
             self._at = unfinished.at or self._at
             return unfinished
         check_begun(self._target.flow, span, self.checkpoint.positions)
@@ -231,7 +232,9 @@ class ClickhouseSinkSession(SinkSession):
             self._branch = BranchCheckpoint(self._log, self._target)
             self._state = self._branch.take(self._run)
             self._log.prune(self._state.head)
-            self._tell()
+            if self._table is not None and self._table.viewed:
+                for note in forgetful_views(self._client, self._table):
+                    log.warning("flow %s: %s", self._target.flow, note)
             self._empty()
 
     def _find(self) -> None:
@@ -240,11 +243,6 @@ class ClickhouseSinkSession(SinkSession):
         if self._table is not None:
             self._table.check()
             self._upsert = UpsertRules.of(self._sink, self._table)
-
-    def _tell(self) -> None:
-        if self._table is not None and self._table.viewed:
-            for note in forgetful_views(self._client, self._table):
-                log.warning("flow %s: %s", self._target.flow, note)
 
     def _empty(self) -> None:
         """Takes the rows out, where a head says that they go; whoever opens next repeats it.
@@ -353,6 +351,3 @@ class ClickhouseSinkSession(SinkSession):
 
     def _head(self, head: Head) -> None:
         self._state = self._branch.head(head)
-
-    def _place(self) -> tuple[Table | None, str]:
-        return self._table, f"{self._database}.{self._name}"

@@ -42,15 +42,11 @@ def store(
 
 def _row(target: Target, piece: Slice, rejection: Rejection) -> str:
     where = (rejection.id(target, piece), rejection.offset, rejection.n)
-    why = (rejection.stage, _printable(rejection.reason))
+    reason = rejection.reason.encode("utf-8", "replace").decode().replace("\0", "\\0")
     sent = (*encoded(rejection.body, "\0"), *encoded(rejection.key, "\0"))
     step = (rejection.step, rejection.step_type)
     again = (rejection.rows, rejection.reading(target, piece))
-    return json.dumps([*where, *why, *sent, *step, *again])
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode().replace("\0", "\\0")
+    return json.dumps([*where, rejection.stage, reason, *sent, *step, *again])
 
 
 def batches(rows: Sequence[str]) -> Iterator[list[str]]:

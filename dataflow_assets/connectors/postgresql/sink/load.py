@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,8 @@ from typing_extensions import override
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.sink import encode_copy, fold_keys, key_order
+from dataflow_assets.connectors.postgresql.sink import fold_keys, key_order
+from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints
 from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
@@ -97,20 +99,13 @@ class AppendLoader(Loader):
 
     def _apply(self) -> None:
         if self._rows:
-            self._copy(_joined(self._rows))
+            parts = _by_columns(_joined(self._rows), self._schema, self._optional)
+            for names, part in parts:
+                fields = [self._schema.field(name) for name in names]
+                load = partial(copy_rows, self._link, self._place, fields)
+                for row, failure in self._trial.run(part, load):
+                    self._reject(row, failure.reason, failure.error_type)
         self._rows, self._sent = [], []
-
-    def _copy(self, rows: pa.RecordBatch) -> None:
-        for names, part in _by_columns(rows, self._schema, self._optional):
-            fields = [self._schema.field(name) for name in names]
-            for row, failure in self._trial.run(part, self._load(fields)):
-                self._reject(row, failure.reason, failure.error_type)
-
-    def _load(self, fields: Sequence[pa.Field]) -> Callable[[pa.RecordBatch], None]:
-        def load(rows: pa.RecordBatch) -> None:
-            self._link.load(*self._place, encode_copy.project(rows, fields, self._link.binary))
-
-        return load
 
     def _appendable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if OP not in rows.schema.names:

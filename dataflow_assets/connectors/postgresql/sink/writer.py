@@ -31,7 +31,6 @@ from dataflow_assets.contracts import (
     Slice,
     Ticket,
 )
-from dataflow_assets.errors import DataflowError
 from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
@@ -171,15 +170,12 @@ class PostgresqlWriter(SliceTransaction):
             yield
         except Failure as failure:
             self.abort()
-            raise self._meaning(failure) from None
+            if failure.sqlstate == _UNDEFINED_TABLE and self._gone():
+                raise self._sink.dropped() from None
+            raise failure.error(f"writing to {self._sink.address()}") from None
         except BaseException:
             self.abort()
             raise
-
-    def _meaning(self, failure: Failure) -> DataflowError:
-        if failure.sqlstate == _UNDEFINED_TABLE and self._gone():
-            return self._sink.dropped()
-        return failure.error(f"writing to {self._sink.address()}")
 
     def _gone(self) -> bool:
         """Whether it is the target that is missing; our own session has ended with the error."""

@@ -5,7 +5,7 @@ A batch is made as soon as enough rows are there: memory does not grow with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
@@ -57,14 +57,20 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     relation = describe(link, source)
     if relation.oid != part.identity:
-        raise source.made_anew()
+        raise source.recreated()
     link.execute("BEGIN READ ONLY")
     link.execute("SELECT set_config('statement_timeout', '0', true)")
     failpoints.reach("postgresql.read")
-    columns = [*_columns(relation), *_metadata(relation, metadata)]
+    columns = [
+        (selected(quoted(one), one.type), one.type.field(one.name), one.type)
+        for one in relation.columns
+    ]
+    columns += _metadata(relation, metadata)
     decoder = Decoder([field for _, field, _ in columns], [kind for *_, kind in columns])
     values = Values()
-    query = _query(relation, part, _listed([expression for expression, *_ in columns]), values)
+    # Under names of their own: ORDER BY must mean the table's columns.
+    listed = ", ".join(f"{each} AS {RESULT}_{at}" for at, (each, *_) in enumerate(columns))
+    query = _query(relation, part, listed, values)
     values.bind(link)
     limit = "" if most is None else f" LIMIT {most}"
     yield from _copied(link, decoder, f"COPY ({query}{limit}) TO STDOUT (FORMAT binary)")
@@ -103,18 +109,6 @@ def _query(relation: Relation, part: Part, selected: str, values: Values) -> str
     ranks = [change_of(relation)] if relation.changes and not part.rows.load else []
     ranks += [f"{quoted(order)} NULLS FIRST"] if order else []
     return f"SELECT {selected} FROM {relation.base} WHERE {where} ORDER BY {', '.join(ranks)}"  # noqa: S608
-
-
-def _listed(expressions: Sequence[str]) -> str:
-    """Under names of their own: ORDER BY must mean the table's columns."""
-    return ", ".join(f"{each} AS {RESULT}_{at}" for at, each in enumerate(expressions))
-
-
-def _columns(relation: Relation) -> list[tuple[str, pa.Field, TypeOf]]:
-    return [
-        (selected(quoted(column), column.type), column.type.field(column.name), column.type)
-        for column in relation.columns
-    ]
 
 
 def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.Field, TypeOf]]:
