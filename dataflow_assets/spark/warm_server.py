@@ -29,10 +29,11 @@ log = logging.getLogger(__name__)
 IDLE_MINUTES = 30
 LOOK_SECONDS = 30
 USED = 3  # how `python -m` of this module says that it has ended nothing
-# Asks from time to time whether the warm server is still used, once its lease is old, until the
-# answer is that nothing runs: a look may fail, as in an environment that is just being rebuilt.
+# Asks from time to time whether the warm server is still used, once its lease is old, until that is
+# gone: a look may fail, as in an environment that is just being rebuilt. The lock says who it is.
 WATCH = (
     '(while [ -d "$0" ]; do sleep {look}; '
+    'read -r pid _ <"$0/spark/.lock" && ! kill -0 "$pid" && break; '
     '[ -n "$(find "$0/{lease}" -mmin -{minutes})" ] && continue; '
     '"$1" -m dataflow_assets.spark.warm_server "$0" {seconds} && break; '
     "done) >/dev/null 2>&1 &"

@@ -57,8 +57,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     yield folder
     warm_server.stop()
-    _age(folder)
-    until(lambda: not _watched(folder))
+    until(lambda: not _watched(folder))  # it ends with its server
 
 
 def test_the_warm_server_is_one_for_all_and_ends_when_nobody_uses_it(here: Path) -> None:
