@@ -18,9 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
@@ -34,6 +32,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import DataflowError, PermanentError, blamed
+from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
 from dataflow_assets.micro_batch.places import Places
@@ -169,11 +168,11 @@ class Pass:
             return
         left = _SLACK * self.most_bytes
         for batch in batches:
-            fitting, size = _fitting(batch, left)
-            yield fitting
+            taken, size = fitting(batch, left)
+            yield taken
             left -= size
-            upto = fitting.column("_at")[-1].as_py() // len(self.span.slices) + 1
-            if upto < piece.upto and (left <= 0 or fitting.num_rows < batch.num_rows):
+            upto = taken.column("_at")[-1].as_py() // len(self.span.slices) + 1
+            if upto < piece.upto and (left <= 0 or taken.num_rows < batch.num_rows):
                 told.cuts[piece.partition] = upto
                 return
 
@@ -224,14 +223,6 @@ class Pass:
             f"Nothing of this micro-batch's records of partition {piece.partition} is stored; "
             f"those of other partitions may be. Fix the table or the producer, or raise the limit"
         )
-
-
-def _fitting(batch: pa.RecordBatch, most: int) -> tuple[pa.RecordBatch, int]:
-    """The first rows, whose bodies have so many bytes at most, or one row; and their bytes."""
-    lengths = pc.fill_null(pc.binary_length(batch.column("body")), 0)
-    sizes = pc.cumulative_sum(lengths.cast(pa.int64())).to_numpy()
-    rows = max(1, int(np.searchsorted(sizes, most, "right")))
-    return batch.slice(0, rows), int(sizes[rows - 1])
 
 
 def too_many(rejected: int, consumed: int, most: float) -> bool:
