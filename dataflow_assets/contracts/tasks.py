@@ -64,8 +64,9 @@ class Rejection:
         Returns:
             The same rejection with what a replay needs.
         """
-        body, metadata = sent.body, sent.metadata
-        return replace(self, body=body, metadata=metadata, rows=sent.rows, place=sent.place)
+        return replace(
+            self, body=sent.body, metadata=sent.metadata, rows=sent.rows, place=sent.place
+        )
 
     def at(self, piece: Slice) -> str:
         """Where the record is, for people.

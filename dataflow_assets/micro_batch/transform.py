@@ -44,10 +44,14 @@ class Transforming:
     """Bodies as records through the chain; what comes out, as JSON again, for each lane."""
 
     def __init__(self, steps: Steps, tombstones: str, lanes: Sequence[Lane], rows: Rows) -> None:
-        self._chain = Chain(steps.transformations, steps.context)
+        self._steps = steps
+        self._chain = self._compiled()
         self._branches = [_branch(lane, tombstones) for lane in lanes]
         self._rows = rows
         self._places = Places(rows.piece)
+
+    def _compiled(self) -> Chain:
+        return Chain(self._steps.transformations, self._steps.context)
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each lane's chunk. Records of a route that is not among the lanes are left out."""
@@ -60,8 +64,10 @@ class Transforming:
         for at, (raw, metadata) in enumerate(self._rows.records(batch)):
             pair = again[at] if again else None
             one = Again(*pair) if pair else None
+            # What steps remember is of one micro-batch; entries are of many.
+            chain = self._chain if again is None else self._compiled()
             try:
-                found = self._chain(Record(parse(raw), metadata))
+                found = chain(Record(parse(raw), metadata))
                 chosen = one.chosen(found, ways) if one else enumerate(found)
             except RejectedRecord as error:
                 place = self._places.of(batch, at, int(offsets[at]), raw)

@@ -2,9 +2,11 @@
 
 | event | what decides | what happens |
 |---|---|---|
+| `begin` | `check_begun` | a bounded read begins only at the position it was planned from |
 | `begin` | `unknown_starts`, `intent_of` | both are stored before anything is read |
 | `begin` after a crash | `resumed` | the recorded parts are read again, committed ones are empty |
 | a slice is committed | `check_planned`, `check_recorded` | only from where it was planned |
+| a chunk is written | `uncovered` | what the checkpoint covers is left out |
 | `finish` | `gaps`, `advanced` | what holds no records is stepped over |
 | another driver has the epoch | `taken_over` | TakenOver: the run ends for all branches |
 | the checkpoint is gone | `removed` | CheckpointRemoved: the branch ends, the others go on |
@@ -18,8 +20,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dataflow_assets.contracts import (
+    OFFSET,
     Checkpoint,
+    Chunk,
     OffsetSlice,
     PartSlice,
     Position,
@@ -30,6 +36,7 @@ from dataflow_assets.contracts import (
     Target,
     Totals,
     divided,
+    lasting,
     next_reading,
     utc_now,
 )
@@ -49,6 +56,31 @@ def covered(piece: Slice, position: Position | None) -> bool:
     if isinstance(piece, OffsetSlice):
         return isinstance(position, int) and position >= piece.upto
     return position == piece.upto
+
+
+def uncovered(chunk: Chunk, piece: Slice, position: Position | None) -> Chunk | None:
+    """What of a chunk is not committed yet.
+
+    Called by writers inside their task, for each chunk. A slice begins below the checkpoint where
+    another branch is behind, or where a first attempt was committed.
+
+    Args:
+        chunk: of the slice, its rows with their offsets.
+        piece: the slice.
+        position: where its partition is by the stored checkpoint; None for nowhere yet.
+
+    Returns:
+        The chunk from the checkpoint on; None where nothing of it is left.
+    """
+    if covered(piece, position):
+        return None
+    if not isinstance(position, int):
+        return chunk
+    if chunk.seen <= position:
+        return None
+    first = int(np.searchsorted(chunk.rows.column(OFFSET).to_numpy(), position))
+    rejected = [one for one in chunk.rejected if one.offset >= position]
+    return replace(chunk, rows=chunk.rows.slice(first), rejected=rejected)
 
 
 def resumed(parts: Iterable[PartSlice], positions: Positions) -> tuple[PartSlice, ...]:
@@ -141,6 +173,23 @@ def check_planned(flow: str, piece: Slice, position: Position | None) -> None:
         fits = position in (piece.after, piece.upto)
     if not fits:
         raise moved(flow, piece, position)
+
+
+def check_begun(flow: str, span: Span, positions: Positions) -> None:
+    """Raises PermanentError where a bounded read was planned from another position.
+
+    Called by sessions in `begin` on the driver, before the parts are recorded: whatever its source
+    says of two positions, a branch never steps over rows that it has not got, nor gets rows twice.
+
+    Args:
+        flow: namespace/name.
+        span: as planned; one that is empty, or planned by nobody, is let through.
+        positions: those of the stored checkpoint.
+    """
+    planned, known = span.planned, lasting(positions)
+    if planned is not None and intent_of(span) and known != lasting(planned):
+        partition, after = next(iter(planned.items()), ("", None))
+        raise moved(flow, PartSlice(partition, str(after), ""), known.get(partition))
 
 
 def check_recorded(flow: str, piece: PartSlice, intent: Iterable[PartSlice]) -> None:

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
-    OFFSET,
     Chunk,
     OffsetSlice,
     Position,
@@ -25,6 +23,7 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
+from dataflow_assets.sdk.checkpoint import uncovered
 
 
 class SliceTransaction(Writer):
@@ -128,15 +127,13 @@ class SliceTransaction(Writer):
     @override
     def write(self, chunk: Chunk) -> None:
         with self.guarded():
-            first = self._first()
-            if first is None or chunk.seen <= first:
+            left = uncovered(chunk, self._piece, self._position())
+            if left is None:
                 return
-            self._rejected += [r for r in chunk.rejected if r.offset >= first]
-            rows = _from(chunk.rows, first)
-            refused = self.take(rows, chunk.sent)
-            self._rejected += refused
-            self._rows += rows.num_rows - len(refused)
-            self._size += chunk.size
+            refused = self.take(left.rows, left.sent)
+            self._rejected += [*left.rejected, *refused]
+            self._rows += left.rows.num_rows - len(refused)
+            self._size += left.size
             self._seen = chunk.seen
         failpoints.reach(self.loading)
 
@@ -159,13 +156,6 @@ class SliceTransaction(Writer):
         self.roll_back()
         self._rejected, self._rows, self._size = [], 0, 0
 
-    def _first(self) -> int | None:
-        """The first offset still wanted; None when a committed part repeats."""
-        position = self._position()
-        if isinstance(self._piece, OffsetSlice):
-            return int(position or 0)
-        return None if position == self._piece.upto else 0
-
     def _reached(self) -> Position | None:
         """Where the commit moves the checkpoint; None when there is nothing to move."""
         position = self._position()
@@ -182,9 +172,3 @@ class SliceTransaction(Writer):
     @property
     def _totals(self) -> Totals:
         return Totals(self._rows, len(self._rejected), self._size)
-
-
-def _from(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
-    offsets = rows.column(OFFSET).to_numpy()
-    covered = int(np.searchsorted(offsets, first))
-    return rows.slice(covered) if covered else rows

@@ -39,7 +39,7 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import BranchState, advanced, check_planned, owned
+from dataflow_assets.sdk.checkpoint import BranchState, advanced, check_begun, check_planned, owned
 
 StateChange = Callable[[BranchState | None], BranchState]
 """From the state that is stored to the one to store; None for nothing. Raises to give up."""
@@ -145,6 +145,7 @@ class StoredSession(SinkSession):
         if (unfinished := self._state.unfinished) is not None:
             return unfinished
         known = self._state.positions
+        check_begun(self._target.flow, span, known)
         self._check_planned([s for s in span.slices if s.partition in known], known)
         begun = partial(BranchState.begun, span=span, target=self._target, identity=self.identity)
         if begun(self._state) != self._state:

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
+JOIN_SECONDS = 30.0  # the first session of a server loads most of its classes, on a busy machine
 # Spark Connect's client tries for ten minutes; the loop has a patience of its own.
 RPC_RETRIES = 4
 GENERATIONS = 50
@@ -65,7 +66,7 @@ def answers(remote: str, session: SparkSession) -> bool:
     """Asks the session's server; a refused connection is known at once, without retries."""
     try:
         _reach(remote)
-        return _ask(session, partial(_ping, session))
+        return _ask(session, ANSWER_SECONDS, partial(_ping, session))
     except ConnectionError:
         return False
     except Exception:  # noqa: BLE001 - whatever its client raises, this session is gone
@@ -110,7 +111,7 @@ def _join(remote: str, conf: Mapping[str, str]) -> SparkSession:
     _quiet(session)
     for policy in session.client.get_retry_policies():
         policy.max_retries = RPC_RETRIES
-    _ask(session, partial(_prepare, session, conf))
+    _ask(session, JOIN_SECONDS, partial(_prepare, session, conf))
     # The first column of a process asks the session that was made first for a setting, and keeps
     # the answer: later that session may be closed, or its server gone.
     functions.col("id")
@@ -146,10 +147,10 @@ def _send_package(session: SparkSession) -> None:
             raise
 
 
-def _ask(session: SparkSession, question: Callable[[], T]) -> T:
+def _ask(session: SparkSession, seconds: float, question: Callable[[], T]) -> T:
     """With a deadline, which the client has not: TimeoutError from a server that is silent."""
     try:
-        return _within(ANSWER_SECONDS, question)
+        return _within(seconds, question)
     except TimeoutError:
         forget(session)
         raise

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SILENCES = 3
+SILENCES = 2  # of half a minute, then the warm server is ended
 # What PySpark leaves behind in the environment of whoever used Spark Connect, for itself and for
 # every child: a session of our own would become a client of a server.
 _CONNECT_VARIABLES = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")

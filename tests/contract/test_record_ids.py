@@ -20,6 +20,7 @@ from dataflow_assets.transforms.validate import Validate
 from tests.contract import SOURCES
 from tests.contract.conftest import CHECKPOINT, numbered
 from tests.contract.drivers import Row, SourceDriver
+from tests.contract.real_drivers import PostgresqlTable
 
 REWOUND = Start("earliest", table="truncate", confirmed=True)
 BAD = {"schema": {"properties": {"name": {"not": {"const": "bad"}}}}}
@@ -39,7 +40,7 @@ class Naming:
 
     def flow(self) -> Flow:
         steps = (Transformation(Validate.model_validate(BAD)),) if self.strict else ()
-        sink = MemorySliceSink(store=self.name, table="target")
+        sink = MemorySliceSink(store=self.name, table="target", unknown_fields="ignore")
         policies = Policies(limit=Limit(records=self.limit), rejects=self.way)
         source = self.source.declare()
         return Flow("n", self.name, source, (Branch(sink),), policies, steps, hash="h")
@@ -94,6 +95,20 @@ def test_a_record_that_was_rejected_twice_is_put_back_once(naming: Naming) -> No
     assert naming.replay() == 3
     assert naming.ids() == list(range(1, 11))
     assert naming.replay() == 0
+
+
+@pytest.mark.parametrize("source", ["postgresql"], indirect=True)
+def test_rows_of_one_key_and_of_a_table_that_was_altered(naming: Naming) -> None:
+    assert isinstance(naming.source, PostgresqlTable)
+    naming.source._execute("alter table {}.{} drop constraint source_pkey")
+    naming.source.seed([(1, "a"), (3, "bad"), (3, "bad"), (3, "c")])
+    naming.drain()
+    assert len(naming.waiting()) == 2
+    naming.source._execute("alter table {}.{} add column more text")
+    naming.drain(REWOUND)
+    naming.strict = False
+    assert naming.replay() == 2
+    assert naming.ids() == [1, 3, 3, 3]
 
 
 @pytest.mark.parametrize("source", PARTS, indirect=True)

@@ -19,6 +19,7 @@ import pytest
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.spark import connect
 from dataflow_assets.spark import package as packages
 from dataflow_assets.spark.session import Spark, SparkSettings
 from resources.spark import SparkResource
@@ -64,22 +65,39 @@ def test_a_session_is_made_once_and_ends_with_the_run(
     resource.teardown_after_execution(dg.build_init_resource_context())
 
 
-def test_a_lost_session_is_made_again(tmp_path: Path) -> None:
-    with devservers.SparkConnect(tmp_path) as server:
-        spark = Spark(SparkSettings(server.remote))
-        first = spark.session()
-        server.kill()
-        with pytest.raises(TransientError):
+def test_a_lost_session_is_made_again(mortal_spark: devservers.SparkConnect) -> None:
+    settings = SparkSettings(mortal_spark.remote)
+    asks, waits = Spark(settings), Spark(settings)
+    first, early = asks.session(), waits.session()
+    mortal_spark.kill()
+    with pytest.raises(TransientError):
+        asks.session()
+    mortal_spark.start()
+    second = asks.session()
+    assert second is not first
+    late = waits.session()  # it has not asked before: the port answers, the session is gone
+    assert late is not early
+    assert late.range(3).count() == 3
+
+
+def test_a_server_that_is_silent_is_waited_for_within_a_deadline(
+    mortal_spark: devservers.SparkConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = Spark(SparkSettings(mortal_spark.remote), own=True)
+    first = spark.session()
+    mortal_spark.pause()
+    with monkeypatch.context() as patch:
+        patch.setattr(connect, "ANSWER_SECONDS", 1)
+        patch.setattr(connect, "JOIN_SECONDS", 1)
+        with pytest.raises(TransientError, match="no answer within"):
             spark.session()
-        server.start()
-        second = spark.session()
-        assert second is not first
-        server.kill()
-        server.start()  # before anybody asked: the port answers, the session is gone
-        third = spark.session()
-        assert third is not second
-        assert third.range(3).count() == 3
+    mortal_spark.resume()
+    assert spark.session() is not first
+    mortal_spark.pause()
+    with monkeypatch.context() as patch:
+        patch.setattr(connect, "ANSWER_SECONDS", 1)
         spark.close()
+    mortal_spark.resume()
 
 
 def test_runs_share_a_session_and_go_on_when_somebody_closed_it(

@@ -155,7 +155,7 @@ def test_leases_are_shared_and_the_last_use_counts(here: Path) -> None:
 def test_a_silent_server_is_ended_and_another_one_takes_its_place(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(connect, "JOIN_SECONDS", 0.5)
     silent = warm_server.shared()
     spark = Spark(SparkSettings("connect"))
     with pytest.raises(TransientError, match="no Spark session at connect: no answer within"):
@@ -172,7 +172,7 @@ def test_a_silent_server_is_ended_and_another_one_takes_its_place(
 def test_a_silent_server_elsewhere_is_reported_and_left_alone(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(connect, "JOIN_SECONDS", 0.5)
     server = warm_server.shared()
     with pytest.raises(TransientError, match=f"{server.remote}: no answer within"):
         Spark(SparkSettings(server.remote)).session()

@@ -13,7 +13,8 @@ from ruamel.yaml import YAML
 
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.files import FilesSink, FilesSource
-from dataflow_assets.contracts import Run
+from dataflow_assets.contracts import Run, Target
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.runs.replay import replay
 from tests.connectors.files import driver
@@ -100,14 +101,59 @@ def test_a_flow_that_begins_anew_leaves_what_it_has_stored(
         ({"path": "/data", "upsertMode": True}, "upsertMode"),
     ],
 )
-def test_what_cannot_be_declared(config: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_declared(
+    config: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", "/data")
     with pytest.raises(ValidationError, match=reason):
         FilesSink.model_validate(config)
 
 
-def test_addresses() -> None:
+@pytest.mark.parametrize("kind", [FilesSource, FilesSink])
+def test_a_folder_of_the_disk_is_below_the_root_also_after_links_are_followed(
+    kind: type[FilesSource | FilesSink], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for one in (root / "in", outside):
+        one.mkdir(parents=True)
+    (root / "out").symlink_to(outside)
+    (root / "same").symlink_to(root / "in")
+    monkeypatch.setenv("DATAFLOW_FILES", str(root))
+    for name in ("in", "same"):
+        assert kind.model_validate({"path": f"{root}/{name}"})
+    for path in (outside, root / "out", root / "out" / "x", "/etc", tmp_path / "root2"):
+        with pytest.raises(ValidationError, match=r"is not below the folder DATAFLOW_FILES \(/"):
+            kind.model_validate({"path": str(path)})
+    monkeypatch.delenv("DATAFLOW_FILES")
+    with pytest.raises(ValidationError, match=r"DATAFLOW_FILES \(not set\): set DATAFLOW_FILES"):
+        kind.model_validate({"path": f"{root}/in"})
+
+
+def test_a_folder_that_a_link_leads_out_of_the_root_by_now_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    (root / "in").mkdir(parents=True)
+    monkeypatch.setenv("DATAFLOW_FILES", str(root))
+    source = FilesSource.model_validate({"path": f"{root}/in"})
+    sink = FilesSink.model_validate({"path": f"{root}/in"})
+    (root / "in").rmdir()
+    (root / "in").symlink_to(tmp_path)
+    target = Target("shop/orders", "main", "h", "in")
+    for attempt in (
+        lambda: source.open("f"),
+        lambda: sink.open(target, Run()),
+        sink.error_store().prepare,
+    ):
+        with pytest.raises(PermanentError, match="is not below the folder DATAFLOW_FILES"):
+            attempt()
+
+
+def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", "/data")
     for path, endpoint, parts in (
         ("/data/orders", None, ("files", "disk", "data.orders")),
+        ("/data/x.y", None, ("files", "disk", "data.x%2Ey")),
         ("s3://shop/in/orders", None, ("files", "s3", "shop", "in.orders")),
         ("s3://shop/o", "http://minio:9000", ("files", "minio-9000", "shop", "o")),
     ):

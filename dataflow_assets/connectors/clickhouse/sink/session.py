@@ -51,7 +51,14 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import TransientError
-from dataflow_assets.sdk.checkpoint import check_planned, covered, gaps, intent_of, unknown_starts
+from dataflow_assets.sdk.checkpoint import (
+    check_begun,
+    check_planned,
+    covered,
+    gaps,
+    intent_of,
+    unknown_starts,
+)
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +154,7 @@ class ClickhouseSinkSession(SinkSession):
             recovery.check_window(self._state, self._log.blocks, place, self._target)
             self._at = unfinished.at or self._at
             return unfinished
+        check_begun(self._target.flow, span, self.checkpoint.positions)
         with translated(f"beginning on {self._sink.address()}"):
             self._record(span)
         failpoints.reach("clickhouse.begin")

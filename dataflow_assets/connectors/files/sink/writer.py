@@ -5,12 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from typing_extensions import override
 
 from dataflow_assets.connectors.files.client import Folder
@@ -37,7 +35,7 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.record import NotJson, parse
-from dataflow_assets.sdk.checkpoint import covered, owned
+from dataflow_assets.sdk.checkpoint import owned, uncovered
 from dataflow_assets.sdk.rejected_records import error_record, settle
 
 SUFFIX = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
@@ -65,23 +63,9 @@ class FilesWriter(Writer):
     @override
     def write(self, chunk: Chunk) -> None:
         self._seen = chunk.seen
-        if not self._covers(chunk):
-            self._write(self._uncovered(chunk))
+        if (left := uncovered(chunk, self._piece, self._position)) is not None:
+            self._write(left)
             reach("files.write")
-
-    def _covers(self, chunk: Chunk) -> bool:
-        position = self._position
-        reached = isinstance(position, int) and chunk.seen <= position
-        return reached or covered(self._piece, position)
-
-    def _uncovered(self, chunk: Chunk) -> Chunk:
-        """From the checkpoint on: the slice begins below it where another branch is behind."""
-        position = self._position
-        if not isinstance(position, int):
-            return chunk
-        rows = chunk.rows.filter(pc.greater_equal(chunk.rows.column(OFFSET), position))
-        rejected = [one for one in chunk.rejected if one.offset >= position]
-        return replace(chunk, rows=rows, rejected=rejected)
 
     def _write(self, chunk: Chunk) -> None:
         lines, refused = _lines(chunk)
@@ -144,10 +128,7 @@ def _lines(chunk: Chunk) -> tuple[list[bytes], list[Rejection]]:
             offset = rows.column(OFFSET)[row].as_py()
             n = rows.column(N)[row].as_py() if N in names else 0
             sent = chunk.sent.get(offset, Sent(body))
-            reason, of = error.reason, sent.rows
-            refused.append(
-                Rejection(offset, "sink", reason, sent.body, n, metadata=sent.metadata, rows=of)
-            )
+            refused.append(Rejection(offset, "sink", error.reason, None, n).of(sent))
     return lines, refused
 
 

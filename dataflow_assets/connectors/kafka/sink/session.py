@@ -43,7 +43,7 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.checkpoint import gaps, intent_of, unknown_starts
+from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +117,7 @@ class KafkaSinkSession(SinkSession):
     def begin(self, span: Span) -> Span:
         if (unfinished := self._stored.state.unfinished) is not None:
             return unfinished
+        check_begun(self._target.flow, span, self.checkpoint.positions)
         head = self._begun(span)
         if head != self._stored.head:
             self._side_topic.grow(head)

@@ -34,7 +34,7 @@ from dataflow_assets.contracts import (
     next_reading,
     refuse_shared,
 )
-from dataflow_assets.sdk.checkpoint import gaps, intent_of, unknown_starts
+from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
 
 # Idle sessions hold no lock and commit nothing any more: the epoch alone stops them.
 _END_OLDER = """
@@ -118,6 +118,7 @@ class PostgresqlSinkSession(SinkSession):
     def begin(self, span: Span) -> Span:
         if (unfinished := self._stored.state.unfinished) is not None:
             return unfinished
+        check_begun(self._target.flow, span, self._checkpoint.positions)
         intent = intent_of(span)
         starts = unknown_starts(span, self._stored.partitions)
         unstamped = (
