@@ -133,7 +133,8 @@ class _Write:
 
     def build(self, table: Table, attempts: Sequence[str]) -> None:
         """The rows of these attempts in the target's types; a value that does not fit raises."""
-        source = f"{self.stage.name} WHERE {quote(ATTEMPT)} IN ({_listed(attempts)})"
+        counting = ", ".join(map(literal, attempts)) or "''"  # a frame without rows has none
+        source = f"{self.stage.name} WHERE {quote(ATTEMPT)} IN ({counting})"
         if self.mode == "upsert":
             self._check_once(source)
         self._command(f"CREATE TABLE {self.built.name} AS {self.place.name}")
@@ -206,8 +207,3 @@ class _Write:
     def _command(self, statement: str) -> None:
         with failing():
             self.client.command(statement)
-
-
-def _listed(attempts: Sequence[str]) -> str:
-    """A list that is never empty: of a frame without rows there is no attempt."""
-    return ", ".join(map(literal, attempts)) or "''"

@@ -119,7 +119,11 @@ def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.
         )
     if "operation" in wanted:
         text = SourceColumn("operation", TypeOf("text", "text"), required=True)
-        found.append(_marked("operation", _operation(relation), text))
+        operation = _INSERT
+        if relation.times is not None:
+            created, updated = map(quoted, relation.times)
+            operation = _OPERATION.format(created=created, updated=updated)
+        found.append(_marked("operation", operation, text))
     return found
 
 
@@ -127,10 +131,3 @@ def _marked(name: str, expression: str, column: SourceColumn) -> tuple[str, pa.F
     field = column.type.field(f"_dataflow_{name}")
     marked = field.with_metadata({**(field.metadata or {}), METADATA: name.encode()})
     return expression, marked, column.type
-
-
-def _operation(relation: Relation) -> str:
-    if relation.times is None:
-        return _INSERT
-    created, updated = map(quoted, relation.times)
-    return _OPERATION.format(created=created, updated=updated)
