@@ -25,6 +25,10 @@ class Source(Connector):
     rows, `entries` are messages in parts, a column `body` and what is known beside it."""
     reads_back: ClassVar[bool] = True
     """True: what a sink of the same address writes is read by this source."""
+    parts_in_order: ClassVar[bool] = False
+    """True: a key may come in several parts of a span, and the last of its records counts: where a
+    branch upserts, the parts are read one after the other, in the order in which they are planned.
+    False: a key comes in one part of a span, or nothing says which of its records is the last."""
     continuous: ClassVar[bool] = False
     """True: new data keeps coming; runs of the flow's own job stay on (Kafka, CDC)."""
 

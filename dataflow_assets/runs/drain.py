@@ -266,7 +266,8 @@ class _Attempt:
     def _finished(
         self, opened: OpenBranch, span: Span, receipts: Sequence[Receipt], seconds: float
     ) -> Report:
-        ordered = sorted(receipts, key=lambda receipt: receipt.partition)
+        place = {piece.partition: index for index, piece in enumerate(span.slices)}
+        ordered = sorted(receipts, key=lambda receipt: place[receipt.partition])
         with blamed(opened.branch.id):
             opened.session.stage(span, ordered, lambda: self._spark)
             opened.session.finish(span, ordered, self._source)
