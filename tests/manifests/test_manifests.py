@@ -241,8 +241,9 @@ spec:
     ],
 )
 def test_folders_of_flows_lie_side_by_side(
-    sink: str, errors: str, wrong: list[str], folder: Path
+    sink: str, errors: str, wrong: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", "/lake")
     one = FOLDERS.format(name="one", sink="/lake/a", errors="/lake/errors")
     other = FOLDERS.format(name="other", sink=sink, errors=errors)
     (folder / "a.yaml").write_text(f"{one}---\n{other}")

@@ -17,6 +17,7 @@ class Ends:
     def __init__(self, place: driver.Config, folder: Path, name: str, **spec: Any) -> None:
         read, written = ({**place, "path": f"{place['path']}/{end}"} for end in (name, "out"))
         self.source, self.sink = driver.folder(read), driver.folder(written)
+        self.source.put("_made", b"")  # a source of a disk needs its folder
         document = {
             "apiVersion": "dataflow.dataflow.io/v1",
             "kind": "DataFlow",
