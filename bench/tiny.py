@@ -17,8 +17,8 @@ from unittest.mock import patch
 
 from bench import flows, messages, tables
 from bench.places import Places
-from dataflow_assets.connectors.kafka.source.session import KafkaSession
-from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSession
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
+from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch import fused
 from dataflow_assets.runs.drain import drain
@@ -31,13 +31,13 @@ MOST = 0.25  # seconds, the median
 WARM = 20  # micro-batches that are not counted: a JVM just started has compiled nothing yet
 
 STEPS: dict[str, tuple[Any, str]] = {
-    "plan": (KafkaSession, "plan"),
-    "begin": (PostgresqlSession, "begin"),
+    "plan": (KafkaSourceSession, "plan"),
+    "begin": (PostgresqlSinkSession, "begin"),
     "session": (Spark, "session"),
     "job": (fused, "run"),
-    "finish": (PostgresqlSession, "finish"),
-    "lag": (KafkaSession, "lag"),
-    "release": (KafkaSession, "release"),
+    "finish": (PostgresqlSinkSession, "finish"),
+    "lag": (KafkaSourceSession, "lag"),
+    "release": (KafkaSourceSession, "release"),
 }
 
 

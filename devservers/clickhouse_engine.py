@@ -54,6 +54,12 @@ class Query:
     def _bare(self) -> str:
         return self.text.rstrip().removesuffix(";")
 
+    def assignments(self) -> str:
+        """One statement that gives a session the settings and parameters."""
+        named_parameters = {f"param_{name}": value for name, value in self.parameters.items()}
+        given = {**self.settings, **named_parameters}.items()
+        return "SET " + ", ".join(f"{named(name)} = {quoted(value)}" for name, value in given)
+
     def into(self, file: Path) -> str:
         """The text with its output sent to a file."""
         found = FORMAT.search(self._bare)
@@ -98,10 +104,8 @@ class Engine:
         """One that knows the query's settings, parameters and database, and no other's."""
         session = Session(str(self._folder))
         try:
-            for name, value in query.settings.items():
-                session.query(f"SET {named(name)} = {quoted(value)}")
-            for name, value in query.parameters.items():
-                session.query(f"SET {named('param_' + name)} = {quoted(value)}")
+            if query.settings or query.parameters:
+                session.query(query.assignments())
             session.query(f"USE {named(query.database)}")
         except BaseException:
             session.close()

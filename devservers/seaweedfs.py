@@ -108,7 +108,7 @@ class SeaweedFS(Server):
         return {
             "AWS_ACCESS_KEY_ID": self.access_key,
             "AWS_SECRET_ACCESS_KEY": self.secret_key,
-            "GOMEMLIMIT": "300MiB",
+            "GOMEMLIMIT": "1GiB",  # 260 MB stay in use: close above them Go collects without end
         }
 
     @override

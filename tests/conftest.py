@@ -46,6 +46,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="every law on Spark, with every other end")
 
 
+def pytest_configure() -> None:
+    """Manifests of tests may name folders of the disk, where tests make theirs."""
+    os.environ["DATAFLOW_FILES"] = tempfile.gettempdir()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `full` are for `make test-all` alone: others hold the same in less time."""
     if config.getoption("--full"):
@@ -94,6 +99,18 @@ def clickhouse(servers_folder: Path) -> Iterator[devservers.ClickHouse]:
 @pytest.fixture(scope="session")
 def spark_server(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
     yield from _shared_or_own(devservers.SparkConnect(servers_folder / "spark"))
+
+
+@pytest.fixture(scope="session")
+def _mortal_spark(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
+    with devservers.SparkConnect(servers_folder / "mortal-spark") as server:
+        yield server
+
+
+@pytest.fixture
+def mortal_spark(_mortal_spark: devservers.SparkConnect) -> devservers.SparkConnect:
+    """A server of this session's own that tests may kill: it runs when the next one begins."""
+    return _mortal_spark.start()
 
 
 @pytest.fixture(scope="session")

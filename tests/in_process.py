@@ -1,9 +1,9 @@
 """Spark's place in flows that do not need Spark: the same pass, run in the test's own process.
 
 A `Frame` records `range`, `mapInArrow` and `select`, and `toArrow` runs them here, one partition
-after the other. Functions are pickled, and loaded for each partition, as Spark does, so that what
-cannot travel fails here too. Whatever else is asked for (a Kafka reader, a join) is asked of Spark
-itself, which is started only then.
+after the other, the last one first: nothing may rest on their order. Functions are pickled, and
+loaded for each partition, as Spark does, so that what cannot travel fails here too. Whatever else
+is asked for (a Kafka reader, a join) is asked of Spark itself, which is started only then.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ Function = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 @dataclass(frozen=True)
 class Frame:
-    """One row for each of `partitions`, and what is done with it."""
+    """A row of each `partition`, or of one all `rows`, and what is done with them."""
 
     spark: Callable[[], SparkSession]
+    rows: int
     partitions: int
     calls: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
@@ -41,7 +42,9 @@ class Frame:
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
         """Runs it. Any error reaches the caller as Spark's client would raise it."""
         try:
-            results = [batch for index in range(self.partitions) for batch in self._run(index)]
+            results = [
+                batch for index in range(self.partitions)[::-1] for batch in self._run(index)
+            ]
         except Exception as error:
             raise PySparkException(f"{type(error).__name__}: {error}") from error
         return pa.Table.from_batches(results)
@@ -54,13 +57,14 @@ class Frame:
 
     def on_spark(self) -> DataFrame:
         """The same on Spark."""
-        frame: Any = self.spark().range(0, self.partitions, 1, self.partitions)
+        frame: Any = self.spark().range(0, self.rows, 1, self.partitions)
         for name, given in self.calls:
             frame = getattr(frame, name)(*given)
         return cast("DataFrame", frame)
 
     def _run(self, index: int) -> Batches:
-        batches: Batches = iter([pa.record_batch({"id": [index]})])
+        ids = [index] if self.partitions == self.rows else [*range(self.rows)]
+        batches: Batches = iter([pa.record_batch({"id": ids})])
         for name, given in self.calls:
             batches = _mapped(given[0], batches) if name == "mapInArrow" else _of(given, batches)
         return batches
@@ -93,9 +97,9 @@ class Session:
         self._spark = spark
 
     def range(self, *bounds: int) -> Any:
-        """A frame of this process, where each row is a partition of its own."""
-        if len(bounds) == 4 and bounds[0] == 0 and bounds[1] == bounds[3]:
-            return Frame(self._spark, bounds[1])
+        """A frame of this process, where each row is a partition of its own, or all are in one."""
+        if len(bounds) == 4 and bounds[0] == 0 and bounds[3] in (1, bounds[1]):
+            return Frame(self._spark, bounds[1], bounds[3])
         return self._spark().range(*bounds)
 
     def __getattr__(self, name: str) -> Any:

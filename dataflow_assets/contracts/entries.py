@@ -154,6 +154,9 @@ class ErrorStore(Entries):
         is where the system can tell; else a crash between here and the commit stores it twice,
         under one id. A record of a later reading than the known one waits for a replay once more.
 
+        Args:
+            records: of one slice and branch, at least one; ids may occur twice.
+
         Raises:
             TransientError when the error sink cannot be reached: the commit waits for it.
         """
@@ -171,6 +174,16 @@ class ErrorSink(Connector):
             PermanentError where the system cannot keep error records.
         """
         raise PermanentError(f"a {self.type} sink cannot take error records")
+
+    def folder(self) -> tuple[str, ...]:
+        """The folder that this sink writes files to, in which no other flow's may lie.
+
+        Called when manifests are loaded.
+
+        Returns:
+            The store and the folders, from the outermost one; nothing for topics and tables.
+        """
+        return ()
 
 
 def part_of(entries: Sequence[Entry]) -> str:
@@ -218,6 +231,8 @@ def place_of(entry: str) -> tuple[str, int] | None:
 def attempt_of(entry: str) -> int:
     """Counts the attempts of an entry.
 
+    Called inside tasks for each rejected record, and on the driver for each entry of a replay.
+
     Args:
         entry: its id.
 
@@ -230,6 +245,8 @@ def attempt_of(entry: str) -> int:
 
 def next_attempt(entry: str, n: int) -> str:
     """Names what a replay rejects once more.
+
+    Called inside tasks, for each record that a replay rejects.
 
     Args:
         entry: the id of the entry that was replayed.

@@ -129,6 +129,8 @@ class Span:
     """The time that steps call now, where a sink has recorded the span; None: when it is read."""
     whole: bool = False
     """A sink has recorded these offsets: they are read to their end, however many bytes that is."""
+    planned: Positions | None = None
+    """From where it was planned; None where a sink has recorded the span."""
 
     @classmethod
     def of_parts(cls, upto: str, parts: Iterable[str], *, full: bool = False) -> Span:

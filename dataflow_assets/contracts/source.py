@@ -25,6 +25,10 @@ class Source(Connector):
     rows, `entries` are messages in parts, a column `body` and what is known beside it."""
     reads_back: ClassVar[bool] = True
     """True: what a sink of the same address writes is read by this source."""
+    parts_in_order: ClassVar[bool] = False
+    """True: a key may come in several parts of a span, and the last of its records counts: where a
+    branch upserts, the parts are read one after the other, in the order in which they are planned.
+    False: a key comes in one part of a span, or nothing says which of its records is the last."""
     continuous: ClassVar[bool] = False
     """True: new data keeps coming; runs of the flow's own job stay on (Kafka, CDC)."""
 
@@ -71,8 +75,11 @@ class Source(Connector):
 
         Called inside tasks, once for each slice.
 
+        Args:
+            piece: the slice.
+
         Returns:
-            Values by the keys of `metadata_keys`.
+            Values by the keys of `metadata_keys`; those of single records are columns instead.
         """
         return {}
 
@@ -132,6 +139,12 @@ class Source(Connector):
         """Typed rows as batches whose columns are the keys of their messages.
 
         Called inside tasks for each batch, only where steps or a sink need messages.
+
+        Args:
+            batch: as `batches` gave it: the table's columns, and those of metadata.
+
+        Returns:
+            As many rows in the same order; by default the batch itself.
         """
         return batch
 

@@ -64,8 +64,9 @@ class Rejection:
         Returns:
             The same rejection with what a replay needs.
         """
-        placed = replace(self, rows=sent.rows, place=sent.place)
-        return replace(placed, body=sent.body, metadata=sent.metadata)
+        return replace(
+            self, body=sent.body, metadata=sent.metadata, rows=sent.rows, place=sent.place
+        )
 
     def at(self, piece: Slice) -> str:
         """Where the record is, for people.

@@ -18,7 +18,7 @@ from dataflow_assets.records.wrapped import unwrapped
 
 
 @dataclass
-class Share:
+class BranchRows:
     """What one lane gets of one batch."""
 
     lane: Lane

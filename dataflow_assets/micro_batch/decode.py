@@ -18,7 +18,7 @@ from dataflow_assets.records.wrapped import unwrapped_texts
 Decode = Callable[[pa.RecordBatch, pa.Array], Chunk]
 
 
-class Straight:
+class Decoding:
     """Each lane's chunk of a batch of messages, no record between."""
 
     def __init__(self, lanes: Sequence[Lane], tombstones: str, piece: Slice, slices: int) -> None:

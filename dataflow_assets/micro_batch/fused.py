@@ -36,9 +36,9 @@ from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
 from dataflow_assets.micro_batch.places import Places
-from dataflow_assets.micro_batch.reader import reader
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame
+from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.micro_batch.typed_rows import typed
 
 if TYPE_CHECKING:
@@ -86,6 +86,11 @@ class Pass:
     steps: Steps | None = None
     most_bytes: int | None = None
     """What a slice of offsets is planned for; one that turns out much larger is not read on."""
+
+    @property
+    def in_order(self) -> bool:
+        """One task reads all parts, one after the other: the last record of a key counts."""
+        return self.source.parts_in_order and any(lane.sink.upserts for lane in self.lanes)
 
     @property
     def _forwards(self) -> bool:
@@ -237,7 +242,10 @@ def run(
 
     Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
     """
-    read = frame(spark, source, span, work.source, work.wanted)
+    if work.in_order:
+        read = spark.range(0, len(span.slices), 1, 1)
+    else:
+        read = frame(spark, source, span, work.source, work.wanted)
     outputs = collect(read, work)
     results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
     raise_gravest([result.failure for result in results if result.failure])

@@ -1,4 +1,10 @@
-"""Bodies as records through the chain; what comes out, for each lane."""
+"""The messages of one slice as chunks, one for each lane of the pass.
+
+Without steps the bodies are decoded straight into the sink's columns. With steps each message
+becomes a record, runs through the chain, and each lane decodes the JSON of its own records by the
+same rules. What fails before the lanes part is rejected once, by the main one. A sink that takes
+messages gets bodies, keys and headers as they were sent.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import Chunk, Rejection, Sent, Sink
+from dataflow_assets.contracts import Chunk, Rejection, Sent, Sink, Slice, Source
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.micro_batch.branch_rows import Share
+from dataflow_assets.micro_batch.branch_rows import BranchRows
+from dataflow_assets.micro_batch.decode import Decoding
 from dataflow_assets.micro_batch.forward import Forwarded
-from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch.lanes import Lane, Read, Steps
 from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.originals import Messages, placed, rejection
 from dataflow_assets.micro_batch.places import Places
@@ -22,13 +29,24 @@ from dataflow_assets.records.record import Record, parse, text
 from dataflow_assets.records.wrapped import unwrapped
 
 
-class Stepped:
+def reader(
+    source: Source, steps: Steps | None, lanes: Sequence[Lane], piece: Slice, slices: int
+) -> Read:
+    """How the messages of one slice become rows; made once per slice, inside the task."""
+    if steps is None:
+        return Decoding(lanes, source.null_messages, piece, slices)
+    return Transforming(
+        steps, source.null_messages, lanes, Rows(source, piece, slices, steps.reads)
+    )
+
+
+class Transforming:
     """Bodies as records through the chain; what comes out, as JSON again, for each lane."""
 
     def __init__(self, steps: Steps, tombstones: str, lanes: Sequence[Lane], rows: Rows) -> None:
         self._steps = steps
         self._chain = self._compiled()
-        self._shares = [_shares(lane, tombstones) for lane in lanes]
+        self._branches = [_branch(lane, tombstones) for lane in lanes]
         self._rows = rows
         self._places = Places(rows.piece)
 
@@ -38,8 +56,8 @@ class Stepped:
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each lane's chunk. Records of a route that is not among the lanes are left out."""
         offsets = self._rows.offsets(batch)
-        shares = [share() for share in self._shares]
-        ways = {route: share for share in shares for route in share.lane.routes}
+        branches = [branch() for branch in self._branches]
+        ways = {route: branch for branch in branches for route in branch.lane.routes}
         again = self._rows.again(batch)
         rejected: list[Rejection] = []
         several: dict[int, int] = {}
@@ -60,26 +78,26 @@ class Stepped:
                 else:
                     # Still the same record of its message, for the branch that rejected it.
                     same = replace(refused, stage="encode", n=one.n, rows=one.rows or 0)
-                    shares[0].rejected.append(same)
+                    branches[0].rejected.append(same)
                 continue
             if len(found) != 1:
                 several[int(offsets[at])] = len(found)
             for n, record in chosen:
-                if (share := ways.get(record.route)) is not None:
-                    share.take(at, n, record)
+                if (branch := ways.get(record.route)) is not None:
+                    branch.take(at, n, record)
         if None in ways:
             ways[None].rejected += rejected
         numbers = pa.array(offsets, pa.int64())
         sent = Messages(numbers, batch, self._rows, several, places=self._places)
-        return [share.chunk(offsets, sent) for share in shares]
+        return [branch.chunk(offsets, sent) for branch in branches]
 
 
-def _shares(lane: Lane, tombstones: str) -> Callable[[], Share | Forwarded]:
+def _branch(lane: Lane, tombstones: str) -> Callable[[], BranchRows | Forwarded]:
     """Makes what the lane gets of one batch; what decodes is made once per slice."""
     if lane.sink.takes == "messages":
         return lambda: Forwarded(lane, tombstones)
     shape, decoder = lane.shape(), lane.decoder("delete")
-    return lambda: Share(lane, shape, decoder, tombstones)
+    return lambda: BranchRows(lane, shape, decoder, tombstones)
 
 
 def sampled(

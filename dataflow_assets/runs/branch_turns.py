@@ -1,7 +1,8 @@
 """Whose turn it is: branches that stand at the same position share one read.
 
 A branch that is behind the others catches up alone, to where they stand; then they go on together.
-Which of two positions is behind the other only the source can tell.
+Which of two positions is behind the other only the source can tell. Who shares a read is decided
+without the source: text that differs is another position, whatever the source makes of it.
 """
 
 from __future__ import annotations
@@ -45,20 +46,33 @@ def lowest(found: Iterable[Positions], behind: Behind) -> Positions:
     return _extreme(found, behind)
 
 
-def next_turn(branches: Sequence[OpenBranch], stops: Positions, behind: Behind) -> Turn:
-    """The branch that is behind, with those at its side; everyone where nobody is.
+def next_turns(branches: Sequence[OpenBranch], stops: Positions, behind: Behind) -> list[Turn]:
+    """The branch that is behind, with those at its side.
 
-    Where the flow stops at a record, none is behind that stands there.
+    Where nobody is, the turns of all, one for each position: the first that finds something to
+    read. Where the flow stops at a record, none is behind that stands there.
     """
     places = [opened.positions for opened in branches]
     furthest = _extreme(places, lambda partition, one, other: behind(partition, other, one))
     front = nearer(furthest, stops, behind) or {}
     late = [s for s in branches if any(behind(p, s.positions.get(p), e) for p, e in front.items())]
     if not late:
-        return Turn(tuple(branches), lowest(places, behind), None, alone=False)
+        return [
+            Turn(side, lowest([s.positions for s in side], behind), None, alone=False)
+            for side in _together(branches)
+        ]
     after = dict(late[0].positions)
     side = tuple(s for s in late if dict(s.positions) == after)
-    return Turn(side, after, front, alone=len(side) < len(branches))
+    return [Turn(side, after, front, alone=len(side) < len(branches))]
+
+
+def _together(branches: Sequence[OpenBranch]) -> Iterable[tuple[OpenBranch, ...]]:
+    """Those at the same text; offsets without records may differ among branches that are level."""
+    sides: dict[frozenset[tuple[str, Position]], tuple[OpenBranch, ...]] = {}
+    for opened in branches:
+        texts = frozenset(at for at in opened.positions.items() if isinstance(at[1], str))
+        sides[texts] = (*sides.get(texts, ()), opened)
+    return sides.values()
 
 
 def nearer(one: Positions | None, other: Positions | None, behind: Behind) -> Positions | None:

@@ -33,7 +33,7 @@ from dataflow_assets.errors import (
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch import fused
 from dataflow_assets.micro_batch.lanes import Lane, Steps
-from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turn
+from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
 from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
@@ -127,9 +127,7 @@ class _Attempt:
         self._open()
         reason = ""
         while not reason:
-            turn = self._next_turn()
-            bound = nearer(turn.until, until, self._source.behind)
-            span = self._source.plan(turn.after, self._flow.policies.limit, bound)
+            turn, span = self._next(until)
             if turn.alone and span.empty:
                 self._step_on(turn, span)
             elif self._due(span):
@@ -163,8 +161,17 @@ class _Attempt:
     def _lowest(self) -> Positions:
         return lowest([one.positions for one in self._open_branches], self._source.behind)
 
-    def _next_turn(self) -> Turn:
-        return next_turn(self._open_branches, self._progress.stops, self._source.behind)
+    def _next(self, until: Positions | None) -> tuple[Turn, Span]:
+        """Whose turn it is, and what there is to read; an empty span where there is nothing."""
+        for turn in self._turns():
+            bound = nearer(turn.until, until, self._source.behind)
+            span = self._source.plan(turn.after, self._flow.policies.limit, bound)
+            if not span.empty:
+                break
+        return turn, replace(span, planned=turn.after)
+
+    def _turns(self) -> list[Turn]:
+        return next_turns(self._open_branches, self._progress.stops, self._source.behind)
 
     def _end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""
@@ -207,11 +214,11 @@ class _Attempt:
 
     def _drained(self, until: Positions) -> str:
         """Nothing more to read is not yet the end: a broker may show less for a while."""
-        positions = self._lowest()
-        if not any(self._source.behind(p, positions.get(p), end) for p, end in until.items()):
-            given = self._request.until
-            return f"read up to {given or 'the newest record at start'}"
-        raise self._less(until, positions)
+        behind = self._source.behind
+        for opened in self._open_branches:
+            if any(behind(p, opened.positions.get(p), end) for p, end in until.items()):
+                raise self._less(until, opened.positions)
+        return f"read up to {self._request.until or 'the newest record at start'}"
 
     def _less(self, until: Positions, positions: Positions) -> TransientError:
         return TransientError(
@@ -233,7 +240,7 @@ class _Attempt:
         for opened in turn.branches:
             with blamed(opened.branch.id):
                 opened.session.begin(span)
-        again = self._next_turn()
+        again = self._turns()[0]
         if again.alone and dict(again.after) == dict(turn.after):
             raise self._less(turn.until or {}, turn.after)
 
@@ -259,7 +266,8 @@ class _Attempt:
     def _finished(
         self, opened: OpenBranch, span: Span, receipts: Sequence[Receipt], seconds: float
     ) -> Report:
-        ordered = sorted(receipts, key=lambda receipt: receipt.partition)
+        place = {piece.partition: index for index, piece in enumerate(span.slices)}
+        ordered = sorted(receipts, key=lambda receipt: place[receipt.partition])
         with blamed(opened.branch.id):
             opened.session.stage(span, ordered, lambda: self._spark)
             opened.session.finish(span, ordered, self._source)

@@ -2,9 +2,11 @@
 
 | event | what decides | what happens |
 |---|---|---|
+| `begin` | `check_begun` | a bounded read begins only at the position it was planned from |
 | `begin` | `unknown_starts`, `intent_of` | both are stored before anything is read |
 | `begin` after a crash | `resumed` | the recorded parts are read again, committed ones are empty |
 | a slice is committed | `check_planned`, `check_recorded` | only from where it was planned |
+| a chunk is written | `uncovered` | what the checkpoint covers is left out |
 | `finish` | `gaps`, `advanced` | what holds no records is stepped over |
 | another driver has the epoch | `taken_over` | TakenOver: the run ends for all branches |
 | the checkpoint is gone | `removed` | CheckpointRemoved: the branch ends, the others go on |
@@ -18,8 +20,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dataflow_assets.contracts import (
+    OFFSET,
     Checkpoint,
+    Chunk,
     OffsetSlice,
     PartSlice,
     Position,
@@ -30,6 +36,7 @@ from dataflow_assets.contracts import (
     Target,
     Totals,
     divided,
+    lasting,
     next_reading,
     utc_now,
 )
@@ -49,6 +56,31 @@ def covered(piece: Slice, position: Position | None) -> bool:
     if isinstance(piece, OffsetSlice):
         return isinstance(position, int) and position >= piece.upto
     return position == piece.upto
+
+
+def uncovered(chunk: Chunk, piece: Slice, position: Position | None) -> Chunk | None:
+    """What of a chunk is not committed yet.
+
+    Called by writers inside their task, for each chunk. A slice begins below the checkpoint where
+    another branch is behind, or where a first attempt was committed.
+
+    Args:
+        chunk: of the slice, its rows with their offsets.
+        piece: the slice.
+        position: where its partition is by the stored checkpoint; None for nowhere yet.
+
+    Returns:
+        The chunk from the checkpoint on; None where nothing of it is left.
+    """
+    if covered(piece, position):
+        return None
+    if not isinstance(position, int):
+        return chunk
+    if chunk.seen <= position:
+        return None
+    first = int(np.searchsorted(chunk.rows.column(OFFSET).to_numpy(), position))
+    rejected = [one for one in chunk.rejected if one.offset >= position]
+    return replace(chunk, rows=chunk.rows.slice(first), rejected=rejected)
 
 
 def resumed(parts: Iterable[PartSlice], positions: Positions) -> tuple[PartSlice, ...]:
@@ -143,6 +175,23 @@ def check_planned(flow: str, piece: Slice, position: Position | None) -> None:
         raise moved(flow, piece, position)
 
 
+def check_begun(flow: str, span: Span, positions: Positions) -> None:
+    """Raises PermanentError where a bounded read was planned from another position.
+
+    Called by sessions in `begin` on the driver, before the parts are recorded: whatever its source
+    says of two positions, a branch never steps over rows that it has not got, nor gets rows twice.
+
+    Args:
+        flow: namespace/name.
+        span: as planned; one that is empty, or planned by nobody, is let through.
+        positions: those of the stored checkpoint.
+    """
+    planned, known = span.planned, lasting(positions)
+    if planned is not None and intent_of(span) and known != lasting(planned):
+        partition, after = next(iter(planned.items()), ("", None))
+        raise moved(flow, PartSlice(partition, str(after), ""), known.get(partition))
+
+
 def check_recorded(flow: str, piece: PartSlice, intent: Iterable[PartSlice]) -> None:
     """Raises TakenOver where a part is none of the span that is recorded now.
 
@@ -173,6 +222,17 @@ def taken_over(flow: str, run: str) -> TakenOver:
         f"flow {flow} was taken over by {run}; this run stops, nothing of it is lost: what it has "
         "committed is in the checkpoint"
     )
+
+
+def taken_over_by(flow: str, run: str, host: str) -> TakenOver:
+    """The same, where a checkpoint keeps the run's id apart from its place.
+
+    Args:
+        flow: namespace/name.
+        run: the id of who has it.
+        host: as `Run.place` has it.
+    """
+    return taken_over(flow, f"run {run} on host {host}")
 
 
 def removed(flow: str, place: object) -> CheckpointRemoved:
@@ -207,7 +267,8 @@ def moved(flow: str, piece: Slice, position: Position | None) -> PermanentError:
 class BranchState:
     """Everything that is stored of one branch: the checkpoint, and the parts of a bounded read.
 
-    Its methods say what becomes of it; none of them stores anything.
+    Loaded and stored by sessions on the driver, and by writers of sinks that commit in tasks. Its
+    methods return another state and raise nothing; none of them stores anything.
     """
 
     checkpoint: Checkpoint = Checkpoint(epoch=0)
@@ -231,7 +292,13 @@ class BranchState:
     def left(self, span: Span) -> tuple[Slice, ...]:
         """The slices of a span that the checkpoint does not cover.
 
-        Nothing of a bounded read that is recorded no more: it was finished before.
+        Called by sessions in `stage` and `finish` on the driver.
+
+        Args:
+            span: as `begin` has handed it back.
+
+        Returns:
+            Nothing of a bounded read that is recorded no more: it was finished before.
         """
         if intent_of(span) and not self.intent:
             return ()
@@ -239,12 +306,29 @@ class BranchState:
         return tuple(s for s in span.slices if not covered(s, known.get(s.partition)))
 
     def taken(self, run: Run) -> BranchState:
-        """The same under a new epoch."""
+        """The state under a new epoch.
+
+        Called by sessions in `open` on the driver; the caller stores the state by compare-and-set.
+
+        Args:
+            run: who has the epoch from now on.
+        """
         epoch = self.checkpoint.epoch + 1
         return replace(self, checkpoint=replace(self.checkpoint, epoch=epoch, run=str(run)))
 
     def begun(self, span: Span, target: Target, identity: str | None) -> BranchState:
-        """With what must survive a crash before the span is read; the same where that is known."""
+        """The state with what must survive a crash before the span is read.
+
+        Called by sessions in `begin` on the driver, once for each micro-batch.
+
+        Args:
+            span: as planned.
+            target: the branch, with the digest of its manifest.
+            identity: the table's id; None while there is no table.
+
+        Returns:
+            The start positions of new partitions and the intent beside what is known.
+        """
         starts = unknown_starts(span, self.positions)
         begun = {name: after for name, after in starts.items() if after is not None}
         checkpoint = replace(
@@ -256,17 +340,39 @@ class BranchState:
         return BranchState(checkpoint, intent_of(span))
 
     def divided(self, cut: Cut) -> BranchState:
-        """With smaller parts for those that are not committed."""
+        """The state with smaller parts for those that are not committed.
+
+        Called by sessions in `divide` on the driver, where a part was too large for the sink.
+
+        Args:
+            cut: makes parts of one, the source's `divide`.
+        """
         return replace(self, intent=divided(resumed(self.intent, self.positions), cut))
 
     def adopted(self, identity: str | None) -> BranchState:
-        """The same about another table."""
+        """The state as that of another table, whose rows it describes.
+
+        Called by sessions in `adopt` on the driver, when a person says so.
+
+        Args:
+            identity: the table's id; None while there is no table.
+        """
         return replace(self, checkpoint=replace(self.checkpoint, target=identity))
 
     def restarted(
         self, positions: Positions, source: str, target: Target, identity: str | None
     ) -> BranchState:
-        """From now on this source goes into this table, in a reading of its own."""
+        """The state of a flow that begins anew: without an intent, in a reading of its own.
+
+        Called by sessions in `restart` on the driver, once the table is emptied where that is
+        asked.
+
+        Args:
+            positions: where the reading begins.
+            source: the source's identity.
+            target: the branch, with the digest of its manifest.
+            identity: the table's id; None while there is no table.
+        """
         checkpoint = replace(
             self.checkpoint,
             positions=dict(positions),
@@ -281,13 +387,21 @@ class BranchState:
         """As if the branch had never begun.
 
         Epoch and reading stay: a driver that was forgotten must not find its epoch free again, and
-        what was rejected before must not seem later than what will be.
+        what was rejected before must not seem later than what will be. Called by sessions in
+        `forget` on the driver, for `dataflow reset`.
         """
         known = self.checkpoint
         return BranchState(Checkpoint(known.epoch, run=known.run, reading=known.reading))
 
     def finished(self, positions: Positions, counted: Totals) -> BranchState:
-        """Without an intent, at these positions."""
+        """The state once a span is done: without an intent, at these positions.
+
+        Called by sessions in `finish` on the driver, once for each micro-batch.
+
+        Args:
+            positions: all of the checkpoint's, those of the span moved.
+            counted: what the span's receipts say, on top of the stored totals.
+        """
         checkpoint = replace(
             self.checkpoint,
             positions=dict(positions),

@@ -1,7 +1,7 @@
 """What becomes of rejected records when a slice is committed, and the record an error sink gets.
 
 The record is that of the DataFlow Operator with more of its origin: id, flow,
-branch, step, place in the source, class of the error (5.4).
+branch, step, place in the source, class of the error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from dataflow_assets.contracts import (
     Slice,
     Target,
     attempt_of,
-    place_of,
     utc_now,
 )
 from dataflow_assets.errors import RejectedRecord, Stopped
@@ -232,30 +231,6 @@ def _sent(encoding: str, original: bytes) -> bytes | None:
     if encoding == "base64":
         return base64.b64decode(held["original_data_base64"])
     return None if encoding == "null" else str(held["original_data"]).encode()
-
-
-def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]:
-    """The metadata of a record that a table of rejected records keeps without its own.
-
-    Called by a connector on the driver, for each row that a replay looks at.
-
-    Args:
-        id_: of the row.
-        source: name of the topic or table that it was read from.
-        partition: the row's column of that name.
-        offset: the row's column of that name.
-
-    Returns:
-        Topic, partition and offset of the message as it was first read; of a row of a part that a
-        replay has rejected only the topic.
-    """
-    if attempt_of(id_) > 1:  # its columns tell of the replay that it was rejected in
-        found = place_of(id_)
-        if found is None:
-            return {"topic": source}
-        partition, offset = found
-    number = int(partition) if partition.isdecimal() else partition
-    return {"topic": source, "partition": number, "offset": offset}
 
 
 def classify(reason: str, stage: str) -> str:

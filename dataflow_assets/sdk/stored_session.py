@@ -39,9 +39,9 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import BranchState, advanced, check_planned, owned
+from dataflow_assets.sdk.checkpoint import BranchState, advanced, check_begun, check_planned, owned
 
-Step = Callable[[BranchState | None], BranchState]
+StateChange = Callable[[BranchState | None], BranchState]
 """From the state that is stored to the one to store; None for nothing. Raises to give up."""
 
 
@@ -71,7 +71,7 @@ class StoredSession(SinkSession):
         """
 
     @abstractmethod
-    def record(self, step: Step) -> BranchState:
+    def record(self, step: StateChange) -> BranchState:
         """Stores what `step` makes of the stored state, by compare-and-set.
 
         Called on the driver in a micro-batch, where something must survive a crash.
@@ -88,7 +88,7 @@ class StoredSession(SinkSession):
         """
 
     @abstractmethod
-    def fence(self, step: Step, *, empty: bool = False) -> BranchState:
+    def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         """The same; and nothing that was begun before it can be committed any more.
 
         Called on the driver when the session opens, restarts or is forgotten.
@@ -105,7 +105,7 @@ class StoredSession(SinkSession):
         """
 
     @abstractmethod
-    def publish(self, step: Step, receipts: Sequence[Receipt]) -> BranchState:
+    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         """The same as `record`, with the rows that tasks have staged, in one commit.
 
         Called on the driver once for each micro-batch, after the whole pass, of sinks that commit
@@ -145,6 +145,7 @@ class StoredSession(SinkSession):
         if (unfinished := self._state.unfinished) is not None:
             return unfinished
         known = self._state.positions
+        check_begun(self._target.flow, span, known)
         self._check_planned([s for s in span.slices if s.partition in known], known)
         begun = partial(BranchState.begun, span=span, target=self._target, identity=self.identity)
         if begun(self._state) != self._state:
@@ -206,7 +207,7 @@ class StoredSession(SinkSession):
 
         return step
 
-    def _owning(self, change: Callable[[BranchState], BranchState]) -> Step:
+    def _owning(self, change: Callable[[BranchState], BranchState]) -> StateChange:
         return lambda found: change(self._owned(found))
 
     def _owned(self, found: BranchState | None) -> BranchState:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink
-from dataflow_assets.connectors.kafka.sink.checkpoint import side_topic
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import side_topic
 from dataflow_assets.contracts import Sink, Target
 from devservers import Proxy
 from tests import arrivals
@@ -27,6 +27,7 @@ PRODUCE, END_TXN = 0, 26  # Kafka's numbers of the requests
 class KafkaTarget(SinkDriver, Remote):
     type = "kafka"
     in_task = "kafka.before-commit"
+    emptying = "kafka.empty"
     failpoints = (
         "drain.begun",
         "kafka.begin",

@@ -60,6 +60,11 @@ class Flaky(MemorySliceSink):
             raise kind("the sink is down")
 
 
+def router(*conditions: str) -> tuple[Transformation, ...]:
+    routes = [{"condition": c, "sink": {"type": "x", "config": {"a": 1}}} for c in conditions]
+    return (Transformation(Router.model_validate({"routes": routes})),)
+
+
 class Branched:
     """A topic, a main table for even numbers but six, one for odd ones, one for sixes."""
 
@@ -75,14 +80,12 @@ class Branched:
             MemorySliceSink(store=self.name, table="six"),
         ]
         self.limit = 1_000_000
-        routes = [{"condition": c, "sink": {"type": "x", "config": {"a": 1}}} for c in (ODD, SIX)]
-        router = Router.model_validate({"routes": routes})
-        self.transformations: tuple[Transformation, ...] = (Transformation(router),)
+        self.routes: tuple[str | None, ...] = (None, ODD, SIX)
+        self.transformations = router(ODD, SIX)
 
     def flow(self) -> Flow:
-        routes = ((None,), (ODD,), (SIX,))
         branches = tuple(
-            Branch(sink, routes=way) for sink, way in zip(self.sinks, routes, strict=True)
+            Branch(sink, routes=(way,)) for sink, way in zip(self.sinks, self.routes, strict=True)
         )
         return Flow(
             "contract",

@@ -135,6 +135,16 @@ def test_a_read_with_nothing_left_is_not_recorded(parts: Driving) -> None:
         assert session.begin(planned).slices == planned.slices
 
 
+def test_a_read_that_was_planned_from_another_position_is_refused(parts: Driving) -> None:
+    with parts.open() as session:
+        session.restart(parts.source.start(), parts.source.identity)
+        planned = parts.plan(session)
+        with pytest.raises(PermanentError, match=r"table is at 0, but .+ planned from 3;"):
+            session.begin(replace(planned, planned={"table": "3"}))
+        begun = session.begin(replace(planned, planned={"table": "0"}))
+        assert begun.slices == planned.slices
+
+
 def test_a_part_that_no_task_has_read_is_read_again(parts: Driving) -> None:
     with parts.begun() as (session, span):
         receipts = parts.read(session.ticket(), span, only=[0])

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from dataflow_assets.assets import mirror, runs
 from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.connectors.memory import Store
-from dataflow_assets.connectors.memory.source.session import OffsetSession
+from dataflow_assets.connectors.memory.source.session import MemoryOffsetSession
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from tests.dagster.flows import location, memory_flow
@@ -206,7 +206,7 @@ def test_a_failing_run_still_shows_what_it_committed(
     def release(*_: object) -> None:
         raise PermanentError("the broker threw us out")
 
-    monkeypatch.setattr(OffsetSession, "release", release)
+    monkeypatch.setattr(MemoryOffsetSession, "release", release)
     result = shop.run()
     assert not result.success
     (event,) = shop.events()

@@ -16,7 +16,7 @@ import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.iceberg.maintenance import maintain
-from dataflow_assets.connectors.iceberg.table.position import Position
+from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
 from dataflow_assets.contracts import ErrorRecord, Positions, Rejects, Run, Sink, utc_now
 from dataflow_assets.errors import PermanentError
@@ -135,7 +135,7 @@ def test_what_a_flow_has_not_read_stays(
     branch = Branch(MemorySliceSink(store=name, table="t"))
     reader = Flow("default", "reader", source, (branch,), source_connection="lake")
     with closing(branch.sink.open(reader.target(branch), Run())) as reading:
-        reading.restart({"table": Position.behind(at).text()}, "id")
+        reading.restart({"table": SnapshotPosition.behind(at).text()}, "id")
     flows = [flow(sink, "writer"), reader]
     assert run(flows, instance, snapshots=1).success
     assert kept() == before  # the first was current until then

@@ -10,7 +10,7 @@ import pytest
 from dataflow_assets.contracts import Entry, OffsetSlice, PartSlice, Place, Rejection, Target
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.sdk.place import constant, named, named_by
-from dataflow_assets.sdk.rejected_records import origin
+from dataflow_assets.sdk.rejected_rows import origin
 
 TARGET = Target("ns/f", "postgresql:db/public/t", "hash", "t", "1.2")
 PART = PartSlice("part-0", None, "end")

@@ -62,7 +62,7 @@ def test_every_error_of_ours_arrives_as_what_it_was(kind: type[DataflowError]) -
 
 
 def test_connectors_define_errors_of_their_own() -> None:
-    assert {kind.__name__ for kind in _classes()} > {"Fenced", "Moved", "TakenOver"}
+    assert {kind.__name__ for kind in _classes()} > {"Fenced", "HeadMoved", "TakenOver"}
 
 
 def test_a_class_that_the_driver_does_not_know_arrives_as_its_nearest_known_ancestor() -> None:

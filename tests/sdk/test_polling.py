@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.polling import START, Part, Position, Rows, adopted, moment
+from dataflow_assets.sdk.polling import START, Part, PolledPosition, Rows, adopted, moment
 from dataflow_assets.sdk.polling.overlap import is_due, late_from
 
 
@@ -15,22 +15,22 @@ from dataflow_assets.sdk.polling.overlap import is_due, late_from
     ("position", "text"),
     [
         (START, '{"state":"load"}'),
-        (Position("rows", "2020", "5"), '{"change":"2020","order":"5","state":"rows"}'),
+        (PolledPosition("rows", "2020", "5"), '{"change":"2020","order":"5","state":"rows"}'),
         (
-            Position("load", "2020", "5", key="3", begun=True, unordered=2),
+            PolledPosition("load", "2020", "5", key="3", begun=True, unordered=2),
             '{"begun":true,"change":"2020","key":"3","order":"5","state":"load","unordered":2}',
         ),
     ],
 )
-def test_equal_positions_are_equal_texts(position: Position, text: str) -> None:
+def test_equal_positions_are_equal_texts(position: PolledPosition, text: str) -> None:
     assert position.dump() == text
-    assert Position.parse(text) == position
+    assert PolledPosition.parse(text) == position
 
 
 @pytest.mark.parametrize("text", ["5", "x", '{"state":"rows","lsn":"0/1"}', "[1]"])
 def test_what_is_no_position_says_what_to_do(text: str) -> None:
     with pytest.raises(PermanentError, match="dataflow reset"):
-        Position.parse(text)
+        PolledPosition.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -63,21 +63,21 @@ def test_points_in_time(text: str, digits: int, expected: str) -> None:
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ({"lastReadID": 7}, Position("rows", None, "7")),
-        ({"lastReadID": 7.0}, Position("rows", None, "7")),
-        ({"lastReadOrderByValue": "k"}, Position("rows", None, "k")),
+        ({"lastReadID": 7}, PolledPosition("rows", None, "7")),
+        ({"lastReadID": 7.0}, PolledPosition("rows", None, "7")),
+        ({"lastReadOrderByValue": "k"}, PolledPosition("rows", None, "k")),
         (
             {"lastReadID": "k", "lastReadTime": "2026-01-02 03:04:05"},
-            Position("rows", "2026-01-02 03:04:05+00:00", "k"),
+            PolledPosition("rows", "2026-01-02 03:04:05+00:00", "k"),
         ),
         (
             {"lastReadChangeTime": "2026-01-02T03:04:05.25Z"},
-            Position("rows", "2026-01-02 03:04:05.250000+00:00", None),
+            PolledPosition("rows", "2026-01-02 03:04:05.250000+00:00", None),
         ),
     ],
 )
 def test_checkpoints_of_the_original_are_taken_over(
-    document: dict[str, Any], expected: Position
+    document: dict[str, Any], expected: PolledPosition
 ) -> None:
     assert adopted(document, "clickhouse") == expected
 
@@ -98,15 +98,17 @@ CHANGED = "2026-01-02 03:04:05+00:00"
 @pytest.mark.parametrize(
     ("position", "since", "due"),
     [
-        (Position("rows", CHANGED, "1", read_at=READ), "2026-01-02 03:04:01+00:00", True),
-        (Position("rows", CHANGED, "1", read_at=READ, sweeping=True), None, True),
-        (Position("rows", CHANGED, "1"), None, False),  # of a checkpoint that was taken over
-        (Position("rows", CHANGED, "1", read_at="2026-01-02 03:04:10+00:00"), None, False),
-        (Position("rows", None, "1", read_at=READ), None, False),
+        (PolledPosition("rows", CHANGED, "1", read_at=READ), "2026-01-02 03:04:01+00:00", True),
+        (PolledPosition("rows", CHANGED, "1", read_at=READ, sweeping=True), None, True),
+        (PolledPosition("rows", CHANGED, "1"), None, False),  # of a checkpoint that was taken over
+        (PolledPosition("rows", CHANGED, "1", read_at="2026-01-02 03:04:10+00:00"), None, False),
+        (PolledPosition("rows", None, "1", read_at=READ), None, False),
     ],
     ids=["late ones may come", "in the middle", "nobody knows when", "over", "no changes"],
 )
-def test_what_may_come_late_is_read_again(position: Position, since: str | None, due: bool) -> None:
+def test_what_may_come_late_is_read_again(
+    position: PolledPosition, since: str | None, due: bool
+) -> None:
     assert late_from(position, 5) == since
     assert late_from(position, 0) is None
     assert is_due(position, 5, "2026-01-02 03:04:10+00:00") == due

@@ -14,21 +14,21 @@ from pyspark.sql import DataFrame, SparkSession
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.source.session import KafkaSession
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import Limit
 from dataflow_assets.spark import errors
 from tests.conftest import Topics
 
 
 @pytest.fixture
-def read(kafka: devservers.Kafka, topic: Topics) -> Iterator[KafkaSession]:
+def read(kafka: devservers.Kafka, topic: Topics) -> Iterator[KafkaSourceSession]:
     name = topic()
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for _ in range(5):
         producer.produce(name, b"{}", partition=0)
     assert producer.flush(20) == 0
     source = KafkaSource(brokers=(kafka.bootstrap,), topic=name)
-    session = KafkaSession(source, "default/causes")
+    session = KafkaSourceSession(source, "default/causes")
     yield session
     session.close()
 
@@ -49,7 +49,7 @@ def why(frame: DataFrame, happens: Callable[[], object] = int) -> str:
 
 
 def test_what_retention_took_meanwhile(
-    read: KafkaSession, spark: SparkSession, admin: AdminClient
+    read: KafkaSourceSession, spark: SparkSession, admin: AdminClient
 ) -> None:
     frame = read.frame(spark, read.plan({"0": 0}, Limit()), frozenset())
     name = read._source.topic
@@ -61,7 +61,9 @@ def test_what_retention_took_meanwhile(
     assert "failOnDataLoss" not in told
 
 
-def test_a_topic_that_is_gone(read: KafkaSession, spark: SparkSession, admin: AdminClient) -> None:
+def test_a_topic_that_is_gone(
+    read: KafkaSourceSession, spark: SparkSession, admin: AdminClient
+) -> None:
     frame = read.frame(spark, read.plan({"0": 0}, Limit()), frozenset())
     name = read._source.topic
     admin.delete_topics([name])[name].result(20)

@@ -26,36 +26,36 @@ def connect(text: str, name: str) -> Client:
 
     Raises Failure. The caller closes it.
     """
-    place = dsn.parse(text)
-    _tell(place.note)
-    for number, (host, port) in enumerate(place.hosts, 1):
+    parsed = dsn.parse(text)
+    _tell(parsed.note)
+    for number, (host, port) in enumerate(parsed.hosts, 1):
         try:
-            return _client(place, host, port, name)
+            return _client(parsed, host, port, name)
         except Failure as failure:
-            if failure.answered or number == len(place.hosts):
+            if failure.answered or number == len(parsed.hosts):
                 where = "" if failure.answered else f"no connection to {host}:{port}: "
                 message = dsn.scrub(where + failure.message, text)
                 raise Failure(message, failure.code, failure.status) from None
     raise AssertionError  # there is at least one host
 
 
-def _client(place: dsn.Place, host: str, port: int, name: str) -> Client:
+def _client(parsed: dsn.Dsn, host: str, port: int, name: str) -> Client:
     import clickhouse_connect
 
     with failing():
         client = clickhouse_connect.get_client(
             host=host,
             port=port,
-            interface="https" if place.secure else "http",
-            username=place.user,
-            password=place.password,
-            database=place.database,
-            settings=dict(place.settings),
-            connect_timeout=place.connect_seconds,
-            send_receive_timeout=place.answer_seconds,
-            verify=place.verify,
-            compress=place.compress,
-            proxy_path=place.path,
+            interface="https" if parsed.secure else "http",
+            username=parsed.user,
+            password=parsed.password,
+            database=parsed.database,
+            settings=dict(parsed.settings),
+            connect_timeout=parsed.connect_seconds,
+            send_receive_timeout=parsed.answer_seconds,
+            verify=parsed.verify,
+            compress=parsed.compress,
+            proxy_path=parsed.path,
             client_name=name,
             autogenerate_session_id=False,  # statements of one client may overlap
             dedicated_pool=True,  # tasks are forked: none shares a connection with its parent
@@ -76,7 +76,9 @@ def _insert_at_once(client: Client) -> None:
         client.set_client_setting("async_insert", 0)
 
 
-def rows(client: Client, query: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
+def query_rows(
+    client: Client, query: str, parameters: Mapping[str, Any] | None = None
+) -> list[Any]:
     """The rows of a small answer as tuples. Raises Failure."""
     with failing():
         return list(client.query(query, parameters=dict(parameters or {})).result_rows)

@@ -13,7 +13,7 @@ from functools import cache
 from urllib.parse import parse_qsl, unquote
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import foreign
+from dataflow_assets.sdk.database import foreign, unescaped
 
 _URL = re.compile(
     r"^(?P<scheme>clickhouse|https?)://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
@@ -43,7 +43,7 @@ _NUMERIC = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
-class Place:
+class Dsn:
     """A database of a server, and how it is talked to."""
 
     hosts: tuple[tuple[str, int], ...]
@@ -64,8 +64,8 @@ class Place:
 
 
 @cache
-def parse(text: str) -> Place:
-    """The place that a connection string names. Errors never show the string.
+def parse(text: str) -> Dsn:
+    """What a connection string names. Errors never show the string.
 
     Raises PermanentError naming what is allowed.
     """
@@ -77,14 +77,15 @@ def parse(text: str) -> Place:
         )
         raise PermanentError(f"connectionString: {foreign(text.strip()) or usual}")
     query = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
-    native, secure = match["scheme"] == "clickhouse", _is_secure(match["scheme"], query)
+    native = match["scheme"] == "clickhouse"
+    secure = match["scheme"] == "https" or _flag(query, "secure")
     found = [_host(part, native=native, secure=secure) for part in match["hosts"].split(",")]
     secure = secure or any(encrypted for _, _, encrypted in found)
-    return Place(
+    return Dsn(
         hosts=tuple((host, port) for host, port, _ in found),
         database=unquote(match["database"] or "") or query.get("database") or "default",
         user=unquote(match["user"] or "") or query.get("username") or query.get("user", "default"),
-        password=_unquoted(match["password"] or "") or query.get("password", ""),
+        password=unescaped(match["password"] or "") or query.get("password", ""),
         secure=secure,
         verify=not _flag(query, "skip_verify"),
         compress=_compression(query.get("compress", "true")),
@@ -98,19 +99,19 @@ def parse(text: str) -> Place:
 
 def server(text: str) -> str:
     """Host and database: known without network, never with user or password."""
-    place = parse(text)
-    return f"{place.hosts[0][0]}/{place.database}"
+    parsed = parse(text)
+    return f"{parsed.hosts[0][0]}/{parsed.database}"
 
 
 def servers(text: str) -> tuple[str, ...]:
     """`host:port/database` of each host, with its HTTP and its native port; standard ones bare."""
-    place = parse(text)
+    parsed = parse(text)
     found: list[str] = []
-    for host, port in place.hosts:
-        found.append(f"{host}:{port}/{place.database}")
-        if port == _HTTP[place.secure]:
-            native = next(port for port, secure in _NATIVE.items() if secure == place.secure)
-            found += [f"{host}:{native}/{place.database}", f"{host}/{place.database}"]
+    for host, port in parsed.hosts:
+        found.append(f"{host}:{port}/{parsed.database}")
+        if port == _HTTP[parsed.secure]:
+            native = next(port for port, secure in _NATIVE.items() if secure == parsed.secure)
+            found += [f"{host}:{native}/{parsed.database}", f"{host}/{parsed.database}"]
     return tuple(found)
 
 
@@ -118,10 +119,6 @@ def scrub(message: str, text: str) -> str:
     """The message without the password, should a driver ever show it."""
     password = parse(text).password
     return message.replace(password, "***") if password else message
-
-
-def _is_secure(scheme: str, query: Mapping[str, str]) -> bool:
-    return scheme == "https" or _flag(query, "secure")
 
 
 def _host(text: str, *, native: bool, secure: bool) -> tuple[str, int, bool]:
@@ -154,11 +151,6 @@ def _note(hosts: str, found: list[tuple[str, int, bool]]) -> str:
         for part, (_, port, _) in zip(hosts.split(","), found, strict=True)
     )
     return "" if same else f"clickhouse://{hosts} is reached over HTTP at {reached}"
-
-
-def _unquoted(password: str) -> str:
-    # A lone % cannot be an escape: such a password was never encoded.
-    return password if re.search(r"%(?![0-9a-fA-F]{2})", password) else unquote(password)
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

@@ -186,13 +186,12 @@ def _cause(error: BaseException) -> str:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Errors of the driver inside as the engine's: TransientError or PermanentError.
+    """Failures inside as the engine's errors: TransientError or PermanentError.
 
-    `what`: what was tried, with the address, never with a secret.
+    `what`: what was tried, and on which table or server; never with a secret.
     """
     try:
-        with failing():
-            yield
+        yield
     except Failure as failure:
         raise failure.error(what) from None
 

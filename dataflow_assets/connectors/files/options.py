@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -15,15 +16,30 @@ Secret = SecretStr | None
 Ref = SecretRef | None
 Compression = Literal["none", "gzip", "zstd"]
 
+ROOT = "DATAFLOW_FILES"
 _S3 = "s3://"
+
+
+def within_root(path: str) -> bool:
+    """Whether a path of the disk is below DATAFLOW_FILES, also after links are followed."""
+    root = os.environ.get(ROOT)
+    return bool(root) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root or ""))
+
+
+def outside(path: str) -> str:
+    """Why a folder of the disk is refused, and the way out."""
+    return (
+        f"{path} is not below the folder {ROOT} ({os.environ.get(ROOT) or 'not set'}): set {ROOT} "
+        "in the environment to the folder of the disk that manifests may read and write, or use S3"
+    )
 
 
 class FilesConnection(Connector):
     """The keys that source and sink share: the folder, and the store's address and credentials."""
 
     path: str
-    """The folder: `s3://bucket/prefix`, or a path of the disk such as `/data/orders`, which every
-    Spark worker must see under the same name."""
+    """The folder: `s3://bucket/prefix`, or a path of the disk such as `/data/orders`, which must be
+    below the folder DATAFLOW_FILES, and which every Spark worker must see under the same name."""
     s3_endpoint: str | None = Field(None, alias="s3Endpoint")
     """S3 endpoint of the files; AWS_S3_ENDPOINT by default."""
     s3_region: str | None = Field(None, alias="s3Region")
@@ -46,6 +62,8 @@ class FilesConnection(Connector):
         named = all(part not in ("", ".", "..") for part in parts)
         if not named or not (value.startswith((_S3, "/")) and len(parts) > value.startswith(_S3)):
             raise ValueError("must be s3://bucket/prefix or an absolute path such as /data/orders")
+        if not value.startswith(_S3) and not within_root(value):
+            raise ValueError(outside(value))
         return value.rstrip("/")
 
     @model_validator(mode="after")
@@ -85,15 +103,20 @@ class FilesConnection(Connector):
     def address(self) -> Address:
         """files, the store's host or `disk`, the bucket, the folder."""
         if not self.on_s3:
-            return Address("files", "disk", None, self.root.strip("/").replace("/", "."))
+            return Address("files", "disk", None, _dotted(self.root.strip("/")))
         bucket, _, prefix = self.root.partition("/")
         host = urlsplit(self.s3_endpoint or "").netloc.rpartition("@")[2]
         connection = host.replace(":", "-").replace(".", "-") or "s3"
-        return Address("files", connection, bucket, prefix.replace("/", "."))
+        return Address("files", connection, bucket, _dotted(prefix))
 
     def spellings(self) -> tuple[str | SecretRef, ...]:
         """The store's endpoint, or the whole path where there is none."""
         return (self.s3_endpoint or self.path,)
+
+
+def _dotted(path: str) -> str:
+    """A path with dots between its parts; a dot inside a part is none of those."""
+    return path.replace("%", "%25").replace(".", "%2E").replace("/", ".")
 
 
 class FilesSourceOptions(FilesConnection, Source):

@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.column_types import parse_field
+from dataflow_assets.connectors.iceberg.connection import IcebergConnection
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
-from dataflow_assets.connectors.iceberg.settings import IcebergConnection
 from dataflow_assets.contracts import Source
 from dataflow_assets.sdk.database import one_or_many
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions

@@ -33,6 +33,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from dataflow_assets.connectors.kafka.consumer_group import Committed, Group
+from dataflow_assets.connectors.kafka.errors import MISSING, code, settles, translate
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
 Answer = TypeVar("Answer")
@@ -48,26 +49,6 @@ CLIENT: dict[str, Any] = {
     "socket.keepalive.enable": True,
     "socket.connection.setup.timeout.ms": 5000,
     "reconnect.backoff.max.ms": 1000,
-}
-_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID}
-_SETTLING = _MISSING | {
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-}
-_PERMANENT = {
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.UNSUPPORTED_VERSION,
-    KafkaError.INVALID_GROUP_ID,
-    KafkaError._AUTHENTICATION,  # noqa: SLF001 - so are the client's own errors called
-    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
-    KafkaError._INVALID_ARG,  # noqa: SLF001
 }
 
 
@@ -255,7 +236,7 @@ class Broker:
             try:
                 answer = ask()
             except (KafkaException, FutureTimeout) as error:
-                if _code(error) not in _SETTLING or time.monotonic() >= deadline:
+                if not settles(error) or time.monotonic() >= deadline:
                     raise self._meaning(what, error) from error
                 time.sleep(0.1)
             else:
@@ -265,13 +246,10 @@ class Broker:
 
     def _meaning(self, what: str, error: Exception) -> DataflowError:
         self._hear()
-        code = _code(error)
-        if code in _MISSING:
+        if code(error) in MISSING:
             return PermanentError(f"topic {self.name} does not exist on kafka {self.bootstrap}")
-        reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
-        complaint = f" ({self._complaints.last})" if self._complaints.last else ""
-        sentence = f"kafka {self.bootstrap}: {what} {self.name}: {reason}{complaint}"
-        return PermanentError(sentence) if code in _PERMANENT else TransientError(sentence)
+        where = f"kafka {self.bootstrap}: {what} {self.name}"
+        return translate(error, where, self._complaints.last)
 
     def _hear(self) -> None:
         """Lets the client call back; it keeps its complaints until it is asked."""
@@ -285,7 +263,3 @@ def _wait(asked: Future[Any]) -> Any:
 def _in_order(asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
     found = {partition.partition: _wait(answer) for partition, answer in asked.items()}
     return [found[number] for number in sorted(found)]
-
-
-def _code(error: Exception) -> int | None:
-    return error.args[0].code() if isinstance(error, KafkaException) else None

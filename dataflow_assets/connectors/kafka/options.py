@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.kafka.settings import KafkaConnection, Later, Problem, Ref, Tls
+from dataflow_assets.connectors.kafka.connection import KafkaConnection, Later, Problem, Ref, Tls
 from dataflow_assets.contracts import MessageSource, Sink
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.paths.path import Path
@@ -243,7 +243,7 @@ class KafkaSinkOptions(KafkaConnection, Sink):
         """Where records go that were rejected beside this sink."""
         return f"{self.topic}.rejected"
 
-    def settings(self) -> dict[str, Any]:
+    def producer_settings(self) -> dict[str, Any]:
         """What the declaration says about the producer."""
         return {
             "compression.type": self.compression,

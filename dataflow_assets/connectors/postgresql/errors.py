@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 
 import psycopg
@@ -80,6 +82,18 @@ class Failure(Exception):
             return TransientError(f"{what}: {self.reason}")
         advice = _ADVICE.get(self.sqlstate or "")
         return PermanentError(f"{what}: {self.reason}" + (f"; {advice}" if advice else ""))
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Failures inside as the engine's errors: TransientError or PermanentError.
+
+    `what`: what was tried, and on which table or server; never with a secret.
+    """
+    try:
+        yield
+    except Failure as failure:
+        raise failure.error(what) from None
 
 
 def from_psycopg(error: psycopg.Error) -> Failure:

@@ -14,7 +14,7 @@ from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling.overlap import late_from
 from dataflow_assets.sdk.polling.polled import Polled
-from dataflow_assets.sdk.polling.positions import NOTHING, Pair, Position, Rows
+from dataflow_assets.sdk.polling.positions import NOTHING, Pair, PolledPosition, Rows
 from dataflow_assets.sdk.polling.seek import end
 
 PARTS = 4  # of a span: commits, reports and stops come often
@@ -24,11 +24,11 @@ MOST = 64  # parts that one part is cut into: each has a row or a record in the 
 
 
 @dataclass(frozen=True)
-class Step:
-    """What one span reads. A part None is a query as it stands."""
+class PlannedSpan:
+    """What one span reads. A part None is a query as it is, with all its rows."""
 
     parts: tuple[Rows | None, ...]
-    upto: Position
+    upto: PolledPosition
     full: bool = False
     """More is waiting already."""
 
@@ -37,21 +37,32 @@ class Step:
 class Planner:
     """Plans over one table or query, in parts within the limit.
 
-    `overlap`: seconds of which rows may come late.
+    Made on the driver for each plan, while the session asks the server (`PolledSession.asking`).
+    Every method may raise TransientError where the server cannot be reached.
     """
 
     polled: Polled
     overlap: int = 0
+    """Seconds of which rows may come late."""
     limit: Limit = Limit()
+    """Of one part, in rows and in bytes."""
 
-    def step(self, position: Position, until: Position | None) -> Step | None:
+    def step(self, position: PolledPosition, until: PolledPosition | None) -> PlannedSpan | None:
         """The next step, not beyond `until`; None where there is nothing to read.
 
         A first load ends at the bound that was fixed when it began, wherever `until` is by now.
+        Called once for each micro-batch.
+
+        Args:
+            position: where the flow is.
+            until: where to end; None for the end there is now.
+
+        Raises:
+            PermanentError: the position is of another way of reading.
         """
         if self.polled.wholly:
             at = until.read_at if until is not None and until.state == "query" else None
-            return Step((None,), Position("query", read_at=at or self.polled.now()))
+            return PlannedSpan((None,), PolledPosition("query", read_at=at or self.polled.now()))
         self._check(position)
         if position.state == "load":
             return self._load(position, until)
@@ -61,6 +72,13 @@ class Planner:
         """Parts within the limit that have these rows together; of very many rows larger ones.
 
         What is within it stays as it is: the ids of rejected rows are made of their places in it.
+        Called for each part that is not committed, where a part was too large for a sink.
+
+        Args:
+            rows: one part, as planned.
+
+        Returns:
+            At most `MOST` parts; their borders are those of the given part.
         """
         count, size = self.polled.size(rows)
         if count <= self.limit.records and size <= self.limit.bytes:
@@ -71,7 +89,7 @@ class Planner:
         found, rest = replace(self, limit=limit).cut(rows, records, MOST)
         return found if rest is None else (*found, rest)
 
-    def _load(self, position: Position, until: Position | None) -> Step | None:
+    def _load(self, position: PolledPosition, until: PolledPosition | None) -> PlannedSpan | None:
         begun = position if position.begun else self._begun(position, until)
         if begun is None:
             return None
@@ -81,12 +99,14 @@ class Planner:
         enough = max(LEAST, -(-self.polled.estimate(rows) // PARTS))
         parts, rest = self.cut(rows, max(1, min(self.limit.records, enough)), PARTS)
         if rest is not None:
-            return Step(parts, replace(begun, key=parts[-1].high), full=True)
+            return PlannedSpan(parts, replace(begun, key=parts[-1].high), full=True)
         if until is None or not same:
-            return Step(parts, begun.loaded())
-        return Step(parts, replace(until, unordered=begun.unordered))
+            return PlannedSpan(parts, begun.loaded())
+        return PlannedSpan(parts, replace(until, unordered=begun.unordered))
 
-    def _begun(self, position: Position, until: Position | None) -> Position | None:
+    def _begun(
+        self, position: PolledPosition, until: PolledPosition | None
+    ) -> PolledPosition | None:
         """The first load with its bound fixed; None for an empty table."""
         if until is not None and until.at_start:
             return None
@@ -98,7 +118,9 @@ class Planner:
         found = replace(position, begun=True, change=change, order=order)
         return replace(found, read_at=last.read_at, unordered=known)
 
-    def _increments(self, position: Position, until: Position | None) -> Step | None:
+    def _increments(
+        self, position: PolledPosition, until: PolledPosition | None
+    ) -> PlannedSpan | None:
         if until is not None and until.state == "load":
             return None
         last = until or end(self.polled)
@@ -106,20 +128,29 @@ class Planner:
         new = self.polled.is_before(position.bound, last.bound)
         if not new and not late:
             return None
-        rows = Rows(self._begin(position, late), last.bound if new else position.bound)
+        again: Pair = (late, None)
+        back = late and self.polled.is_before(again, position.bound)
+        rows = Rows(again if back else position.bound, last.bound if new else position.bound)
         parts, rest = self.cut(rows, self.limit.records, PARTS)
         full = rest is not None
         (change, order), sweep = parts[-1].upto, position if position.sweeping else last
         # What a sweep has not seen is what came after it began: the next one overlaps from there.
         upto = replace(position, change=change, order=order, read_at=sweep.read_at, sweeping=full)
-        return Step(parts, upto, full)
-
-    def _begin(self, position: Position, late: str | None) -> Pair:
-        again: Pair = (late, None)
-        return again if late and self.polled.is_before(again, position.bound) else position.bound
+        return PlannedSpan(parts, upto, full)
 
     def cut(self, rows: Rows, most: int, count: int) -> tuple[tuple[Rows, ...], Rows | None]:
-        """The first parts, and what is left behind them."""
+        """The first parts, and what is left behind them.
+
+        Called once for each micro-batch. Asks the server for the border of each part.
+
+        Args:
+            rows: all that is to be read.
+            most: the most rows of a part.
+            count: the most parts.
+
+        Returns:
+            The parts, and the rest; None where nothing is left.
+        """
         found, left, enough = list[Rows](), rows, min(most, PILOT)
         for _ in range(count):
             part, rest, enough = self._part(left, most, enough)
@@ -167,11 +198,11 @@ class Planner:
             return rows, None
         return replace(rows, upto=border), replace(rows, after=border)
 
-    def _check(self, position: Position) -> None:
-        wrong = ""
+    def _check(self, position: PolledPosition) -> None:
+        wrong, known = "", position.state == "rows" and position.bound != NOTHING
         if position.state == "query":
             wrong = "of a query that was read as a whole"
-        elif self._ordered_otherwise(position):
+        elif known and (position.change is not None) != self.polled.tracks:
             by = "a change column" if self.polled.tracks else "the order column alone"
             wrong = f"of another order than the one by {by}, which its rows have now"
         if wrong:
@@ -179,7 +210,3 @@ class Planner:
                 f"the checkpoint of {self.polled.title} is {wrong}; start from earliest or from "
                 "latest, or run dataflow reset"
             )
-
-    def _ordered_otherwise(self, position: Position) -> bool:
-        known = position.state == "rows" and position.bound != NOTHING
-        return known and (position.change is not None) != self.polled.tracks

@@ -24,7 +24,7 @@ _FORMS = "RFC 3339, or Y-m-d h:m:s"
 
 
 @dataclass(frozen=True)
-class Position:
+class PolledPosition:
     """Rows up to the pair (`change`, `order`) are done; during the first load those up to `key`.
 
     `load`: the rows of the first load that lie behind `key` are still to be read, and the pair says
@@ -49,7 +49,7 @@ class Position:
         return json.dumps(known, sort_keys=True, separators=(",", ":"))
 
     @classmethod
-    def parse(cls, text: str | int | None) -> Position:
+    def parse(cls, text: str | int | None) -> PolledPosition:
         """From JSON text; nothing stored yet is the start."""
         if text is None:
             return START
@@ -75,12 +75,12 @@ class Position:
         """The pair."""
         return self.change, self.order
 
-    def loaded(self) -> Position:
+    def loaded(self) -> PolledPosition:
         """The same once the first load is complete."""
         return replace(self, state="rows", key=None, begun=False)
 
 
-START = Position()
+START = PolledPosition()
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Part:
         return cls(identity, Rows(after, upto, **rows))
 
 
-def adopted(document: Mapping[str, Any], source: str) -> Position:
+def adopted(document: Mapping[str, Any], source: str) -> PolledPosition:
     """The position of a checkpoint of the DataFlow Operator, older forms included.
 
     Its time is in UTC, to the last digit. Raises PermanentError for anything else.
@@ -133,7 +133,7 @@ def adopted(document: Mapping[str, Any], source: str) -> Position:
             f"; allowed: {', '.join(_NAMES)}"
         )
     time = None if change is None else moment(str(change), 9)
-    return Position("rows", time, None if order is None else _scalar(order))
+    return PolledPosition("rows", time, None if order is None else _scalar(order))
 
 
 def moment(text: str, digits: int) -> str:

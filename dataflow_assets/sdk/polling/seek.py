@@ -7,22 +7,45 @@ from collections.abc import Iterator
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling.overlap import is_due, seconds
 from dataflow_assets.sdk.polling.polled import Polled
-from dataflow_assets.sdk.polling.positions import NOTHING, START, Position, Rows
+from dataflow_assets.sdk.polling.positions import NOTHING, START, PolledPosition, Rows
 
 
-def end(polled: Polled) -> Position:
-    """The position of one who has read everything there is."""
+def end(polled: Polled) -> PolledPosition:
+    """The position of one who has read everything there is.
+
+    Called on the driver for each micro-batch that has no fixed end, and for lag by sensors.
+
+    Args:
+        polled: the table as its server describes it now.
+
+    Returns:
+        `START` for an empty table.
+
+    Raises:
+        TransientError: the server cannot be reached.
+    """
     read_at = polled.now()
     if polled.wholly:
-        return Position("query", read_at=read_at)
+        return PolledPosition("query", read_at=read_at)
     change, order = polled.newest()
     if (change, order) == NOTHING and not polled.has_rows():
         return START
-    return Position("rows", change, order, read_at=read_at)
+    return PolledPosition("rows", change, order, read_at=read_at)
 
 
-def since(polled: Polled, where: str, last: Position) -> Position:
-    """The position right before a point in time, the last one at most."""
+def since(polled: Polled, where: str, last: PolledPosition) -> PolledPosition:
+    """The position right before a point in time, the last one at most.
+
+    Called on the driver once, when a run begins at a time.
+
+    Args:
+        polled: the table as its server describes it now.
+        where: ISO 8601.
+        last: the position of the end there is now.
+
+    Raises:
+        PermanentError: no column holds the time of a change.
+    """
     change = polled.before(where)
     if change is None:
         raise PermanentError(
@@ -31,15 +54,23 @@ def since(polled: Polled, where: str, last: Position) -> Position:
         )
     if last.at_start:
         return last
-    found = Position("rows", change, read_at=last.read_at)
+    found = PolledPosition("rows", change, read_at=last.read_at)
     return last if polled.is_before(last.bound, found.bound) else found
 
 
-def taken_over(polled: Polled, found: Position) -> Position:
+def from_operator(polled: Polled, found: PolledPosition) -> PolledPosition:
     """A checkpoint of the DataFlow Operator as a position in this table.
 
     An order value alone, where changes are tracked, is how far a first load has come: the rows
-    behind it are read up to the end there is now, and changes from there on.
+    behind it are read up to the end there is now, and changes from there on. Called on the driver
+    once, when a flow goes on from such a checkpoint.
+
+    Args:
+        polled: the table as its server describes it now.
+        found: the checkpoint's change value and order value.
+
+    Raises:
+        PermanentError: the checkpoint is not of the way in which this source is read.
     """
     if polled.wholly:
         raise PermanentError("a query without changeTrackingColumn has no checkpoint to take over")
@@ -49,19 +80,28 @@ def taken_over(polled: Polled, found: Position) -> Position:
                 "the checkpoint has no lastReadOrderByValue, and this source is read by its "
                 "orderByColumn alone"
             )
-        return Position("rows", None, found.order)
+        return PolledPosition("rows", None, found.order)
     if found.change is None:
-        return Position("load", key=found.order)
-    return Position("rows", polled.at(found.change), found.order)
+        return PolledPosition("load", key=found.order)
+    return PolledPosition("rows", polled.at(found.change), found.order)
 
 
 def is_behind(
-    polled: Polled, one: Position, other: Position, *, interval: float, overlap: int
+    polled: Polled, one: PolledPosition, other: PolledPosition, *, interval: float, overlap: int
 ) -> bool:
     """True while `one` has not got everything that `other` has.
 
     A first load is behind whatever is not one; a query without order is due again after `interval`
     seconds, rows that overlap once more when no late one can come any more.
+
+    Called on the driver in each turn of the loop, for each pair of branches, and by sensors.
+
+    Args:
+        polled: the table as its server describes it now.
+        one: the position that may be behind.
+        other: of another branch, or of the end there is now.
+        interval: seconds between two reads of a query without order.
+        overlap: seconds of which rows may come late.
     """
     if one == other or other.at_start:
         return False
@@ -78,8 +118,21 @@ def is_behind(
     return polled.is_before((one.change, one.key), (one.change, other.key))
 
 
-def lag(polled: Polled, position: Position, last: Position) -> tuple[int, float]:
-    """Rows behind, and the age of the oldest one by its own clock; of a first load, its own."""
+def lag(polled: Polled, position: PolledPosition, last: PolledPosition) -> tuple[int, float]:
+    """How far a position is behind the end.
+
+    Called on the driver after each micro-batch, and by sensors.
+
+    Args:
+        polled: the table as its server describes it now.
+        position: where the flow is.
+        last: the position of the end there is now.
+
+    Returns:
+        Rows behind, and the seconds since the oldest of them was changed, by the server's clock.
+        Of a first load, and where nothing tells when rows were changed: seconds since the last
+        read.
+    """
     if polled.wholly:
         return 0, max(0.0, seconds(position.read_at, last.read_at))
     if last.at_start:
@@ -99,8 +152,18 @@ def lag(polled: Polled, position: Position, last: Position) -> tuple[int, float]
     return records, max(0.0, age)
 
 
-def unread(polled: Polled, position: Position) -> Iterator[str]:
-    """What a person should know about rows that are never read."""
+def unread(polled: Polled, position: PolledPosition) -> Iterator[str]:
+    """What a person should know about rows that are never read.
+
+    Called on the driver once for each session and state.
+
+    Args:
+        polled: the table as its server describes it now.
+        position: where the flow is.
+
+    Yields:
+        Sentences for the log.
+    """
     if polled.wholly or position.state == "load":
         return
     rows = polled.unordered() - position.unordered

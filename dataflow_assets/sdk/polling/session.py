@@ -16,7 +16,7 @@ from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSe
 from dataflow_assets.sdk.polling import seek
 from dataflow_assets.sdk.polling.planning import Planner
 from dataflow_assets.sdk.polling.polled import Polled
-from dataflow_assets.sdk.polling.positions import PARTITION, START, Part, Position, adopted
+from dataflow_assets.sdk.polling.positions import PARTITION, START, Part, PolledPosition, adopted
 from dataflow_assets.sdk.polling.source import PolledSource
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class PolledSession(SourceSession):
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        position = Position.parse(folded(after, PARTITION))
-        bound = None if until is None else Position.parse(folded(until, PARTITION))
+        position = PolledPosition.parse(folded(after, PARTITION))
+        bound = None if until is None else PolledPosition.parse(folded(until, PARTITION))
         if bound is not None and bound == position:
             return Span(())
         with self.asking() as polled:
@@ -96,7 +96,7 @@ class PolledSession(SourceSession):
 
     @override
     def behind(self, partition: str, position: int | str | None, end: int | str) -> bool:
-        one, other = Position.parse(position), Position.parse(end)
+        one, other = PolledPosition.parse(position), PolledPosition.parse(end)
         if one == other or other.at_start:
             return False  # without a question
         interval, overlap = self._source.poll_interval, self._source.overlap
@@ -109,7 +109,7 @@ class PolledSession(SourceSession):
 
     @override
     def lag(self, after: Positions) -> Lag:
-        position = Position.parse(folded(after, PARTITION))
+        position = PolledPosition.parse(folded(after, PARTITION))
         with self.asking() as polled:
             last = seek.end(polled)
             records, age = seek.lag(polled, position, last)
@@ -129,9 +129,9 @@ class PolledSession(SourceSession):
     def adopt(self, document: Mapping[str, Any]) -> Positions:
         position = adopted(document, self._source.type)
         with self.asking() as polled:
-            return {PARTITION: seek.taken_over(polled, position).dump()}
+            return {PARTITION: seek.from_operator(polled, position).dump()}
 
-    def _tell(self, polled: Polled, position: Position) -> None:
+    def _tell(self, polled: Polled, position: PolledPosition) -> None:
         """What a person should know, once per session and state."""
         if position.state in self._told:
             return

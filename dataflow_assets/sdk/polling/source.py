@@ -134,6 +134,6 @@ class PolledSource(DatabaseTable, Source):
             f"{self.title} does not exist: it was dropped, or never made. Create it, or fix `table`"
         )
 
-    def made_anew(self) -> TransientError:
+    def recreated(self) -> TransientError:
         """Why what was read so far is no part of the table that is there now."""
         return TransientError(f"{self.title} was re-created while the flow ran")

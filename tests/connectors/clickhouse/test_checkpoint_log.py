@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.chunks import Chunks, Piece, Rows
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
@@ -73,7 +73,7 @@ class Seat:
 
 def drive(seat: Seat, run: str, end: int, chance: random.Random) -> None:
     """What a run does: takes an epoch, and commits prefixes of what it sees until the end."""
-    branch = Branch(seat, TARGET)
+    branch = BranchCheckpoint(seat, TARGET)
     state = branch.take(Run(run, "h", 1))
     if not state.head.source or chance.random() < 0.2:
         start = {"0": Partition(0)}
@@ -83,7 +83,7 @@ def drive(seat: Seat, run: str, end: int, chance: random.Random) -> None:
         border = state.pending.get("0")
         upto = int(border.upto) if border else min(end, position + chance.randint(1, 9))
         seen = chance.randint(position + 1, upto)  # the input may end early
-        task = Branch(seat, TARGET, branch.epoch)
+        task = BranchCheckpoint(seat, TARGET, branch.epoch)
         chunks = Chunks(task, seat, OffsetSlice("0", position, upto), TARGET.id)
         first = chunks.first()
 
@@ -191,13 +191,13 @@ class Interrupted(Seat):
 
 def test_a_takeover_knows_what_its_predecessor_did_last() -> None:
     model = Model()
-    old, start = Branch(Seat(model, _at_once), TARGET), {"0": Partition(3)}
+    old, start = BranchCheckpoint(Seat(model, _at_once), TARGET), {"0": Partition(3)}
     state = old.take(Run("old", "h", 1))
 
     def restart() -> None:
         old.head(replace(state.snapshot(), generation=old.generation(), partitions=start))
 
-    new = Branch(Interrupted(model, _at_once, act=restart), TARGET)
+    new = BranchCheckpoint(Interrupted(model, _at_once, act=restart), TARGET)
     taken = new.take(Run("new", "h", 1))
     assert (taken.head.generation, taken.partitions) == ("1.1", start)
     assert (taken.head.epoch, taken.head.run) == (2, "new")
@@ -209,9 +209,11 @@ def test_two_runs_never_share_an_epoch() -> None:
     model, epochs = Model(), []
 
     def other() -> None:
-        epochs.append(Branch(Seat(model, _at_once), TARGET).take(Run("b", "h", 1)).head.epoch)
+        epochs.append(
+            BranchCheckpoint(Seat(model, _at_once), TARGET).take(Run("b", "h", 1)).head.epoch
+        )
 
-    branch = Branch(Interrupted(model, _at_once, act=other), TARGET)
+    branch = BranchCheckpoint(Interrupted(model, _at_once, act=other), TARGET)
     epochs.append(branch.take(Run("a", "h", 1)).head.epoch)
     assert epochs == [1, 2]
 
@@ -224,7 +226,7 @@ def test_of_two_rows_with_one_key_the_first_stands() -> None:
 
 def test_parts_of_two_reads_are_not_mistaken_for_each_other() -> None:
     model = Model()
-    branch = Branch(Seat(model, _at_once), TARGET)
+    branch = BranchCheckpoint(Seat(model, _at_once), TARGET)
     for read in ("i1", "i2"):
         part = PartSlice("part-0", None, f"end of {read}")
         intent = Intent(read, utc_now(), 0, (part,))
@@ -232,7 +234,7 @@ def test_parts_of_two_reads_are_not_mistaken_for_each_other() -> None:
         state = branch.head(replace(state.snapshot(), partitions={}, intent=intent))
         assert state.parts == (part,)
         seat = Seat(model, _at_once)
-        chunks = Chunks(Branch(seat, TARGET, branch.epoch), seat, part, "f")
+        chunks = Chunks(BranchCheckpoint(seat, TARGET, branch.epoch), seat, part, "f")
         chunks.commit(part.upto, Rows(lambda _: "", lambda *_: Totals(2)), utc_now())
         (done,) = branch.read().parts
         assert done.empty

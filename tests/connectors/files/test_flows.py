@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
+import devservers
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.files import FilesSink, FilesSource
-from dataflow_assets.contracts import Run
+from dataflow_assets.contracts import Run, Target
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.runs.replay import replay
 from tests.connectors.files import driver
 from tests.connectors.files.drain import main as drain
 
 LINES = b'{"id": 1}\n{"id": "two"}\nnot json\n{"id": 3}\n'
+VERSION = {"apiVersion": "dataflow.dataflow.io/v1"}
 CAST = {"type": "cast", "config": {"spec": {"id": "int64"}}}
 
 
@@ -29,7 +36,7 @@ def manifest(folder: Path, place: driver.Config, steps: list[dict[str, Any]]) ->
         for role in ("source", "sink")
     }
     document = {
-        "apiVersion": "dataflow.dataflow.io/v1",
+        **VERSION,
         "kind": "DataFlow",
         "metadata": {"name": "folders"},
         "spec": {**ends, "transformations": steps, "onRejected": "table"},
@@ -75,6 +82,36 @@ def test_rejected_records_are_beside_the_lines_and_put_back_once(
         assert sorted(found, key=str) == [1, 3, "two"]
 
 
+def test_the_last_line_of_a_key_counts_where_a_branch_upserts(
+    postgresql: devservers.PostgreSQL, schema: str, tmp_path: Path
+) -> None:
+    """Also in a span whose parts are read again, in smaller ones, after a crash."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, name in enumerate("ab"):
+        lines = (b'{"id": %d, "v": %d}\n' % (n % 5, number * 1000 + n) for n in range(200))
+        (folder / f"{name}.jsonl").write_bytes(b"".join(lines))
+        os.utime(folder / f"{name}.jsonl", (number, number))
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f"create table {schema}.t (id bigint primary key, v bigint)".encode())
+    table = {"connectionString": postgresql.dsn(), "table": f"{schema}.t", "upsertMode": True}
+    spec: dict[str, Any] = {
+        "source": {"type": "files", "config": driver.on_disk(folder)},
+        "sink": {"type": "postgresql", "config": table},
+    }
+    for limit, failpoint in ((100, "drain.begun:raise"), (10, ""), (10, "")):
+        document = {"kind": "DataFlow", "metadata": {"name": "last"}, **VERSION}
+        path = tmp_path / "last.yaml"
+        YAML().dump({**document, "spec": {**spec, "maxRecordsPerBatch": limit}}, path)
+        with pytest.MonkeyPatch.context() as patch, suppress(TransientError):
+            patch.setenv("DATAFLOW_FAILPOINT", failpoint)
+            patch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+            drain(str(path))
+    with psycopg.connect(postgresql.dsn()) as connection:
+        found = connection.execute(f"select v from {schema}.t order by 1".encode()).fetchall()
+    assert found == [(1195 + n,) for n in range(5)]
+
+
 def test_a_flow_that_begins_anew_leaves_what_it_has_stored(
     place: driver.Config, tmp_path: Path
 ) -> None:
@@ -100,14 +137,59 @@ def test_a_flow_that_begins_anew_leaves_what_it_has_stored(
         ({"path": "/data", "upsertMode": True}, "upsertMode"),
     ],
 )
-def test_what_cannot_be_declared(config: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_declared(
+    config: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", "/data")
     with pytest.raises(ValidationError, match=reason):
         FilesSink.model_validate(config)
 
 
-def test_addresses() -> None:
+@pytest.mark.parametrize("kind", [FilesSource, FilesSink])
+def test_a_folder_of_the_disk_is_below_the_root_also_after_links_are_followed(
+    kind: type[FilesSource | FilesSink], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for one in (root / "in", outside):
+        one.mkdir(parents=True)
+    (root / "out").symlink_to(outside)
+    (root / "same").symlink_to(root / "in")
+    monkeypatch.setenv("DATAFLOW_FILES", str(root))
+    for name in ("in", "same"):
+        assert kind.model_validate({"path": f"{root}/{name}"})
+    for path in (outside, root / "out", root / "out" / "x", "/etc", tmp_path / "root2"):
+        with pytest.raises(ValidationError, match=r"is not below the folder DATAFLOW_FILES \(/"):
+            kind.model_validate({"path": str(path)})
+    monkeypatch.delenv("DATAFLOW_FILES")
+    with pytest.raises(ValidationError, match=r"DATAFLOW_FILES \(not set\): set DATAFLOW_FILES"):
+        kind.model_validate({"path": f"{root}/in"})
+
+
+def test_a_folder_that_a_link_leads_out_of_the_root_by_now_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    (root / "in").mkdir(parents=True)
+    monkeypatch.setenv("DATAFLOW_FILES", str(root))
+    source = FilesSource.model_validate({"path": f"{root}/in"})
+    sink = FilesSink.model_validate({"path": f"{root}/in"})
+    (root / "in").rmdir()
+    (root / "in").symlink_to(tmp_path)
+    target = Target("shop/orders", "main", "h", "in")
+    for attempt in (
+        lambda: source.open("f"),
+        lambda: sink.open(target, Run()),
+        sink.error_store().prepare,
+    ):
+        with pytest.raises(PermanentError, match="is not below the folder DATAFLOW_FILES"):
+            attempt()
+
+
+def test_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", "/data")
     for path, endpoint, parts in (
         ("/data/orders", None, ("files", "disk", "data.orders")),
+        ("/data/x.y", None, ("files", "disk", "data.x%2Ey")),
         ("s3://shop/in/orders", None, ("files", "s3", "shop", "in.orders")),
         ("s3://shop/o", "http://minio:9000", ("files", "minio-9000", "shop", "o")),
     ):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 from collections.abc import Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -98,6 +101,35 @@ def test_hidden_and_unmatched_files_are_left_out(folder: Path) -> None:
     assert Reader(folder, glob="*.jsonl").bodies() == [b"a/x.jsonl"]
 
 
+def test_what_nobody_can_name_or_may_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "folder"
+    for place in (folder / "a", tmp_path / "outside"):
+        place.mkdir(parents=True)
+    monkeypatch.setenv("DATAFLOW_FILES", str(folder))
+    for name in ("a/1.jsonl", "\u00fc.jsonl", "new\nline.jsonl", "../outside/x.jsonl"):
+        (folder / name).write_bytes(b"1\n")
+    os.close(os.open(os.fsencode(folder) + b"/\xff.jsonl", os.O_CREAT | os.O_WRONLY))
+    (folder / "loop").symlink_to(folder)
+    (folder / "same.jsonl").symlink_to(folder / "a" / "1.jsonl")
+    (folder / "out.jsonl").symlink_to(tmp_path / "outside" / "x.jsonl")
+    (folder / "dangling.jsonl").symlink_to(folder / "nowhere")
+    names = {row["#file"] for row in Reader(folder).rows()}
+    assert names == {"a/1.jsonl", "\u00fc.jsonl", "new\nline.jsonl", "same.jsonl"}
+    said = sorted(record.getMessage().rpartition("/")[2] for record in caplog.records)
+    assert said == [
+        "\\udcff.jsonl is left out: its name is not UTF-8",
+        "loop is left out: links to folders are not followed",
+        "out.jsonl is left out: it is a link that leads out of the folder DATAFLOW_FILES",
+    ]
+
+
+def test_a_folder_that_does_not_exist_is_an_error(folder: Path) -> None:
+    with pytest.raises(PermanentError, match=r"folder /\S+/typo does not exist: create it"):
+        Reader(folder / "typo")
+
+
 def test_compressed_files_are_read_whole(folder: Path) -> None:
     lines = b"".join(b"%d\n" % number for number in range(9))
     (folder / "a.jsonl.gz").write_bytes(gzip.compress(lines[:8]) + gzip.compress(lines[8:]))
@@ -158,6 +190,38 @@ def test_a_file_that_is_begun_must_stay(folder: Path, became: str) -> None:
         reader.plan()
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_two_readers_catch_up_with_each_other_wherever_they_are(folder: Path, seed: int) -> None:
+    """One of them, at random, reads some more; the one behind reads up to where the other is."""
+    chance = random.Random(seed)
+    lines = [b"%d\n" % number for number in range(60)]
+    readers = [Reader(folder, parallelReads=1) for _ in range(2)]
+    read: list[list[bytes]] = [[], []]
+    for number in range(6):
+        (folder / f"{chance.random()}").write_bytes(b"".join(lines[number * 10 : number * 10 + 10]))
+        for _ in range(2):
+            which = chance.randrange(2)
+            _some(readers[which], readers[1 - which], read[which], chance)
+    _some(readers[0], None, read[0], chance)
+    _some(readers[1], readers[0], read[1], chance)
+    assert readers[0].positions == readers[1].positions
+    assert [sorted(one, key=int) for one in read] == [[line.strip() for line in lines]] * 2
+
+
+def _some(reader: Reader, other: Reader | None, read: list[bytes], chance: random.Random) -> None:
+    """Some spans more, or all of them up to where the other one is; or to the end."""
+    end = other.positions["folder"] if other else ""
+    behind = bool(end) and reader.session.behind("folder", reader.positions["folder"], end)
+    for _ in range(chance.randrange(1, 4) if end and not behind else 100):
+        limit = Limit(bytes=chance.randrange(1, 25))
+        span = reader.session.plan(reader.positions, limit, {"folder": end} if behind else None)
+        if not span.slices:
+            break
+        read += [row["body"] for row in reader.read(span)]
+        reader.positions = reader.session.fold({**reader.positions, **span.upto})
+    assert not (behind and reader.session.behind("folder", reader.positions["folder"], end))
+
+
 def test_young_files_wait(folder: Path) -> None:
     (folder / "old.jsonl").write_bytes(b"1\n")
     os.utime(folder / "old.jsonl", (1, 1))
@@ -172,6 +236,51 @@ def test_a_time_is_where_the_files_changed_since_begin(folder: Path) -> None:
     reader = Reader(folder)
     reader.positions = reader.session.seek("1970-01-01T00:30:00+00:00")
     assert reader.bodies() == [b"b"]
+
+
+class _Milliseconds(BaseHTTPRequestHandler):
+    """A store with one object, which lists milliseconds, and tells of the object whole seconds."""
+
+    body = b'{"id":1}\n'
+
+    def do_HEAD(self) -> None:
+        self._answer(b"" if self.path.strip("/") == "shop" else self.body)
+
+    def do_GET(self) -> None:
+        if "list-type" not in self.path:
+            self._answer(self.body)
+            return
+        contents = (
+            "<Contents><Key>in/a.jsonl</Key><LastModified>2025-10-09T08:53:20.123Z</LastModified>"
+            f"<ETag>x</ETag><Size>{len(self.body)}</Size></Contents>"
+        )
+        space = "http://s3.amazonaws.com/doc/2006-03-01/"
+        listed = f'<ListBucketResult xmlns="{space}"><Name>shop</Name>{contents}</ListBucketResult>'
+        self._answer(listed.encode())
+
+    def _answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Last-Modified", "Thu, 09 Oct 2025 08:53:20 GMT")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Silent."""
+
+
+def test_a_store_that_lists_milliseconds_is_read() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Milliseconds) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        place = {"s3Endpoint": f"http://127.0.0.1:{server.server_port}", "s3Region": "x"}
+        keys = {"accessKey": "a", "secretAccessKey": "b"}
+        source = FilesSource.model_validate({"path": "s3://shop/in", **place, **keys})
+        session = FilesSourceSession(source)
+        (piece,) = session.plan(session.start(), LIMIT).slices
+        (batch,) = source.batches(piece, frozenset())
+        server.shutdown()
+    assert batch.column("body").to_pylist() == [b'{"id":1}']
 
 
 def test_lag_and_ends(folder: Path) -> None:

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.iceberg import IcebergSource
-from dataflow_assets.connectors.iceberg.table.position import Position
+from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 from dataflow_assets.contracts import Limit, Positions, Span
 from devservers import SeaweedFS
 from tests.connectors.iceberg.driver import connection
@@ -79,8 +79,8 @@ def ids(found: Sequence[Row]) -> list[int]:
     return [row["id"] for row in found]
 
 
-def stands(positions: Positions) -> Position:
-    return Position.parse(positions["table"])
+def stands(positions: Positions) -> SnapshotPosition:
+    return SnapshotPosition.parse(positions["table"])
 
 
 def lake(spark: SparkSession, seaweedfs: SeaweedFS) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from dataflow_assets.connectors.iceberg import catalog as catalog_module
+from dataflow_assets.connectors.iceberg import client
 from dataflow_assets.connectors.iceberg.table.commit import LOST_ANSWERS
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
@@ -294,7 +294,7 @@ def test_a_catalog_that_is_down_is_transient(make: MakeSink, proxy: Proxy) -> No
 def test_a_catalog_that_hangs_is_transient(
     make: MakeSink, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_module, "TIMEOUT", (1.0, 0.5))
+    monkeypatch.setattr(client, "TIMEOUT", (1.0, 0.5))
     sink = make()
     session = opened(sink)
     proxy.fail(lambda _: time.sleep(2), 100)

@@ -11,7 +11,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from dataflow_assets.connectors.iceberg.catalog import REMOTE_FILES, RemoteFiles, connect
+from dataflow_assets.connectors.iceberg.client import REMOTE_FILES, RemoteFiles, connect
 from dataflow_assets.errors import PermanentError
 from tests.connectors.iceberg.driver import MakeSink
 

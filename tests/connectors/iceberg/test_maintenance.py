@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import connect
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire
 from dataflow_assets.connectors.iceberg.maintenance.maintain import maintain
 from dataflow_assets.connectors.iceberg.rejected.replay import remove

@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.iceberg import IcebergSource
-from dataflow_assets.connectors.iceberg.sink.session import IcebergSession
+from dataflow_assets.connectors.iceberg.sink.session import IcebergSinkSession
 from dataflow_assets.contracts import Limit, PartSlice
 from devservers import SeaweedFS
 from tests.connectors.iceberg.driver import TARGET, connection, make_sink, opened, table_rows
@@ -27,7 +27,7 @@ def test_columns_of_any_name_are_made_upserted_deleted_and_read(
     layout = {"columns": COLUMNS, "sortBy": [f"`{KEY}`"]}
     sink = make_sink(seaweedfs, namespace, **upsert, **layout)
     session = opened(sink, sample=pa.schema([]))
-    assert isinstance(session, IcebergSession)
+    assert isinstance(session, IcebergSinkSession)
 
     def put(*rows: dict[str, Any]) -> None:
         _put(spark, sink, session, rows)

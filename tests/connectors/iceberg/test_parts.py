@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.source.parts import (
     Range,
     cut,
 )
-from dataflow_assets.connectors.iceberg.table.position import Position
+from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 
 UNBOUNDED = 1 << 62
 WIDE = Bounds(4, 1_000, 1_000_000, UNBOUNDED, UNBOUNDED)
@@ -29,7 +29,7 @@ def file(name: str, rows: int, size: int = 10) -> SourceFile:
 
 
 def piece(number: int, *files: SourceFile) -> Piece:
-    return Piece(Position(number, number, "", "added"), files)
+    return Piece(SnapshotPosition(number, number, "", "added"), files)
 
 
 def no_groups(_: SourceFile) -> Sequence[int]:
@@ -45,13 +45,13 @@ def test_short_snapshots_share_a_part() -> None:
     found = cut(pieces, WIDE, no_groups)
     assert found is not None
     assert sizes(found) == [1_000]
-    assert (found.end, found.more) == (Position(10, 10), True)
+    assert (found.end, found.more) == (SnapshotPosition(10, 10), True)
 
 
 def test_what_moves_no_rows_moves_the_position() -> None:
-    pieces = [Piece(Position(1, 1)), piece(2, file("f", 5)), Piece(Position(3, 3))]
+    pieces = [Piece(SnapshotPosition(1, 1)), piece(2, file("f", 5)), Piece(SnapshotPosition(3, 3))]
     found = cut(iter(pieces), WIDE, no_groups)
-    assert found == Cut(((Range("f", 0, 5, "2", 2),),), Position(3, 3), more=False)
+    assert found == Cut(((Range("f", 0, 5, "2", 2),),), SnapshotPosition(3, 3), more=False)
     assert cut(iter([]), WIDE, no_groups) is None
 
 
@@ -60,7 +60,7 @@ def test_a_long_file_is_cut_at_its_row_groups() -> None:
     found = cut(iter([long]), WIDE, lambda _: (900, 1_700, 2_600, 3_500))
     assert found is not None
     assert sizes(found) == [900, 800, 900, 900]
-    assert (found.end, found.more) == (Position(1, 1), False)
+    assert (found.end, found.more) == (SnapshotPosition(1, 1), False)
 
 
 def test_a_row_group_longer_than_a_part_is_cut_inside() -> None:
@@ -125,7 +125,7 @@ def test_every_row_once_and_in_order(
     assert seen == wanted
 
 
-def _after(pieces: list[Piece], end: Position) -> list[Piece]:
+def _after(pieces: list[Piece], end: SnapshotPosition) -> list[Piece]:
     assert end.snapshot is not None
     rest = [one for one in pieces if (one.start.snapshot or 0) > end.snapshot]
     if end.scan is None:

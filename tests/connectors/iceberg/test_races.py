@@ -12,7 +12,7 @@ from functools import partial
 from pyiceberg.catalog import Catalog
 
 from dataflow_assets.connectors.iceberg import IcebergSink
-from dataflow_assets.connectors.iceberg.sink.session import IcebergSession
+from dataflow_assets.connectors.iceberg.sink.session import IcebergSinkSession
 from dataflow_assets.contracts import OffsetSlice, Rejection, SinkSession, Span
 from dataflow_assets.errors import TakenOver, TransientError
 from tests.connectors.iceberg.driver import (
@@ -96,7 +96,7 @@ def test_even_with_one_epoch_only_one_commit_counts(
 
 
 def twin(session: SinkSession) -> SinkSession:
-    assert isinstance(session, IcebergSession)
+    assert isinstance(session, IcebergSinkSession)
     other, checkpoint = copy.copy(session), copy.copy(session._property)
     checkpoint.committer = copy.copy(checkpoint.committer)
     other._property, other._publisher = checkpoint, copy.copy(session._publisher)

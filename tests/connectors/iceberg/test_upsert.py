@@ -18,7 +18,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.iceberg import IcebergSink
-from dataflow_assets.connectors.iceberg.sink.session import IcebergSession
+from dataflow_assets.connectors.iceberg.sink.session import IcebergSinkSession
 from dataflow_assets.contracts import (
     ABSENT,
     DELETE,
@@ -91,7 +91,7 @@ def batch(rows: Sequence[Row], schema: pa.Schema, first: int = 0) -> pa.RecordBa
 def _put(
     spark: SparkSession,
     sink: IcebergSink,
-    session: IcebergSession,
+    session: IcebergSinkSession,
     *slices: Sequence[Row],
     finish: bool = True,
 ) -> tuple[Span, list[Any]]:
@@ -115,9 +115,9 @@ def _put(
     return span, receipts
 
 
-def begun(sink: IcebergSink) -> IcebergSession:
+def begun(sink: IcebergSink) -> IcebergSinkSession:
     session = opened(sink, sample=pa.schema([]))
-    assert isinstance(session, IcebergSession)
+    assert isinstance(session, IcebergSinkSession)
     return session
 
 
@@ -376,7 +376,7 @@ def test_a_file_rewritten_by_another_writer_meanwhile_is_merged_again(
     put(sink, session, [{"id": 10, "name": "a"}, {"id": 11, "name": "b"}])
     span, receipts = put(sink, session, [{"id": 10, "n": 1}], finish=False)
     session_2 = other.open(replace(TARGET, flow="default/more"), Run())
-    assert isinstance(session_2, IcebergSession)
+    assert isinstance(session_2, IcebergSinkSession)
     session_2.restart({"p0": 0}, "topic-1")
     put(other, session_2, [{"id": 11, "op": DELETE}, {"id": 10, "name": "theirs"}])
     session.finish(span, receipts, SOURCE)

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink
-from dataflow_assets.connectors.kafka.sink.checkpoint import side_topic
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import side_topic
 from dataflow_assets.contracts import (
     DELETE,
     INSERT,

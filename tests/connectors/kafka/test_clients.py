@@ -15,7 +15,7 @@ import pytest
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
-from dataflow_assets.connectors.kafka.rejected.topic import KafkaErrors
+from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors
 from dataflow_assets.contracts import Entry, ErrorRecord, Limit, OffsetSlice
 from dataflow_assets.errors import TransientError
 from tests.conftest import Topics

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.source.frame import _TIMES
-from dataflow_assets.connectors.kafka.source.session import KafkaSession
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Span
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-u
 
 FLOW = "default/orders"
 ALL = frozenset({"key", "timestamp", "headers"})
-Open = Callable[..., KafkaSession]
+Open = Callable[..., KafkaSourceSession]
 
 
 @pytest.fixture
 def opened(kafka: devservers.Kafka) -> Iterator[Open]:
-    live: list[KafkaSession] = []
+    live: list[KafkaSourceSession] = []
 
-    def open_session(topic: str, **config: Any) -> KafkaSession:
+    def open_session(topic: str, **config: Any) -> KafkaSourceSession:
         source = KafkaSource(brokers=(kafka.bootstrap,), topic=topic, **config)
-        live.append(KafkaSession(source, FLOW))
+        live.append(KafkaSourceSession(source, FLOW))
         return live[-1]
 
     yield open_session
@@ -220,7 +220,7 @@ def test_the_group_is_stable_for_a_flow_and_its_topic(topic: Any, opened: Open) 
     assert len(groups) == 2
 
 
-def option(session: KafkaSession) -> str:
+def option(session: KafkaSourceSession) -> str:
     return session._reader.options({"0": (0, 1)})["kafka.group.id"]
 
 

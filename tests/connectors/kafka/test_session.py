@@ -14,23 +14,23 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.source import session as sessions
-from dataflow_assets.connectors.kafka.source.session import KafkaSession
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Span
 from dataflow_assets.errors import PermanentError, TransientError
 
 FLOW = "default/orders"
-Open = Callable[..., KafkaSession]
+Open = Callable[..., KafkaSourceSession]
 
 
 @pytest.fixture
 def opened(kafka: devservers.Kafka) -> Iterator[Open]:
     """Opens sessions and closes them, twice."""
-    live: list[KafkaSession] = []
+    live: list[KafkaSourceSession] = []
 
-    def open_session(topic: str, **config: Any) -> KafkaSession:
+    def open_session(topic: str, **config: Any) -> KafkaSourceSession:
         group = {"consumer_group": f"group-of-{topic}"} | config
         source = KafkaSource(brokers=(kafka.bootstrap,), topic=topic, **group)
-        live.append(KafkaSession(source, FLOW))
+        live.append(KafkaSourceSession(source, FLOW))
         return live[-1]
 
     yield open_session

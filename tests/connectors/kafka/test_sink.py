@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 import devservers
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
-from dataflow_assets.connectors.kafka.sink.checkpoint import side_topic
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import side_topic
 from dataflow_assets.contracts import (
     OffsetSlice,
     Rejection,

@@ -106,4 +106,6 @@ def test_weaker_deliveries_are_hints_and_served_exactly_once() -> None:
         "flushMessages",
         "flushFrequency",
     }
-    assert parse(maxOpenRequests=9).settings()["max.in.flight.requests.per.connection"] == 5
+    assert (
+        parse(maxOpenRequests=9).producer_settings()["max.in.flight.requests.per.connection"] == 5
+    )

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.source.session import KafkaSession
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import Limit, OffsetSlice
 from dataflow_assets.errors import PermanentError
 
@@ -42,15 +42,15 @@ def test_other_records_under_offsets_that_were_read_are_a_loss(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = devservers.Kafka(tmp_path / "kafka", heap="256m")
-    live: list[KafkaSession] = []
+    live: list[KafkaSourceSession] = []
 
-    def opened(group: str, **options: str) -> KafkaSession:
+    def opened(group: str, **options: str) -> KafkaSourceSession:
         given = {"brokers": (server.bootstrap,), "topic": "t", "consumer_group": group}
         source = KafkaSource.model_validate(given | options)
-        live.append(KafkaSession(source, "default/orders"))
+        live.append(KafkaSourceSession(source, "default/orders"))
         return live[-1]
 
-    def read(session: KafkaSession) -> KafkaSession:
+    def read(session: KafkaSourceSession) -> KafkaSourceSession:
         assert session.plan({"0": 0, "1": 0}, Limit()).upto == READ
         session.release(READ)
         return session

@@ -20,7 +20,7 @@ import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.connectors.postgresql import client as links
 from dataflow_assets.connectors.postgresql.client import Link
-from dataflow_assets.connectors.postgresql.sink import load, upsert
+from dataflow_assets.connectors.postgresql.sink import load, upsert_staging
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
 from dataflow_assets.connectors.postgresql.table import table as tables
 from dataflow_assets.contracts import DELETE, OP, Rejection
@@ -123,7 +123,7 @@ class Bench:
     @property
     def staged(self) -> str:
         """The temporary table."""
-        return links.qualified(None, upsert._name(self.schema))
+        return links.qualified(None, upsert_staging._name(self.schema))
 
     def load(self, records: Sequence[dict[str, Any]], first: int = 0) -> list[Rejection]:
         """One slice of one micro-batch."""
@@ -310,6 +310,6 @@ def test_common_keys_are_not_asked_for(
     def equal(*_: Any) -> Any:
         raise AssertionError("the server was asked")
 
-    monkeypatch.setattr(upsert.Staging, "equal", equal)
+    monkeypatch.setattr(upsert_staging.UpsertStaging, "equal", equal)
     rows, _ = made.after([{"k": key, "v": 1}, {"k": key, "w": 2}])
     assert len(rows) == 1

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from dataflow_assets.connectors.postgresql import PostgresqlSource
 from dataflow_assets.manifests.load import load
-from dataflow_assets.sdk.polling import Position
+from dataflow_assets.sdk.polling import PolledPosition
 
 URL = "postgresql://u:pw@db.example.org/shop"
 
@@ -84,5 +84,5 @@ def test_what_is_read_again_needs_a_sink_that_upserts(
 
 def test_a_position_is_canonical_text() -> None:
     text = '{"change":"2026-01-02 03:04:05.678901+00","order":"7","state":"rows"}'
-    assert Position.parse(text).dump() == text
-    assert Position.parse(None).at_start
+    assert PolledPosition.parse(text).dump() == text
+    assert PolledPosition.parse(None).at_start

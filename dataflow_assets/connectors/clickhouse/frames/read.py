@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import connect, quote, rows, stream
-from dataflow_assets.connectors.clickhouse.frames.place import APPLICATION, Place, told
+from dataflow_assets.connectors.clickhouse.client import connect, query_rows, quote, stream
+from dataflow_assets.connectors.clickhouse.errors import translated
+from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
 from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
@@ -54,15 +55,18 @@ class Found:
         return pa.schema([types.field(name, kind) for name, kind in self.columns])
 
 
-def describe(place: Place) -> tuple[pa.Schema, int | None]:
+def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`; ClickHouse does not know how many of its rows were replaced."""
-    with told(place, "looking at"), closing(connect(place.connection, APPLICATION)) as client:
+    with (
+        translated(f"looking at {place}"),
+        closing(connect(place.connection, APPLICATION)) as client,
+    ):
         found = _found(client, place)
     return found.schema, found.rows
 
 
 def read(
-    place: Place,
+    place: FrameTable,
     spark: SparkSession,
     names: Sequence[str] | None,
     held: ExitStack,  # noqa: ARG001 - what other systems need
@@ -70,7 +74,7 @@ def read(
     """As `TableFrames.read`: one query, read in one task, sees one state."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    with told(place, "reading"), closing(connect(place.connection, APPLICATION)) as client:
+    with translated(f"reading {place}"), closing(connect(place.connection, APPLICATION)) as client:
         found = _found(client, place)
     known = dict(found.columns)
     if absent := [name for name in names or () if name not in known]:
@@ -84,7 +88,7 @@ def read(
 
 @dataclass(frozen=True)
 class _Reader:
-    place: Place
+    place: FrameTable
     columns: dict[str, str]
     final: bool
 
@@ -123,14 +127,14 @@ class _Reader:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _found(client: Client, place: Place) -> Found:
+def _found(client: Client, place: FrameTable) -> Found:
     where = {"database": place.database, "table": place.table}
-    known = rows(client, _TABLE, where)
+    known = query_rows(client, _TABLE, where)
     if not known:
         raise place.missing()
     engine, total = known[0]
     final = engine.endswith("MergeTree") and any(kind in engine for kind in _FOLDED)
-    columns = tuple((str(name), str(kind)) for name, kind in rows(client, _COLUMNS, where))
+    columns = tuple((str(name), str(kind)) for name, kind in query_rows(client, _COLUMNS, where))
     return Found(columns, final, None if final else total)
 
 

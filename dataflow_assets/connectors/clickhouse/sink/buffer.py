@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets.connectors.clickhouse.sink.chunks import Piece
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
-from dataflow_assets.connectors.clickhouse.sink.upsert import deletes
+from dataflow_assets.connectors.clickhouse.sink.upsert_rules import deletes
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.connectors.clickhouse.types import CLICKHOUSE_TYPE
 from dataflow_assets.contracts import OFFSET, OP, Chunk, N, Rejection, Sent
@@ -129,7 +129,8 @@ def _beyond(rows: pa.RecordBatch, schema: pa.Schema) -> dict[int, str]:
     """By row: why a time does not fit its column, which would turn it into another one."""
     found: dict[int, str] = {}
     for one in schema:
-        limits = _LIMITS.get(_type_name(one))
+        text = (one.metadata or {}).get(CLICKHOUSE_TYPE, b"").decode()
+        limits = _LIMITS.get(Type.of(text).bare.name if text else "")
         if limits is None or not pa.types.is_temporal(one.type):
             continue
         low, high = (pa.scalar(limit, one.type) for limit in limits)
@@ -139,8 +140,3 @@ def _beyond(rows: pa.RecordBatch, schema: pa.Schema) -> dict[int, str]:
             reason = f"{column[at]} lies outside {limits[0]} to {limits[1]}"
             found.setdefault(at, f"column {one.name}: {reason}")
     return found
-
-
-def _type_name(field: pa.Field) -> str:
-    text = (field.metadata or {}).get(CLICKHOUSE_TYPE, b"").decode()
-    return Type.of(text).bare.name if text else ""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, Protocol
 
+from dataflow_assets.connectors.clickhouse.client import connect
+from dataflow_assets.connectors.clickhouse.errors import translated
+from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     CHUNK,
     DONE,
@@ -20,9 +24,10 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     dump,
     fold,
 )
-from dataflow_assets.contracts import Run, Target
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable, exists
+from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import removed, taken_over
+from dataflow_assets.sdk.checkpoint import removed, taken_over_by
 
 _TRIES = 50
 
@@ -40,7 +45,7 @@ class CheckpointLog(Protocol):
         """Adds the row unless there is one of its key; durable when it returns."""
 
 
-class Branch:
+class BranchCheckpoint:
     """What a driver or a task reads and records."""
 
     def __init__(self, log: CheckpointLog, target: Target, epoch: int = 0) -> None:
@@ -54,8 +59,7 @@ class Branch:
         state = fold(self._log.read())
         for _ in range(_TRIES):
             base, self.epoch, self._n = state.head.place, state.head.epoch + 1, 0
-            host = f"{run.host} (pid {run.pid})"
-            writer = self._record_head(replace(state.snapshot(), run=run.id, host=host))
+            writer = self._record_head(replace(state.snapshot(), run=run.id, host=run.place))
             rows = self._log.read()
             state = fold(rows)
             if state.head.place != (self.epoch, 0) or state.writer != writer:
@@ -64,7 +68,7 @@ class Branch:
             if before.head.place == base:
                 return state
             # Our head did not know what its predecessor did last.
-            return self.head(replace(before.snapshot(), run=run.id, host=host))
+            return self.head(replace(before.snapshot(), run=run.id, host=run.place))
         raise TransientError(f"flow {self._target.flow}: other runs took every epoch that was free")
 
     @property
@@ -116,4 +120,17 @@ class Branch:
     def _over(self, head: Head) -> PermanentError:
         if head.epoch < self.epoch:
             return removed(self._target.flow, "table dataflow_ledger")
-        return taken_over(self._target.flow, f"run {head.run} on host {head.host}")
+        return taken_over_by(self._target.flow, head.run, head.host)
+
+
+def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:
+    """The stored checkpoint; no epoch is taken."""
+    database, name = sink.place()
+    with (
+        translated(f"reading the checkpoint of {sink.address()}"),
+        closing(connect(sink.dsn(), f"dataflow {target.flow}")) as client,
+    ):
+        if not exists(client, database):
+            return None
+        state = fold(CheckpointTable(client, database, name, target).read())
+    return state.checkpoint if state.branch.known else None

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse.client import Client, insert, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, Kind, failing
-from dataflow_assets.connectors.clickhouse.sink.upsert import Upsert
+from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import inserting, known
 
 SECONDS = 600  # after that the server gives an INSERT up; a later one of the same token is the same
@@ -44,7 +44,7 @@ class Facts(msgspec.Struct, frozen=True):
         return msgspec.json.decode(schema.metadata[_METADATA], type=cls)
 
 
-class Load:
+class Insert:
     """INSERTs into one table."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Load:
             self._search(trial, rows.slice(half), first + half, found)
 
     def _columns(self, rows: pa.Table, version: int) -> pa.Table:
-        filled = Upsert((), self._facts.version, self._facts.deleted).columns(rows, version)
+        filled = UpsertRules((), self._facts.version, self._facts.deleted).columns(rows, version)
         chosen = rows.select(self._schema.names)
         for name, values in filled.items():
             chosen = chosen.append_column(name, values)

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.client import connect, query_rows
+from dataflow_assets.connectors.clickhouse.errors import Failure, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.sink import create_table as making
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
-from dataflow_assets.connectors.clickhouse.sink.checkpoint import Branch
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
-from dataflow_assets.connectors.clickhouse.sink.upsert import Upsert
+from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.connectors.clickhouse.sink.writer import Committed
-from dataflow_assets.connectors.clickhouse.table import checkpoint_table
-from dataflow_assets.connectors.clickhouse.table import table as tables
+from dataflow_assets.connectors.clickhouse.table import checkpoint_table, create_table
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
     Done,
     Head,
     Intent,
     Partition,
-    fold,
 )
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
-from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.connectors.clickhouse.table.table import Table, find, forgetful_views
 from dataflow_assets.contracts import (
     Checkpoint,
     Cut,
@@ -55,12 +51,19 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import TransientError
-from dataflow_assets.sdk.checkpoint import check_planned, covered, gaps, intent_of, unknown_starts
+from dataflow_assets.sdk.checkpoint import (
+    check_begun,
+    check_planned,
+    covered,
+    gaps,
+    intent_of,
+    unknown_starts,
+)
 
 log = logging.getLogger(__name__)
 
 
-class ClickhouseSession(SinkSession):
+class ClickhouseSinkSession(SinkSession):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
 
     def __init__(self, sink: ClickhouseSinkOptions, target: Target, run: Run) -> None:
@@ -69,8 +72,8 @@ class ClickhouseSession(SinkSession):
         self._run = run
         self._database, self._name = sink.place()
         self._at = local_now()
-        with self._translated("opening"):
-            self._client = clients.connect(sink.dsn(), f"dataflow {target.flow}")
+        with translated(f"opening {self._sink.address()}"):
+            self._client = connect(sink.dsn(), f"dataflow {target.flow}")
         try:
             self._open()
         except BaseException:
@@ -99,20 +102,20 @@ class ClickhouseSession(SinkSession):
         if self._table is None or self._table.replaces:
             return None
         query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
-        with self._translated("counting the rows of"):
-            found = clients.rows(self._client, query, {"u": self._table.uuid})
+        with translated(f"counting the rows of {self._sink.address()}"):
+            found = query_rows(self._client, query, {"u": self._table.uuid})
         return found[0][0] if found else None
 
     @override
     def create(self, sample: pa.Schema) -> None:
-        with self._translated("creating"):
-            making.create(self._client, self._sink, sample)
+        with translated(f"creating {self._sink.address()}"):
+            create_table.create(self._client, self._sink, sample)
             self._find()
             self._head(replace(self._state.snapshot(), target=self.identity))
 
     @override
     def holds_rows(self) -> bool:
-        with self._translated("counting the rows of"):
+        with translated(f"counting the rows of {self._sink.address()}"):
             return self._table is not None and empty_table.holds_rows(self._client, self._table)
 
     @override
@@ -121,12 +124,12 @@ class ClickhouseSession(SinkSession):
         state = self._state
         recovery.check_adopted(state, self._target)
         intent = state.head.intent and replace(state.head.intent, blocks=self._log.blocks)
-        with self._translated("adopting"):
+        with translated(f"adopting {self._sink.address()}"):
             self._head(replace(state.snapshot(), target=self.identity, intent=intent))
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        with self._translated("restarting"):
+        with translated(f"restarting {self._sink.address()}"):
             if empty and self._table is not None:
                 self._check_emptied(self._table)
             head = replace(
@@ -147,10 +150,12 @@ class ClickhouseSession(SinkSession):
         self._at = span.at or local_now()
         unfinished = recovery.unfinished(self._state, span)
         if unfinished is not None:
-            recovery.check_window(self._state, self._log.blocks, self._place(), self._target)
+            place = self._table, f"{self._database}.{self._name}"
+            recovery.check_window(self._state, self._log.blocks, place, self._target)
             self._at = unfinished.at or self._at
             return unfinished
-        with self._translated("beginning on"):
+        check_begun(self._target.flow, span, self.checkpoint.positions)
+        with translated(f"beginning on {self._sink.address()}"):
             self._record(span)
         failpoints.reach("clickhouse.begin")
         return replace(span, at=self._at)  # where nothing was new, the tasks assert the epoch
@@ -164,7 +169,7 @@ class ClickhouseSession(SinkSession):
         known = [s for s in span.slices if isinstance(s, PartSlice)]
         parts = divided(known, lambda p: (p.part,) if p.partition in pending else cut(p))
         if parts != span.slices:
-            with self._translated("beginning on"):
+            with translated(f"beginning on {self._sink.address()}"):
                 self._head(replace(self._state.snapshot(), intent=replace(intent, parts=parts)))
         return replace(span, slices=parts)
 
@@ -189,7 +194,7 @@ class ClickhouseSession(SinkSession):
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:
         failpoints.reach("clickhouse.finish")
         receipts = [r for r in receipts if r.branch == self._target.branch]
-        with self._translated("finishing on"):
+        with translated(f"finishing on {self._sink.address()}"):
             if any(isinstance(piece, PartSlice) for piece in span.slices):
                 self._finish_parts(source)
             else:
@@ -198,7 +203,7 @@ class ClickhouseSession(SinkSession):
 
     @override
     def forget(self) -> None:
-        with self._translated("forgetting"):
+        with translated(f"forgetting {self._sink.address()}"):
             forgotten = replace(
                 self._state.restarted({}),
                 generation=self._branch.generation(),
@@ -215,7 +220,7 @@ class ClickhouseSession(SinkSession):
             self._client.close()
 
     def _open(self) -> None:
-        with self._translated("opening"):
+        with translated(f"opening {self._sink.address()}"):
             checkpoint_table.prepare(self._client, self._database)
             self._find()
             replicated = bool(self._table and self._table.replicated)
@@ -224,23 +229,20 @@ class ClickhouseSession(SinkSession):
             self._log = CheckpointTable(
                 self._client, self._database, self._name, self._target, replicated=replicated
             )
-            self._branch = Branch(self._log, self._target)
+            self._branch = BranchCheckpoint(self._log, self._target)
             self._state = self._branch.take(self._run)
             self._log.prune(self._state.head)
-            self._tell()
+            if self._table is not None and self._table.viewed:
+                for note in forgetful_views(self._client, self._table):
+                    log.warning("flow %s: %s", self._target.flow, note)
             self._empty()
 
     def _find(self) -> None:
-        self._table: Table | None = tables.find(self._client, self._database, self._name)
-        self._upsert = Upsert()
+        self._table: Table | None = find(self._client, self._database, self._name)
+        self._upsert = UpsertRules()
         if self._table is not None:
             self._table.check()
-            self._upsert = Upsert.of(self._sink, self._table)
-
-    def _tell(self) -> None:
-        if self._table is not None and self._table.viewed:
-            for note in tables.forgetful_views(self._client, self._table):
-                log.warning("flow %s: %s", self._target.flow, note)
+            self._upsert = UpsertRules.of(self._sink, self._table)
 
     def _empty(self) -> None:
         """Takes the rows out, where a head says that they go; whoever opens next repeats it.
@@ -349,29 +351,3 @@ class ClickhouseSession(SinkSession):
 
     def _head(self, head: Head) -> None:
         self._state = self._branch.head(head)
-
-    def _place(self) -> tuple[Table | None, str]:
-        return self._table, f"{self._database}.{self._name}"
-
-    @contextlib.contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Failure as failure:
-            raise failure.error(f"{what} {self._sink.address()}") from None
-
-
-def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:
-    """The stored checkpoint; no epoch is taken."""
-    database, name = sink.place()
-    try:
-        client = clients.connect(sink.dsn(), f"dataflow {target.flow}")
-        try:
-            if not checkpoint_table.exists(client, database):
-                return None
-            state = fold(CheckpointTable(client, database, name, target).read())
-        finally:
-            client.close()
-    except Failure as failure:
-        raise failure.error(f"reading the checkpoint of {sink.address()}") from None
-    return state.checkpoint if state.branch.known else None

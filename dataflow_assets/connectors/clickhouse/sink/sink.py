@@ -11,9 +11,10 @@ from typing_extensions import override
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.error_sink import ClickhouseErrors
 from dataflow_assets.connectors.clickhouse.rejected.replay import ClickhouseReplay
-from dataflow_assets.connectors.clickhouse.sink.create_table import column_type
-from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSession, peek
+from dataflow_assets.connectors.clickhouse.sink.checkpoint import peek
+from dataflow_assets.connectors.clickhouse.sink.session import ClickhouseSinkSession
 from dataflow_assets.connectors.clickhouse.sink.writer import ClickhouseWriter
+from dataflow_assets.connectors.clickhouse.table.create_table import column_type
 from dataflow_assets.contracts import (
     KIND,
     Checkpoint,
@@ -58,7 +59,7 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
-        return ClickhouseSession(self, target, run)
+        return ClickhouseSinkSession(self, target, run)
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:
@@ -80,9 +81,9 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
     def frames(self, namespace: str | None, table: str) -> TableFrames:
         """Tables of ClickHouse. A write is atomic by partition; `overwrite` exchanges the table."""
         from dataflow_assets.connectors.clickhouse.frames import read, write
-        from dataflow_assets.connectors.clickhouse.frames.place import Place
+        from dataflow_assets.connectors.clickhouse.frames.frame_table import FrameTable
 
-        place = Place(self.dsn(), namespace or self.usual_schema(), table)
+        place = FrameTable(self.dsn(), namespace or self.usual_schema(), table)
         return TableFrames(
             partial(read.read, place), partial(write.write, place), partial(read.describe, place)
         )

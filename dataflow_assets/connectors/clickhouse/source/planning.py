@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dataflow_assets.connectors.clickhouse.client import Client, quote, rows
+from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
 from dataflow_assets.connectors.clickhouse.source import upper_bound
-from dataflow_assets.connectors.clickhouse.source.relation import Column, Relation
+from dataflow_assets.connectors.clickhouse.source.relation import Relation, SourceColumn
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.polling import NOTHING, Pair, Position, Rows
-from dataflow_assets.sdk.polling import ticks as ticking
+from dataflow_assets.sdk.polling import NOTHING, Pair, PolledPosition, Rows, ticks
 
 _NOW = "SELECT toString(now64(6, 'UTC'))"
 
@@ -26,7 +25,7 @@ class Values:
 
     found: dict[str, str] = field(default_factory=dict)
 
-    def of(self, column: Column, value: str) -> str:
+    def of(self, column: SourceColumn, value: str) -> str:
         """The value in the statement, in the column's type."""
         name = f"v{len(self.found) + 1}"
         self.found[name] = value
@@ -34,7 +33,7 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Table:
+class PolledTable:
     """A relation that is asked. `title`: what is read, for people."""
 
     client: Client
@@ -64,7 +63,7 @@ class Table:
 
     def now(self) -> str:
         """The server's clock."""
-        return str(rows(self.client, _NOW)[0][0])
+        return str(query_rows(self.client, _NOW)[0][0])
 
     def newest(self) -> Pair:
         """The last pair there is now, none of a tick of the server's clock that still runs."""
@@ -101,7 +100,7 @@ class Table:
         for column, (left, right) in reversed([*zip(columns, pairs, strict=True)]):
             less, same = _compared(values, column, left, right)
             sql = f"({less}) OR ({same}) AND ({sql})"
-        return bool(rows(self.client, f"SELECT {sql}", values.found)[0][0])
+        return bool(query_rows(self.client, f"SELECT {sql}", values.found)[0][0])
 
     def estimate(self, rows: Rows) -> int:
         """How many rows there are: counted, which reads two columns."""
@@ -170,23 +169,23 @@ class Table:
             )
         return upper_bound.at(time, change.digits, day=change.is_day)
 
-    def notes(self, position: Position) -> Iterator[str]:  # noqa: ARG002 - what others need
+    def notes(self, position: PolledPosition) -> Iterator[str]:  # noqa: ARG002 - what others need
         """What a person should know about rows that wait, or may be missed."""
         change, order = self.relation.change, self.relation.order
         if change is None or order is None:
             return
         if change.digits is None:
-            yield ticking.ties(change.name, change.type, order.name)
+            yield ticks.ties(change.name, change.type, order.name)
         width = upper_bound.tick(self.client, self.relation, change)
-        yield from ticking.waiting(change.name, width, "use a DateTime or a DateTime64 column")
+        yield from ticks.waiting(change.name, width, "use a DateTime or a DateTime64 column")
 
-    def _until_now(self, column: Column) -> tuple[str, Values]:
+    def _until_now(self, column: SourceColumn) -> tuple[str, Values]:
         values = Values()
         upto = upper_bound.upto(self.client, self.relation, column)
         return (f"{quote(column.name)} < {values.of(column, upto)}" if upto else ""), values
 
     def _placed(
-        self, columns: list[Column], where: str, values: Values, most: int
+        self, columns: list[SourceColumn], where: str, values: Values, most: int
     ) -> list[str] | None:
         """The values of the row before which `most - 1` others stand, if one stands behind it."""
         # A name that could be a column's would stand for it in the conditions.
@@ -200,7 +199,7 @@ class Table:
         found = self._ask(f"SELECT {texts} FROM ({inner})", values)  # noqa: S608
         return list(found[0]) if len(found) == 2 else None
 
-    def _last(self, column: Column, where: str, values: Values) -> str | None:
+    def _last(self, column: SourceColumn, where: str, values: Values) -> str | None:
         latest = column.text(f"maxOrNull({quote(column.name)})")
         found = self._ask(f"SELECT {latest} {self._from(where)}", values)[0][0]
         return None if found is None else str(found)
@@ -210,15 +209,15 @@ class Table:
         return f"FROM {self.relation.base}" + (f" WHERE {where}" if where else "")
 
     def _ask(self, query: str, values: Values | None = None) -> list[Any]:
-        return rows(self.client, query, values.found if values else {})
+        return query_rows(self.client, query, values.found if values else {})
 
     @property
-    def _order(self) -> Column:
+    def _order(self) -> SourceColumn:
         assert self.relation.order is not None  # noqa: S101 - else nothing orders the rows
         return self.relation.order
 
 
-def _width(column: Column) -> str:
+def _width(column: SourceColumn) -> str:
     """What is measured of a column: of values whose type differs by row their text."""
     name, kind = quote(column.name), Type.of(column.type).bare.name
     return f"toString({name})" if kind in {"JSON", "Dynamic", "Variant"} else name
@@ -241,7 +240,7 @@ def _parts(relation: Relation, values: Values, rows: Rows) -> Iterator[str]:
         yield f"{quote(first.name)} IS NOT NULL" if first.nullable else ""
 
 
-def _after(change: Column | None, order: Column, values: Values, pair: Pair) -> str:
+def _after(change: SourceColumn | None, order: SourceColumn, values: Values, pair: Pair) -> str:
     """All rows behind a pair. The plain comparison before the other one is for primary keys."""
     latest, last = pair
     if change is None or latest is None:
@@ -254,7 +253,7 @@ def _after(change: Column | None, order: Column, values: Values, pair: Pair) -> 
     return f"{name} >= {value} AND ({name} > {value} OR {later})"
 
 
-def _upto(relation: Relation, order: Column, values: Values, rows: Rows) -> str:
+def _upto(relation: Relation, order: SourceColumn, values: Values, rows: Rows) -> str:
     latest, last = rows.upto
     change = relation.change
     if change is None:
@@ -276,7 +275,7 @@ def _upto(relation: Relation, order: Column, values: Values, rows: Rows) -> str:
     return f"({found}) OR {name} IS NULL" if rows.load and change.nullable else found
 
 
-def _range(order: Column, values: Values, rows: Rows) -> str:
+def _range(order: SourceColumn, values: Values, rows: Rows) -> str:
     """The first range has the rows without an order value too, an only one has all."""
     name, parts = quote(order.name), []
     if rows.low is not None:
@@ -290,7 +289,7 @@ def _range(order: Column, values: Values, rows: Rows) -> str:
 
 
 def _compared(
-    values: Values, column: Column, left: str | None, right: str | None
+    values: Values, column: SourceColumn, left: str | None, right: str | None
 ) -> tuple[str, str]:
     """The SQL of `less` and of `same`."""
     if left is None or right is None:

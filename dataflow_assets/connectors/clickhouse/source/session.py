@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.client import connect
-from dataflow_assets.connectors.clickhouse.errors import Failure
+from dataflow_assets.connectors.clickhouse.errors import translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
-from dataflow_assets.connectors.clickhouse.source.planning import Table
+from dataflow_assets.connectors.clickhouse.source.planning import PolledTable
 from dataflow_assets.connectors.clickhouse.source.relation import describe, identity
 from dataflow_assets.sdk.polling import PolledSession
 
@@ -22,10 +22,10 @@ class ClickhouseSourceSession(PolledSession):
 
     def __init__(self, source: ClickhouseSourceOptions, flow: str) -> None:
         super().__init__(source, flow)
-        with self._translated("connecting to"):
+        with translated(f"connecting to {self._source.title}"):
             self._client = connect(source.dsn(), "dataflow-source")
         try:
-            with self._translated("opening"):
+            with translated(f"opening {self._source.title}"):
                 self._identity = self._found()
         except BaseException:
             self.close()
@@ -51,16 +51,9 @@ class ClickhouseSourceSession(PolledSession):
 
     @override
     @contextmanager
-    def asking(self) -> Iterator[Table]:
-        with self._translated("looking for new rows in"):
+    def asking(self) -> Iterator[PolledTable]:
+        with translated(f"looking for new rows in {self._source.title}"):
             relation = describe(self._client, self._source)
             if relation.identity not in {None, self._identity}:
-                raise self._source.made_anew()
-            yield Table(self._client, relation, self._source.title)
-
-    @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Failure as failure:
-            raise failure.error(f"{what} {self._source.title}") from None
+                raise self._source.recreated()
+            yield PolledTable(self._client, relation, self._source.title)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from dataflow_assets.connectors.clickhouse.client import Client, quote, rows
-from dataflow_assets.connectors.clickhouse.source.relation import Column, Relation
+from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
+from dataflow_assets.connectors.clickhouse.source.relation import Relation, SourceColumn
 from dataflow_assets.sdk.polling import moment, ticks
 
 _ALIAS = quote("#n")  # a name that could be a column's would stand for it in the conditions
@@ -23,7 +23,7 @@ FROM (
 """
 
 
-def upto(client: Client, relation: Relation, column: Column) -> str | None:
+def upto(client: Client, relation: Relation, column: SourceColumn) -> str | None:
     """The first value that is not over: of the tick that still runs; None where none is waited for.
 
     A day is over when the server's own is.
@@ -31,12 +31,12 @@ def upto(client: Client, relation: Relation, column: Column) -> str | None:
     if column.digits is None:
         return None
     if column.is_day:
-        return str(rows(client, "SELECT toString(today())")[0][0])
+        return str(query_rows(client, "SELECT toString(today())")[0][0])
     now, tick = _sampled(client, relation, column)
     return _text(ticks.running(now, tick), column.digits, day=False)
 
 
-def tick(client: Client, relation: Relation, column: Column) -> int:
+def tick(client: Client, relation: Relation, column: SourceColumn) -> int:
     """How long the tick is that is waited for, in nanoseconds; 0 where none is."""
     if column.digits is None:
         return 0
@@ -55,7 +55,7 @@ def before(text: str, digits: int, *, day: bool = False) -> str:
     return _text((-(-_nanoseconds(text) // tick) - 1) * tick, digits, day=day)
 
 
-def _sampled(client: Client, relation: Relation, column: Column) -> tuple[int, int]:
+def _sampled(client: Client, relation: Relation, column: SourceColumn) -> tuple[int, int]:
     """The clock in nanoseconds, and the tick."""
     counts = ", ".join(f"countIf({_ALIAS} % {width} = 0)" for width in ticks.WIDTHS)
     query = _SAMPLE.format(
@@ -66,7 +66,7 @@ def _sampled(client: Client, relation: Relation, column: Column) -> tuple[int, i
         days=ticks.RECENT_DAYS,
         most=ticks.RECENT,
     )
-    ((now, values, *multiples),) = rows(client, query)
+    ((now, values, *multiples),) = query_rows(client, query)
     found = ticks.tick(dict(zip(ticks.WIDTHS, multiples, strict=True)), values)
     return int(now), max(found, 10 ** (9 - (column.digits or 0)))
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from dataflow_assets.connectors.files.client import Stored
+from dataflow_assets.connectors.files.source.position import Position
 
 MOST_RANGES = 1_000  # of one span: the sink's checkpoint records them all
+MOST_PARTS = 64  # that one part is cut into
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
@@ -43,12 +45,43 @@ def compression(name: str) -> str | None:
     return next((kind for end, kind in COMPRESSED.items() if name.endswith(end)), None)
 
 
+@dataclass(frozen=True)
+class Unread:
+    """The lines of a file that begin at a byte `begin <= at < end` are still to be read."""
+
+    file: Stored
+    begin: int
+    end: int
+
+
+def unread(files: Sequence[Stored], start: Position, stop: Position | None) -> list[Unread]:
+    """What a reader at `start` reads of these files, not beyond `stop`.
+
+    The file that is begun comes first, and the one in which `stop` is comes last: no position is
+    inside two of them. So where `stop` has other files than the one that is begun, that one is
+    read to its end.
+    """
+    new = [one for one in files if one.name != start.file and not start.has(one)]
+    found = [
+        Unread(one, 0, one.size if stop is None or stop.has(one) else stop.at)
+        for one in sorted(new, key=lambda one: stop is not None and one.name == stop.file)
+        if stop is None or stop.has(one) or one.name == stop.file
+    ]
+    for one in files:
+        if one.name == start.file:
+            whole = stop is None or stop.has(one) or bool(found)
+            end = one.size if stop is None or whole else stop.at if stop.file == one.name else 0
+            found.insert(0, Unread(one, start.at, end))
+    return [one for one in found if one.begin < one.end]
+
+
 @dataclass
 class Cut:
     """Parts of at most `step` bytes, as many as `most`; compressed files are not divided."""
 
     step: int
     most: int
+    ranges: int = MOST_RANGES
     parts: list[list[Range]] = field(default_factory=list)
     done: list[Stored] = field(default_factory=list)
     """The files that are read to their end."""
@@ -57,27 +90,30 @@ class Cut:
     full: bool = False
     _room: int = 0
 
-    def take(self, files: Iterable[tuple[Stored, int]]) -> Cut:
-        """Cuts files, each from a byte on, as long as there is room."""
-        for file, begin in files:
-            at = begin
-            while at < file.size and self._open(file.size if compression(file.name) else 1):
-                size = file.size - at
-                end = file.size if compression(file.name) else at + min(self._room, size)
+    def take(self, pieces: Iterable[Unread]) -> Cut:
+        """Cuts files, as long as there is room."""
+        for piece in pieces:
+            file, at, whole = piece.file, piece.begin, bool(compression(piece.file.name))
+            while at < piece.end and self._open(file.size if whole else 1):
+                end = piece.end if whole else min(at + self._room, piece.end)
                 self.parts[-1].append(Range(file.name, at, end, file.size, file.changed))
                 self._room -= end - at
                 at = end
-            if at < file.size:
-                self.begun = (file, at) if at else None
+            if at == file.size:
+                self.done.append(file)
+            elif at:
+                self.begun = file, at
+            if at < piece.end:
                 self.full = True
                 return self
-            self.done.append(file)
         return self
 
     def _open(self, wanted: int) -> bool:
         """Whether there is a part with room for so many bytes, or an empty one."""
+        if sum(map(len, self.parts)) >= self.ranges:
+            return False
         if self._room >= wanted:
-            return sum(map(len, self.parts)) < MOST_RANGES
+            return True
         if len(self.parts) == self.most:
             return False
         self.parts.append([])
@@ -85,14 +121,12 @@ class Cut:
         return True
 
 
-def smaller(part: str, step: int) -> Sequence[str]:
-    """The borders of parts with the same lines, each of at most so many bytes."""
-    ranges = ranges_of(part)
-    pieces = [
-        msgspec.structs.replace(one, begin=begin, end=min(begin + step, one.end))
-        for one in ranges
-        for begin in ([one.begin] if compression(one.name) else range(one.begin, one.end, step))
-    ]
-    if len(pieces) == len(ranges):
-        return (part,)
-    return [text_of([one]) for one in pieces]
+def smaller(ranges: Sequence[Range], step: int) -> Sequence[str]:
+    """The borders of parts with these lines, each of at most so many bytes; of very many larger.
+
+    Where files are compressed, two parts beside each other have more bytes than one may have.
+    """
+    pieces = [Unread(one.file, one.begin, one.end) for one in ranges]
+    share = -(-sum(one.end - one.begin for one in pieces) // (MOST_PARTS // 2))
+    cut = Cut(max(step, share), MOST_PARTS, len(pieces) + MOST_PARTS).take(pieces)
+    return tuple(map(text_of, [ranges] if cut.full else cut.parts))

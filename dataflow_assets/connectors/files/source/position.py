@@ -2,6 +2,7 @@
 
 A file is remembered by 16 bytes, half of them its name and half its size and time of change: so a
 file that comes late is found whatever it is called, and one that changed is told from a new one.
+The parts of a span carry what the span adds: the files before it are stored once.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from dataflow_assets.connectors.files.client import Stored
 from dataflow_assets.errors import PermanentError
 
-MOST_FILES = 20_000  # their marks are stored with each part of a read
+MOST_FILES = 20_000  # their marks are stored with each commit
 _HALF = 8  # bytes
 
 
@@ -63,9 +64,25 @@ class Position:
         fields = _Text(base64.b64encode(data).decode(), self.file, self.at, self.version)
         return msgspec.json.encode(fields).decode()
 
+    def then(self, added: Position) -> Position:
+        """Behind what a span adds to this position."""
+        return replace(added, read={**self.read, **added.read})
+
+    def lacking(self, other: Position) -> set[bytes]:
+        """The files, by the marks of their names, of which the other one has read more."""
+        names = {*other.read} - {*self.read}
+        begun = mark(other.file)
+        if (
+            other.file
+            and begun not in self.read
+            and (self.file != other.file or self.at < other.at)
+        ):
+            names.add(begun)
+        return names
+
     def has(self, file: Stored) -> bool:
         """Whether the file is done, whatever it looks like now."""
-        return marks(file)[0] in self.read
+        return mark(file.name) in self.read
 
     def changed(self, file: Stored) -> bool:
         """Whether the file is done or begun, and looked different then."""
@@ -76,8 +93,9 @@ class Position:
 
 def marks(file: Stored) -> tuple[bytes, bytes]:
     """What a file is remembered by: its name, and what it looks like."""
-    return _hash(file.name), _hash(f"{file.size} {file.changed}")
+    return mark(file.name), mark(f"{file.size} {file.changed}")
 
 
-def _hash(text: str) -> bytes:
+def mark(text: str) -> bytes:
+    """A name, or a version, in 8 bytes."""
     return hashlib.blake2b(text.encode(), digest_size=_HALF).digest()

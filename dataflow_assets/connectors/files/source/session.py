@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,8 +15,16 @@ from typing_extensions import override
 from dataflow_assets.connectors.files.client import Folder, Stored, visible
 from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesSourceOptions
-from dataflow_assets.connectors.files.source.planning import Cut, compression, smaller, text_of
-from dataflow_assets.connectors.files.source.position import MOST_FILES, Position, marks
+from dataflow_assets.connectors.files.source.planning import (
+    Cut,
+    Unread,
+    compression,
+    ranges_of,
+    smaller,
+    text_of,
+    unread,
+)
+from dataflow_assets.connectors.files.source.position import MOST_FILES, Position, mark
 from dataflow_assets.connectors.files.source.read import read
 from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, folded
 from dataflow_assets.contracts import Position as Text
@@ -29,14 +38,16 @@ _SAMPLE = 64 * 1024  # bytes from which the length of a line is told
 
 
 class FilesSourceSession(SourceSession):
-    """Lists the folder for every question; `behind` judges by the last answer."""
+    """Lists the folder for every question; `behind` only for what one position lacks."""
 
     def __init__(self, source: FilesSourceOptions) -> None:
         self._source, self._folder = source, Folder(source)
-        self._there: frozenset[bytes] = frozenset()
+        self._listed: Mapping[bytes, Stored] | None = None
         self._line: tuple[str, int] = ("", 1)
         with translated(source, "open"):
             self._folder.check()
+        if not source.on_s3 and not Path(source.root).is_dir():
+            raise PermanentError(f"the folder {source.path} does not exist: create it, or fix path")
 
     def _files(self) -> list[Stored]:
         """The files that count, the oldest first."""
@@ -48,9 +59,16 @@ class FilesSourceSession(SourceSession):
                 f"{self._source.path} holds {len(there)} files, and {MOST_FILES} can be "
                 "remembered: move those that were read elsewhere, or write larger ones"
             )
-        self._there = frozenset(marks(one)[0] for one in there)
+        self._listed = {mark(one.name): one for one in there}
         counting = (one for one in there if self._counts(one, latest))
         return sorted(counting, key=lambda one: (one.changed, one.name))
+
+    @property
+    def _there(self) -> Mapping[bytes, Stored]:
+        """All files of the last listing, by the marks of their names."""
+        if self._listed is None:
+            self._files()
+        return self._listed or {}
 
     def _counts(self, file: Stored, latest: float) -> bool:
         settled = not self._source.min_age_seconds or file.changed <= latest
@@ -81,45 +99,42 @@ class FilesSourceSession(SourceSession):
 
     @override
     def behind(self, partition: str, position: Text | None, end: Text) -> bool:
-        wanted = Position.parse(end).read.keys() & self._there
-        return not wanted <= Position.parse(position).read.keys()
+        lacking = Position.parse(position).lacking(Position.parse(end))
+        if not lacking:
+            return False
+        if not lacking & self._there.keys():
+            self._files()  # somebody else may have found them since
+        there = (self._there[name] for name in lacking & self._there.keys())
+        return any(fnmatchcase(one.name, self._source.glob) for one in there)
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        start = Position.parse(after.get(FOLDER))
-        files = self._files()
-        unread = list(self._unread(files, start, until))
-        cut = Cut(self._step(unread, limit), self._source.parallel_reads).take(unread)
-        there = {name: seen for name, seen in start.read.items() if name in self._there}
-        done = Position.behind(cut.done, cut.begun)
-        end = replace(done, read={**there, **done.read})
-        return Span.of_parts(end.text(), map(text_of, cut.parts), full=cut.full)
+        start, files = Position.parse(after.get(FOLDER)), self._files()
+        self._check(start, files)
+        new = unread(files, start, Position.parse(until[FOLDER]) if until else None)
+        cut = Cut(self._step(new, limit), self._source.parallel_reads).take(new)
+        added = Position.behind(cut.done, cut.begun).text()
+        return Span.of_parts(added, map(text_of, cut.parts), full=cut.full)
 
-    def _unread(
-        self, files: Sequence[Stored], start: Position, until: Positions | None
-    ) -> Iterator[tuple[Stored, int]]:
-        """The files to read, and from where; the one that is begun comes first."""
-        wanted = Position.parse(until[FOLDER]) if until else None
+    def _check(self, start: Position, files: Sequence[Stored]) -> None:
+        """Raises PermanentError where what was read of the folder is not what it was."""
         if start.file and start.file not in {one.name for one in files}:
             raise PermanentError(
                 f"the file {start.file} of {self._source.path} is gone, and it was read up to byte "
                 f"{start.at} only: put it back as it was, or start from latest without the rest of "
                 "it"
             )
-        for one in sorted(files, key=lambda one: one.name != start.file):
+        for one in files:
             if start.changed(one):
                 raise PermanentError(
                     f"the file {one.name} of {self._source.path} was changed after it had been "
                     "read: write new lines into new files, and put this one back as it was; or "
                     "start from earliest with table: truncate"
                 )
-            begun = one.name == start.file
-            if not start.has(one) and (begun or wanted is None or wanted.has(one)):
-                yield one, start.at if begun else 0
 
-    def _step(self, unread: Sequence[tuple[Stored, int]], limit: Limit) -> int:
+    def _step(self, new: Sequence[Unread], limit: Limit) -> int:
         """The bytes of a part: as many as the limit allows, lines being as long as they are."""
-        plain = next((one for one, _ in unread if not compression(one.name)), None)
+        plain = next((one.file for one in new if not compression(one.file.name)), None)
         return max(1, min(limit.bytes, limit.records * self._line_of(plain) if plain else 1 << 62))
 
     def _line_of(self, file: Stored) -> int:
@@ -132,7 +147,9 @@ class FilesSourceSession(SourceSession):
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        return smaller(piece.part, min(limit.bytes, limit.records * self._line[1]))
+        found = ranges_of(piece.part)
+        step = self._step([Unread(one.file, one.begin, one.end) for one in found], limit)
+        return smaller(found, step)
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
@@ -140,7 +157,15 @@ class FilesSourceSession(SourceSession):
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        return {FOLDER: folded(positions, FOLDER) or Position().text()}
+        found = Position.parse(positions.get(FOLDER))
+        found = found.then(Position.parse(folded(positions, FOLDER)))
+        return _positions(replace(found, read=self._remembered(found)))
+
+    def _remembered(self, position: Position) -> Mapping[bytes, bytes]:
+        """Files that were taken away are forgotten; not all at once, as when a disk is away."""
+        there = self._there
+        kept = {name: seen for name, seen in position.read.items() if name in there}
+        return kept if there else position.read
 
     @override
     def lag(self, after: Positions) -> Lag:

@@ -18,11 +18,13 @@ class FilesSource(FilesSourceOptions):
     Files are read in the order of their last change, and new ones are found whatever they are
     called. A file must not change once it is there. Names that begin with `_` or `.` are left out,
     in folders too, so of a folder that the `files` sink writes committed files are read only.
-    Files ending in `.gz` and `.zst` are read by one task each; others are cut between lines.
+    Files ending in `.gz` and `.zst` are read by one task each; others are cut between lines. Where
+    a branch upserts, everything is read in its order by one task: the last line of a key counts.
     """
 
     type: ClassVar[str] = "files"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "entries"
+    parts_in_order: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "Each line of each file exactly once: the position names every file that was read, and the "
         "borders of a part are recorded before it is read. A file that changes, or that is gone "

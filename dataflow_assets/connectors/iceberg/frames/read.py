@@ -17,9 +17,10 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
-from dataflow_assets.connectors.iceberg import catalog as catalogs
-from dataflow_assets.connectors.iceberg.settings import IcebergConnection
-from dataflow_assets.connectors.iceberg.table.data_files import Place, place
+from dataflow_assets.connectors.iceberg.client import connect
+from dataflow_assets.connectors.iceberg.connection import IcebergConnection
+from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.errors import PermanentError
@@ -38,8 +39,8 @@ def read(
     held: ExitStack,  # noqa: ARG001 - what other systems need
 ) -> DataFrame:
     """As `TableFrames.read`: the current snapshot, read in tasks."""
-    with catalogs.errors(sink, "read"):
-        table = catalogs.connect(sink).table(sink.identifier)
+    with translated(sink, "read"):
+        table = connect(sink).table(sink.identifier)
     if table is None:
         raise PermanentError(f"table {'.'.join(sink.identifier)} does not exist: nothing to read")
     return frame_of(table, sink, spark, names)
@@ -51,31 +52,27 @@ def frame_of(
     """A lazy frame of the snapshot that is the table's current one here."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    with catalogs.errors(sink, "plan a read of"):
+    with translated(sink, "plan a read of"):
         tasks = list(table.scan().plan_files())
     columns = _readable(table, names)
     groups = tuple(_groups(tasks)) or ((),)
-    reader = _Reader(table.metadata, place(table), groups, columns)
+    reader = _Reader(table.metadata, write_target(table), groups, columns)
     count = len(groups)
     return spark.range(0, count, 1, count).mapInArrow(reader, from_arrow_schema(columns))
 
 
 def describe(sink: IcebergConnection) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`, of the columns that rows can fill; from the catalog."""
-    with catalogs.errors(sink, "look at"):
-        table = catalogs.connect(sink).load_table(sink.identifier)
+    with translated(sink, "look at"):
+        table = connect(sink).load_table(sink.identifier)
         return row_schema(table.schema()), total_records(table)
 
 
 def _readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
     """The columns in Spark's types: times and the like as text."""
-    fields = [_spark_field(column) for column in row_schema(table.schema())]
-    return pa.schema([f for f in fields if names is None or f.name in names])
-
-
-def _spark_field(column: pa.Field) -> pa.Field:
-    kind = pa.string() if pa.types.is_time(column.type) else column.type
-    return pa.field(column.name, kind)
+    fields = [f for f in row_schema(table.schema()) if names is None or f.name in names]
+    text = pa.string()
+    return pa.schema([(f.name, text if pa.types.is_time(f.type) else f.type) for f in fields])
 
 
 def _groups(tasks: list[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
@@ -97,7 +94,7 @@ def _groups(tasks: list[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:
 @dataclass(frozen=True)
 class _Reader:
     metadata: TableMetadata = field(repr=False)
-    place: Place
+    target: WriteTarget
     groups: tuple[tuple[FileScanTask, ...], ...] = field(repr=False)
     columns: pa.Schema
 
@@ -107,7 +104,7 @@ class _Reader:
                 yield from self._read(self.groups[index])
 
     def _read(self, tasks: tuple[FileScanTask, ...]) -> Iterator[pa.RecordBatch]:
-        io = load_file_io(dict(self.place.io), self.place.location)
+        io = load_file_io(dict(self.target.io), self.target.location)
         schema = self.metadata.schema().select(*self.columns.names)
         scan = ArrowScan(self.metadata, io, schema, AlwaysTrue())
         for batch in scan.to_record_batches(list(tasks)):

@@ -19,11 +19,12 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg import catalog as catalogs
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.frames.read import frame_of
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
-from dataflow_assets.connectors.iceberg.table.data_files import Place, data_file, place
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.errors import PermanentError, TransientError
@@ -41,7 +42,7 @@ _DDL = "files array<string>, rows bigint"
 
 def write(sink: IcebergSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
     """As `TableFrames.write`, in one commit; `upsert` writes the whole table again."""
-    catalog = catalogs.connect(sink)
+    catalog = connect(sink)
     table = _table(catalog, sink, frame)
     if mode == "upsert":
         rows = frame.count()
@@ -53,15 +54,17 @@ def write(sink: IcebergSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[
     return rows
 
 
-def _table(catalog: catalogs.BoundedCatalog, sink: IcebergSinkOptions, frame: DataFrame) -> Table:
+def _table(catalog: BoundedCatalog, sink: IcebergSinkOptions, frame: DataFrame) -> Table:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
-    with catalogs.errors(sink, "open"):
+    with translated(sink, "open"):
         table = catalog.table(sink.identifier)
         if table is None:
             create_table.ensure_namespace(catalog, sink)
-            table = catalog.made(sink.identifier, table_schema(_named(columns)), {})
+            # Spark takes columns for nullable or not by how they were computed: that is no rule.
+            nullable = [column.with_nullable(True) for column in columns]
+            table = catalog.made(sink.identifier, table_schema(nullable), {})
     create_table.check(table)
     refuse_unknown_columns(
         f"table {'.'.join(table.name())}", columns.names, table.schema().column_names
@@ -69,14 +72,9 @@ def _table(catalog: catalogs.BoundedCatalog, sink: IcebergSinkOptions, frame: Da
     return table
 
 
-def _named(columns: pa.Schema) -> list[pa.Field]:
-    """Spark takes columns for nullable or not by how they were computed: a table is no judge."""
-    return [column.with_nullable(True) for column in columns]
-
-
 def _stage(frame: DataFrame, table: Table) -> tuple[list[DataFile], int]:
     """Writes files that no snapshot names yet."""
-    writer = _Writer(place(table), tuple(frame.columns))
+    writer = _Writer(write_target(table), tuple(frame.columns))
     done = map_batches(frame, writer, _DDL).toArrow()
     texts = [text for files in done.column("files").to_pylist() for text in files or ()]
     return [data_file(text, table) for text in texts], sum(done.column("rows").to_pylist())
@@ -84,11 +82,11 @@ def _stage(frame: DataFrame, table: Table) -> tuple[list[DataFile], int]:
 
 @dataclass(frozen=True)
 class _Writer:
-    place: Place
+    target: WriteTarget
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files, rows = file_writer(self.place, "frame", list(self.names), TARGET_BYTES), 0
+        files, rows = file_writer(self.target, "frame", list(self.names), TARGET_BYTES), 0
         try:
             for batch in batches:
                 files.write(batch.select(files.schema.names).cast(files.schema))
@@ -101,7 +99,7 @@ class _Writer:
 
 
 def _publish(  # noqa: PLR0913 - one commit's whole story
-    catalog: catalogs.BoundedCatalog,
+    catalog: BoundedCatalog,
     sink: IcebergSinkOptions,
     table: Table,
     files: list[DataFile],
@@ -116,10 +114,10 @@ def _publish(  # noqa: PLR0913 - one commit's whole story
     token = uuid.uuid4().hex
     for attempt in range(ATTEMPTS):
         try:
-            with catalogs.errors(sink, "commit to"):
+            with translated(sink, "commit to"):
                 _commit(table, files, token, overwrite=overwrite)
         except (TransientError, PermanentError) as error:
-            with catalogs.errors(sink, "load"):
+            with translated(sink, "load"):
                 table = catalog.load_table(sink.identifier)
             if _committed(table, token):
                 return

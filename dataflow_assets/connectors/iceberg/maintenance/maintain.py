@@ -12,12 +12,13 @@ from datetime import UTC, datetime, timedelta
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect, errors
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
-from dataflow_assets.connectors.iceberg.rejected import table as rejects
-from dataflow_assets.connectors.iceberg.table.position import Position
+from dataflow_assets.connectors.iceberg.rejected.table import identifier
+from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 from dataflow_assets.contracts import Positions, utc_now
 from dataflow_assets.sdk.maintenance import Keep, Tidied
 
@@ -32,10 +33,10 @@ def maintain(
 ) -> list[Tidied]:
     """As `Maintained.maintain`; nobody reads the table of rejected records by snapshots."""
     catalog = connect(sink)
-    tables = (sink.identifier, _unread_since(readers)), (rejects.identifier(sink), None)
+    tables = (sink.identifier, _unread_since(readers)), (identifier(sink), None)
     tidied: list[Tidied] = []
     for name, unread in tables:
-        with errors(sink, "tidy"):
+        with translated(sink, "tidy"):
             table = catalog.table(name)
             if table is not None:
                 tidied.append(_tidied(catalog, table, keep, unread, now or utc_now()))
@@ -48,7 +49,7 @@ def _unread_since(readers: Iterable[Positions]) -> datetime | None:
     The snapshots since then, and that one, are still to be read. Of the parts of an unfinished span
     the earliest counts. None where every reader begins with the snapshot that is current then.
     """
-    positions = [Position.parse(text) for stored in readers for text in stored.values()]
+    positions = [SnapshotPosition.parse(text) for stored in readers for text in stored.values()]
     commits = [position.at for position in positions if position.snapshot is not None]
     return min((datetime.fromisoformat(at) if at else _EPOCH for at in commits), default=None)
 

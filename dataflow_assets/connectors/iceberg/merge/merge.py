@@ -28,7 +28,7 @@ from dataflow_assets.connectors.iceberg.merge.tasks import (
     StoredKeys,
 )
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
-from dataflow_assets.connectors.iceberg.table.data_files import data_file, place
+from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import head
 from dataflow_assets.contracts import utc_now
 from dataflow_assets.errors import PermanentError, TransientError
@@ -46,7 +46,7 @@ MOST_PARTS = 64
 FEW = 500_000  # staged rows up to which a task holds all of their keys
 
 
-class Moved(TransientError):
+class HeadMoved(TransientError):
     """Another writer has changed rows of these keys since they were merged."""
 
 
@@ -94,7 +94,7 @@ class Merge:
         reach("iceberg.merging")
         rewriter = Rewriter(
             self._table.metadata,
-            place(self._table),
+            write_target(self._table),
             tuple(self._tasks),
             self._staged.paths,
             self._rules,
@@ -119,7 +119,7 @@ class Merge:
         return near.sortWithinPartitions("bucket", "source", "at")
 
     def guard(self, table: Table) -> None:
-        """Raises Moved where another head has other rows of these keys than were merged.
+        """Raises HeadMoved where another head has other rows of these keys than were merged.
 
         The files that were rewritten must stand there as they were, and no new file may hold a row
         of one of the keys.
@@ -132,7 +132,9 @@ class Merge:
         rewritten = {state for state in before if state[0] in self.made.gone}
         new = [task for task in tasks if _state(task) not in before]
         if not rewritten <= now or (new and self._hold_keys(table, new)):
-            raise Moved(f"rows of table {'.'.join(table.name())} were changed by another writer")
+            raise HeadMoved(
+                f"rows of table {'.'.join(table.name())} were changed by another writer"
+            )
         self._checked.add(head(table))
 
     def _hold_keys(self, table: Table, tasks: Sequence[FileScanTask]) -> bool:
@@ -155,14 +157,14 @@ class Merge:
         few = self._staged.rows <= FEW
         groups = tuple(_groups(tasks)) or ((),)
         wanted = self._staged.paths if few else ()
-        reader = StoredKeys(table.metadata, place(table), groups, self._rules.key, wanted)
+        reader = StoredKeys(table.metadata, write_target(table), groups, self._rules.key, wanted)
         frame = self._spark.range(0, len(groups), 1, len(groups))
         keys = frame.mapInArrow(reader, KEYS)
         return keys.hint("broadcast") if few else keys
 
     def _staged_keys(self) -> DataFrame:
         paths = self._staged.paths
-        reader = StagedKeys(place(self._table), paths, self._rules.key)
+        reader = StagedKeys(write_target(self._table), paths, self._rules.key)
         return self._spark.range(0, len(paths), 1, len(paths)).mapInArrow(reader, STAGED)
 
     @property

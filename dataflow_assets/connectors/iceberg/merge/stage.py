@@ -31,7 +31,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, PrimitiveType, UUIDType
 
-from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile, Place
+from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile, WriteTarget
 from dataflow_assets.connectors.iceberg.table.encode import encode
 from dataflow_assets.connectors.iceberg.table.file_writer import ROW_GROUP_BYTES
 from dataflow_assets.connectors.iceberg.types import file_schema
@@ -46,10 +46,13 @@ _SYSTEM = (pa.field(AT, pa.int64()), pa.field(OP, pa.int8()), pa.field(ABSENT, p
 class Stage:
     """Stages the rows of one slice, inside a task."""
 
-    def __init__(self, place: Place, name: str, names: list[str], key: Sequence[str]) -> None:
-        self._place, self._name, self._key = place, f"{name}-merge", key
-        columns = file_schema(place.iceberg_schema, names)
-        self._upserts = pa.schema([*[_required(f, f.name in key) for f in columns], *_SYSTEM])
+    def __init__(
+        self, target: WriteTarget, name: str, names: list[str], key: Sequence[str]
+    ) -> None:
+        self._target, self._name, self._key = target, f"{name}-merge", key
+        columns = file_schema(target.iceberg_schema, names)
+        whole = [f.with_nullable(f.nullable and f.name not in key) for f in columns]
+        self._upserts = pa.schema([*whole, *_SYSTEM])
         self._deletes = pa.schema(
             [*[f.with_nullable(f.name not in key) for f in columns], *_SYSTEM]
         )
@@ -87,11 +90,11 @@ class Stage:
             return
         rows = pa.Table.from_batches([b.cast(self._deletes) for b in self._waiting], self._deletes)
         self._waiting, self._waiting_bytes = [], 0
-        file = ParquetFile(self._place, self._deletes, self._name)
+        file = ParquetFile(self._target, self._deletes, self._name)
         self._paths.append(file.path)
         file.write(rows)
         file.close()
-        self._done.append(json.dumps(_document(file.path, rows, self._place, self._key)))
+        self._done.append(json.dumps(_document(file.path, rows, self._target, self._key)))
 
     def close(self) -> tuple[str, ...]:
         """The files as JSON documents."""
@@ -102,33 +105,26 @@ class Stage:
         """Drops the files: nobody else has been told of them."""
         for path in self._paths:
             with suppress(OSError):
-                self._place.file_io().delete(path)
+                self._target.file_io().delete(path)
         self._paths, self._done, self._waiting = [], [], []
 
 
-def _required(field: pa.Field, is_key: bool) -> pa.Field:
-    return field.with_nullable(False) if is_key else field
-
-
-def _document(path: str, rows: pa.Table, place: Place, key: Sequence[str]) -> dict[str, Any]:
+def _document(path: str, rows: pa.Table, target: WriteTarget, key: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"path": path, "rows": rows.num_rows, "bytes": rows.nbytes}
-    found["schema"] = place.iceberg_schema.schema_id
-    found["keys"] = {name: _values(rows.column(name), name, place) for name in key}
+    found["schema"] = target.iceberg_schema.schema_id
+    found["keys"] = {name: _values(rows.column(name), name, target) for name in key}
     return found
 
 
-def _values(column: pa.ChunkedArray, name: str, place: Place) -> dict[str, Any]:
+def _values(column: pa.ChunkedArray, name: str, target: WriteTarget) -> dict[str, Any]:
     """The least and the greatest value, and all of them where they are few."""
-    kind = place.iceberg_schema.find_type(name)
+    kind = target.iceberg_schema.find_type(name)
     known = pc.unique(column)
     some = known.to_pylist() if len(known) <= NAMED else []
-    order = pc.sort_indices(known.cast(pa.binary()) if _fixed(known.type) else known)
+    fixed = pa.types.is_fixed_size_binary(known.type)
+    order = pc.sort_indices(known.cast(pa.binary()) if fixed else known)
     ends = [known[int(order[0])].as_py(), known[int(order[-1])].as_py()]
     return {"ends": [_text(kind, v) for v in ends], "some": [_text(kind, v) for v in some]}
-
-
-def _fixed(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_fixed_size_binary(kind))
 
 
 def _text(kind: object, value: Any) -> str:

@@ -18,7 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from dataflow_assets.connectors.iceberg.merge.match import Rules, fold, inserted, key_bytes, merged
 from dataflow_assets.connectors.iceberg.merge.stage import AT
-from dataflow_assets.connectors.iceberg.table.data_files import Place
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
 from dataflow_assets.connectors.iceberg.types import file_schema
 from dataflow_assets.failpoints import Failpoint, arm, reach
@@ -54,7 +54,7 @@ class StoredKeys:
     """
 
     metadata: TableMetadata = field(repr=False)
-    place: Place
+    target: WriteTarget
     groups: tuple[tuple[tuple[int, FileScanTask], ...], ...] = field(repr=False)
     key: tuple[str, ...]
     few: tuple[str, ...]
@@ -65,15 +65,15 @@ class StoredKeys:
         for batch in batches:
             for index in batch.column("id").to_pylist():
                 if self.few and wanted is None:
-                    wanted = _all_keys(self.place, self.few, self.key)
+                    wanted = _all_keys(self.target, self.few, self.key)
                 for number, task in self.groups[index]:
                     yield from self._of(number, task, wanted)
 
     def _of(
         self, number: int, task: FileScanTask, wanted: pa.Array | None
     ) -> Iterator[pa.RecordBatch]:
-        schema = file_schema(self.place.iceberg_schema, self.key)
-        for rows in _scan(self.metadata, self.place, task, self.key):
+        schema = file_schema(self.target.iceberg_schema, self.key)
+        for rows in _scan(self.metadata, self.target, task, self.key):
             keys = pc.unique(key_bytes(rows, schema, self.key))
             if wanted is not None:
                 keys = keys.filter(pc.is_in(keys, value_set=wanted))
@@ -84,7 +84,7 @@ class StoredKeys:
 class StagedKeys:
     """The keys of staged rows with their places."""
 
-    place: Place
+    target: WriteTarget
     paths: tuple[str, ...]
     key: tuple[str, ...]
 
@@ -95,8 +95,8 @@ class StagedKeys:
                 yield self._of(source)
 
     def _of(self, source: int) -> pa.RecordBatch:
-        rows = _staged(self.place, self.paths[source], [*self.key, AT])
-        schema = file_schema(self.place.iceberg_schema, self.key)
+        rows = _staged(self.target, self.paths[source], [*self.key, AT])
+        schema = file_schema(self.target.iceberg_schema, self.key)
         keys, count = key_bytes(rows, schema, self.key), rows.num_rows
         arrays = [
             keys,
@@ -112,7 +112,7 @@ class Rewriter:
     """Takes (bucket, source, row) in order: rewrites file after file, and writes the inserts."""
 
     metadata: TableMetadata = field(repr=False)
-    place: Place
+    target: WriteTarget
     tasks: tuple[FileScanTask, ...] = field(repr=False)
     paths: tuple[str, ...]
     rules: Rules
@@ -122,8 +122,8 @@ class Rewriter:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch with a `Rewritten`."""
         arm(self.failpoint)
-        names = [column.name for column in self.place.iceberg_schema.fields]
-        files = file_writer(self.place, "merged", names, self.target_bytes)
+        names = [column.name for column in self.target.iceberg_schema.fields]
+        files = file_writer(self.target, "merged", names, self.target_bytes)
         gone: list[str] = []
         try:
             for bucket, places in _by_bucket(batches):
@@ -142,14 +142,14 @@ class Rewriter:
             files.write(inserted(folded, schema))
             return
         task = self.tasks[bucket]
-        for rows in _scan(self.metadata, self.place, task, schema.names):
+        for rows in _scan(self.metadata, self.target, task, schema.names):
             files.write(merged(rows.cast(schema), folded, self.rules))
         gone.append(task.file.file_path)
 
     def _rows(self, places: pa.Table) -> pa.RecordBatch:
         """The staged rows, in the order of their places."""
         found = [
-            _staged(self.place, self.paths[source]).take(mine.column("row").combine_chunks())
+            _staged(self.target, self.paths[source]).take(mine.column("row").combine_chunks())
             for source, mine in _runs(places, "source")
         ]
         return pa.Table.from_batches(found).combine_chunks().to_batches()[0]
@@ -179,23 +179,23 @@ def _runs(rows: pa.Table, name: str) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _scan(
-    metadata: TableMetadata, place: Place, task: FileScanTask, names: Sequence[str]
+    metadata: TableMetadata, target: WriteTarget, task: FileScanTask, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file that are not deleted, with these columns."""
     schema = metadata.schema().select(*names)
-    scan = ArrowScan(metadata, place.file_io(), schema, AlwaysTrue())
+    scan = ArrowScan(metadata, target.file_io(), schema, AlwaysTrue())
     for batch in scan.to_record_batches([task]):
         yield batch.select(list(names))
 
 
-def _staged(place: Place, path: str, names: Sequence[str] | None = None) -> pa.RecordBatch:
-    with place.file_io().new_input(path).open() as stream:
+def _staged(target: WriteTarget, path: str, names: Sequence[str] | None = None) -> pa.RecordBatch:
+    with target.file_io().new_input(path).open() as stream:
         table = pq.read_table(stream, columns=names and list(names))
     return table.combine_chunks().to_batches()[0]
 
 
-def _all_keys(place: Place, paths: Sequence[str], key: Sequence[str]) -> pa.Array:
-    schema = file_schema(place.iceberg_schema, key)
+def _all_keys(target: WriteTarget, paths: Sequence[str], key: Sequence[str]) -> pa.Array:
+    schema = file_schema(target.iceberg_schema, key)
     return pc.unique(
-        pa.concat_arrays([key_bytes(_staged(place, path, key), schema, key) for path in paths])
+        pa.concat_arrays([key_bytes(_staged(target, path, key), schema, key) for path in paths])
     )

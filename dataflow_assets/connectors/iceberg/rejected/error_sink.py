@@ -21,13 +21,14 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect, errors
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.column_types import parse_field
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.replay import latest, oldest, remove
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
-from dataflow_assets.connectors.iceberg.table.data_files import data_file, place
+from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
@@ -71,7 +72,7 @@ class IcebergErrors(ErrorStore):
     @override
     def prepare(self) -> None:
         catalog = connect(self._sink, "reach the error sink")
-        with errors(self._sink, "prepare the error sink"):
+        with translated(self._sink, "prepare the error sink"):
             table = catalog.table(self._sink.identifier) or self._made(catalog)
             _layout(self._sink, table)
             if table.metadata.current_snapshot() is None:
@@ -82,7 +83,7 @@ class IcebergErrors(ErrorStore):
     def store(self, records: Sequence[ErrorRecord]) -> None:
         reach("iceberg.errors")
         catalog = connect(self._sink, "reach the error sink")
-        with errors(self._sink, "store rejected records in the error sink"):
+        with translated(self._sink, "store rejected records in the error sink"):
             table = catalog.table(self._sink.identifier)
             if table is None:
                 raise self._no_table()
@@ -97,7 +98,7 @@ class IcebergErrors(ErrorStore):
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         catalog = connect(self._sink, "reach the error sink")
-        with errors(self._sink, "read the error sink"):
+        with translated(self._sink, "read the error sink"):
             table = catalog.table(self._sink.identifier)
             if table is None:
                 return []
@@ -138,7 +139,9 @@ class IcebergErrors(ErrorStore):
     def _written(
         self, table: Table, records: Sequence[ErrorRecord], names: list[str]
     ) -> list[DataFile]:
-        writer = file_writer(place(table), "errors", names, self._sink.target_file_size_bytes)
+        writer = file_writer(
+            write_target(table), "errors", names, self._sink.target_file_size_bytes
+        )
         try:
             for first in range(0, len(records), _AT_ONCE):
                 rows = [_row(one) for one in records[first : first + _AT_ONCE]]

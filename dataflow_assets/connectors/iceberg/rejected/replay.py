@@ -30,13 +30,14 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.client import connect
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.rejected_records import origin
+from dataflow_assets.sdk.rejected_rows import origin
 
 ATTEMPTS = 20  # other writers' commits to give way to
 _AT_ONCE = 1_000  # ids in one commit
@@ -54,7 +55,7 @@ class IcebergReplay(Entries):
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         catalog = connect(self._sink, "reach the rejected records beside")
-        with errors(self._sink, "read the rejected records beside"):
+        with translated(self._sink, "read the rejected records beside"):
             table = catalog.table(identifier(self._sink))
             rows = [] if table is None else oldest(table, flow, since, most, _known(table))
         return latest(map(_entry, rows))
@@ -122,7 +123,7 @@ def remove(sink: IcebergSinkOptions, name: tuple[str, ...], entries: Sequence[En
         by_reading.setdefault(one.reading, []).append(one.id)
     for reading, ids in by_reading.items():
         for first in range(0, len(ids), _AT_ONCE):
-            with errors(sink, "note a replay in the rejected records of"):
+            with translated(sink, "note a replay in the rejected records of"):
                 _remove(sink, name, ids[first : first + _AT_ONCE], reading)
 
 

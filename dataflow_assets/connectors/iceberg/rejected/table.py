@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyiceberg import exceptions as ice
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table.checkpoint import StoredCheckpoint, property_key
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
-from dataflow_assets.connectors.iceberg.table.data_files import data_file, place
+from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.contracts import Rejection, Slice, Target, utc_now
@@ -120,7 +120,7 @@ class RejectWriter:
         if self._files is None:
             table = rejected_table(connect(self._sink), self._sink)
             size = self._sink.target_file_size_bytes
-            self._files = file_writer(place(table), self._name, COLUMNS.names, size)
+            self._files = file_writer(write_target(table), self._name, COLUMNS.names, size)
         return self._files
 
     def _row(self, rejection: Rejection) -> dict[str, Any]:

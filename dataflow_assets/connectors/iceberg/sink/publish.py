@@ -6,21 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyiceberg.manifest import DataFile
-
-from dataflow_assets.connectors.iceberg.catalog import errors
-from dataflow_assets.connectors.iceberg.merge.merge import Merge, Moved
+from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.merge.merge import HeadMoved, Merge
 from dataflow_assets.connectors.iceberg.merge.stage import Staged
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable, split
-from dataflow_assets.connectors.iceberg.sink.checkpoint_property import CheckpointProperty
+from dataflow_assets.connectors.iceberg.sink.checkpoint import CheckpointProperty
 from dataflow_assets.connectors.iceberg.table.commit import Change
 from dataflow_assets.connectors.iceberg.table.data_files import data_file
 from dataflow_assets.contracts import Receipt
 from dataflow_assets.errors import CheckpointRemoved, TakenOver, TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.checkpoint import BranchState
-from dataflow_assets.sdk.stored_session import Step
+from dataflow_assets.sdk.stored_session import StateChange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,15 +42,15 @@ class Publisher:
         self._merge = None
         if data:
             staged = Staged.of(data)
-            with errors(self._sink, "merge into"):
+            with translated(self._sink, "merge into"):
                 self._merge = Merge(self._sink, self._property.table, staged, spark)
                 self._merge.run()
             reach("iceberg.merged")
 
-    def publish(self, step: Step, receipts: Sequence[Receipt]) -> BranchState:
+    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         """Rejected records first, in their own table; then rows and checkpoint as one commit."""
         data, rejected = split([text for receipt in receipts for text in receipt.staged])
-        with errors(self._sink, "store rejected records of"):
+        with translated(self._sink, "store rejected records of"):
             self._rejected.publish(rejected, self._property.stored)
         if self._merge is not None:
             return self._move(step, self._merge)
@@ -60,7 +58,7 @@ class Publisher:
         change = replace(self._property.change(), files=files, move_head=bool(files))
         return self._commit(step, change)
 
-    def _move(self, step: Step, merge: Merge) -> BranchState:
+    def _move(self, step: StateChange, merge: Merge) -> BranchState:
         """The commit that readers see; on the head that others have left, merged once more."""
         for _ in range(MERGES):
             made = merge.made
@@ -73,8 +71,8 @@ class Publisher:
             )
             try:
                 state = self._commit(step, change)
-            except Moved:
-                with errors(self._sink, "merge into"):
+            except HeadMoved:
+                with translated(self._sink, "merge into"):
                     merge = merge.again(self._property.table)
                 continue
             reach("iceberg.moved")
@@ -85,13 +83,10 @@ class Publisher:
             f"than they can be merged ({MERGES} times)"
         )
 
-    def _commit(self, step: Step, change: Change) -> BranchState:
+    def _commit(self, step: StateChange, change: Change) -> BranchState:
         try:
             return self._property.commit(step, change)
-        except (TakenOver, CheckpointRemoved, Moved):
-            self._discard(change.files)
+        except (TakenOver, CheckpointRemoved, HeadMoved):
+            if self._property.committer is not None:
+                self._property.committer.discard(change.files)
             raise
-
-    def _discard(self, files: Sequence[DataFile]) -> None:
-        if self._property.committer is not None:
-            self._property.committer.discard(files)

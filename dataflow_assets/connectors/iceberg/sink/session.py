@@ -1,4 +1,4 @@
-"""`IcebergSession`: the driver's end. One epoch, one checkpoint, one commit per micro-batch."""
+"""`IcebergSinkSession`: the driver's end. One epoch, one checkpoint, one commit per micro-batch."""
 
 from __future__ import annotations
 
@@ -10,25 +10,22 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
-from dataflow_assets.connectors.iceberg.sink.checkpoint_property import CheckpointProperty
+from dataflow_assets.connectors.iceberg.sink.checkpoint import CheckpointProperty
 from dataflow_assets.connectors.iceberg.sink.publish import Publisher
 from dataflow_assets.connectors.iceberg.sink.writer import WriteTicket
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
     others,
-    parse,
-    property_key,
 )
 from dataflow_assets.connectors.iceberg.table.commit import Change
-from dataflow_assets.connectors.iceberg.table.data_files import place
+from dataflow_assets.connectors.iceberg.table.data_files import write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
 from dataflow_assets.connectors.iceberg.types import row_schema
 from dataflow_assets.contracts import (
     KEY,
-    Checkpoint,
     Receipt,
     Run,
     Span,
@@ -38,13 +35,13 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.checkpoint import BranchState
-from dataflow_assets.sdk.stored_session import Step, StoredSession, complete
+from dataflow_assets.sdk.stored_session import StateChange, StoredSession, complete
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class IcebergSession(StoredSession):
+class IcebergSinkSession(StoredSession):
     """The state is a property of the table, moved by the commit that adds the files."""
 
     _sink: IcebergSinkOptions
@@ -78,7 +75,7 @@ class IcebergSession(StoredSession):
             return
         self._owned(self.read())
         properties = {self._property.key: self._property.stored.text()}
-        with errors(self._sink, "create"):
+        with translated(self._sink, "create"):
             table = create_table.create(self._property.catalog, self._sink, sample, properties)
             create_table.check(table, self._sink.key)
         self._property.hold(table)
@@ -93,15 +90,15 @@ class IcebergSession(StoredSession):
         """From the table as it is now."""
         return self._property.read()
 
-    def record(self, step: Step) -> BranchState:
+    def record(self, step: StateChange) -> BranchState:
         """No rows depend on it: the head stays where it is."""
         return self._property.commit(step, replace(self._property.change(), move_head=False))
 
-    def fence(self, step: Step, *, empty: bool = False) -> BranchState:
+    def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         """Moves the head: who loaded the table before can commit no more."""
         return self._property.commit(step, self._emptying() if empty else None)
 
-    def publish(self, step: Step, receipts: Sequence[Receipt]) -> BranchState:
+    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         """One commit: the files of all slices and the state. Without files the state alone."""
         return self._publisher.publish(step, receipts)
 
@@ -122,7 +119,7 @@ class IcebergSession(StoredSession):
     def ticket(self) -> Ticket:
         """Carries all that tasks need, so that they ask the catalog for nothing."""
         ticket = super().ticket()
-        with errors(self._sink, "look for rejected records of"):
+        with translated(self._sink, "look for rejected records of"):
             rejected = self._rejected.stored(self._property.stored)
         return WriteTicket(
             ticket.target,
@@ -131,7 +128,7 @@ class IcebergSession(StoredSession):
             ticket.schema,
             ticket.failpoint,
             ticket.positions,
-            place=place(self._property.table),
+            write_target=write_target(self._property.table),
             rejected=rejected,
         )
 
@@ -143,15 +140,3 @@ class IcebergSession(StoredSession):
         if left and self._sink.upserts:
             self._state = self._owned(self.read())
             self._publisher.stage(complete(left, receipts, self._target.branch), spark)
-
-
-def peek(sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
-    """The stored checkpoint, from the table or, before there is one, from its namespace."""
-    catalog = connect(sink)
-    key = property_key(target)
-    with errors(sink, "read the checkpoint of"):
-        table = catalog.table(sink.identifier)
-        text = table.properties.get(key) if table else None
-        text = text or create_table.namespace_property(catalog, sink, key)
-    found = parse(text)
-    return found.state.checkpoint if found and found.state.known else None

@@ -49,13 +49,13 @@ class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
 
     def open(self, target: Target, run: Run) -> SinkSession:
         """One commit to a table that exists: taking the epoch moves its head."""
-        from dataflow_assets.connectors.iceberg.sink.session import IcebergSession
+        from dataflow_assets.connectors.iceberg.sink.session import IcebergSinkSession
 
-        return IcebergSession(self, target, run)
+        return IcebergSinkSession(self, target, run)
 
     def peek(self, target: Target) -> Checkpoint | None:
         """From the table or, before there is one, from its namespace."""
-        from dataflow_assets.connectors.iceberg.sink.session import peek
+        from dataflow_assets.connectors.iceberg.sink.checkpoint import peek
 
         return peek(self, target)
 

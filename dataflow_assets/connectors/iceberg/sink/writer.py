@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.connectors.iceberg.catalog import errors
+from dataflow_assets.connectors.iceberg.connection import slug
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.merge.stage import Stage
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
-from dataflow_assets.connectors.iceberg.settings import slug
 from dataflow_assets.connectors.iceberg.table.checkpoint import short_hash
-from dataflow_assets.connectors.iceberg.table.data_files import Place
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 from dataflow_assets.connectors.iceberg.table.encode import encode
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
 from dataflow_assets.contracts import (
@@ -22,7 +22,6 @@ from dataflow_assets.contracts import (
     OP,
     Chunk,
     N,
-    OffsetSlice,
     PartSlice,
     Position,
     Receipt,
@@ -34,6 +33,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.failpoints import arm, reach
+from dataflow_assets.sdk.checkpoint import uncovered
 from dataflow_assets.sdk.rejected_records import settle
 
 
@@ -41,7 +41,7 @@ from dataflow_assets.sdk.rejected_records import settle
 class WriteTicket(Ticket):
     """A ticket with what a task needs to write without asking the catalog."""
 
-    place: Place = field(default_factory=lambda: Place("", "", {}, {}))
+    write_target: WriteTarget = field(default_factory=lambda: WriteTarget("", "", {}, {}))
     rejected: frozenset[str] = frozenset()
     """Tokens of rejected records that are in their table already."""
 
@@ -79,49 +79,30 @@ class IcebergWriter(Writer):
         names = ticket.schema.names
         size = sink.target_file_size_bytes
         self._rows: Stage | Appended = (
-            Stage(ticket.place, name, names, sink.key)
+            Stage(ticket.write_target, name, names, sink.key)
             if sink.upserts
-            else Appended(file_writer(ticket.place, name, names, size))
+            else Appended(file_writer(ticket.write_target, name, names, size))
         )
         self._rejects = RejectWriter(sink, ticket.target, piece, name, ticket.rejected)
         self._rejected: list[Rejection] = []
-        self._covered = self._covered_offset()
+        self._position = ticket.positions.get(piece.partition)
         self._seen: Position | None = None
         self._totals = Totals()
         self._handed_over = False
 
-    def _covered_offset(self) -> int:
-        stored = self._ticket.positions.get(self._piece.partition)
-        return stored if isinstance(stored, int) else -1
-
-    @property
-    def _done_before(self) -> bool:
-        piece = self._piece
-        return (
-            isinstance(piece, PartSlice)
-            and self._ticket.positions.get(piece.partition) == piece.upto
-        )
-
     def write(self, chunk: Chunk) -> None:
         """Buffers to row groups; what the checkpoint covers already is left out."""
         self._seen = chunk.seen
-        covered = isinstance(self._piece, OffsetSlice) and chunk.seen <= self._covered
-        if covered or self._done_before:
-            return
-        with errors(self._sink, "write files of"):
-            self._write(self._uncovered(chunk.rows), chunk)
+        if (left := uncovered(chunk, self._piece, self._position)) is not None:
+            with translated(self._sink, "write files of"):
+                self._write(left)
 
-    def _write(self, rows: pa.RecordBatch, chunk: Chunk) -> None:
-        taken, refused = self._rows.write(rows)
+    def _write(self, chunk: Chunk) -> None:
+        taken, refused = self._rows.write(chunk.rows)
         here = [r.of(chunk.sent.get(r.offset, Sent(None))) for r in refused]
-        known = [r for r in chunk.rejected if r.offset >= self._covered]
-        self._rejected += [*known, *here]
-        self._totals += Totals(taken, len(known) + len(here), chunk.size)
-
-    def _uncovered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        if not isinstance(self._piece, OffsetSlice) or self._piece.after >= self._covered:
-            return rows
-        return rows.filter(pc.greater_equal(rows.column(OFFSET), self._covered))
+        rejected = [*chunk.rejected, *here]
+        self._rejected += rejected
+        self._totals += Totals(taken, len(rejected), chunk.size)
 
     def close(self, complete: bool) -> Receipt:
         """Ends the files and hands them over in the receipt."""
@@ -129,7 +110,7 @@ class IcebergWriter(Writer):
         if isinstance(piece, PartSlice) and not complete:
             self.abort()
             return Receipt(self._ticket.target.branch, piece.partition, None, Totals())
-        with errors(self._sink, "write files of"):
+        with translated(self._sink, "write files of"):
             settle(self._ticket.target, piece, self._rejected, self._rejects.write)
             staged = (*self._rows.close(), *self._rejects.close())
         self._handed_over = True

@@ -9,13 +9,13 @@ from typing import Any, Literal
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from dataflow_assets.connectors.iceberg.table.position import Position, committed
+from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition, committed
 
 _TAKES_AWAY = ("deleted-data-files", "added-delete-files", "removed-delete-files")
 
 
 @dataclass(frozen=True)
-class Change:
+class SnapshotChange:
     """What one snapshot did. `kind`: `nothing` covers compaction, which moves rows only."""
 
     snapshot: Snapshot
@@ -42,7 +42,7 @@ class Change:
 class History:
     """What lies between a position and a head, oldest first."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[SnapshotChange, ...]
     abandoned: bool = False
     """The table was rolled back: rows after the common ancestor are no longer in it."""
 
@@ -51,10 +51,11 @@ class Lost(Exception):
     """The chain of parents does not lead back to the position."""
 
 
-def between(metadata: TableMetadata, position: Position, head: Snapshot) -> History:
+def between(metadata: TableMetadata, position: SnapshotPosition, head: Snapshot) -> History:
     """What came after the position, up to the head. Raises Lost."""
-    roots = _ancestors(metadata, position.snapshot)
-    found: list[Change] = []
+    last = None if position.snapshot is None else metadata.snapshot_by_id(position.snapshot)
+    roots = {snapshot.snapshot_id for snapshot in lineage(metadata, last)}
+    found: list[SnapshotChange] = []
     for snapshot in lineage(metadata, head):
         if snapshot.snapshot_id in roots:
             return History(tuple(found[::-1]), snapshot.snapshot_id != position.snapshot)
@@ -64,7 +65,7 @@ def between(metadata: TableMetadata, position: Position, head: Snapshot) -> Hist
     raise Lost
 
 
-def behind(metadata: TableMetadata, position: Position, end: Position) -> bool:
+def behind(metadata: TableMetadata, position: SnapshotPosition, end: SnapshotPosition) -> bool:
     """Whether a reader at the position has still to read something before it is at the end.
 
     Behind any end is a place in what the table was rolled back from. What the table does not know
@@ -91,23 +92,18 @@ def lineage(metadata: TableMetadata, head: Snapshot | None) -> Iterator[Snapshot
         head = None if parent is None else known.get(parent)
 
 
-def _ancestors(metadata: TableMetadata, snapshot_id: int | None) -> set[int]:
-    known = None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
-    return {snapshot.snapshot_id for snapshot in lineage(metadata, known)}
-
-
-def change(snapshot: Snapshot) -> Change:
+def change(snapshot: Snapshot) -> SnapshotChange:
     """What the snapshot's summary tells; an operation other than `append` may have only added."""
     summary = snapshot.summary
     if summary is None:
-        return Change(snapshot, "rewritten")
+        return SnapshotChange(snapshot, "rewritten")
     if summary.operation == Operation.REPLACE:
-        return Change(snapshot, "nothing")
+        return SnapshotChange(snapshot, "nothing")
     told = summary["total-records"] is not None
     if summary.operation != Operation.APPEND and not (told and not _count(snapshot, *_TAKES_AWAY)):
-        return Change(snapshot, "rewritten")
+        return SnapshotChange(snapshot, "rewritten")
     empty = told and not _count(snapshot, "added-data-files", "added-records")
-    return Change(snapshot, "nothing" if empty else "appended")
+    return SnapshotChange(snapshot, "nothing" if empty else "appended")
 
 
 def total_rows(snapshot: Snapshot) -> int:

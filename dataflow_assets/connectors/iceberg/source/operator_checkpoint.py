@@ -8,13 +8,13 @@ from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
-from dataflow_assets.connectors.iceberg.table.position import BEGINNING, Position
+from dataflow_assets.connectors.iceberg.table.position import BEGINNING, SnapshotPosition
 from dataflow_assets.errors import PermanentError
 
 log = logging.getLogger(__name__)
 
 
-def adopted(metadata: TableMetadata, document: Mapping[str, Any]) -> Position:
+def adopted(metadata: TableMetadata, document: Mapping[str, Any]) -> SnapshotPosition:
     """Behind the snapshot that the original has read last.
 
     The original moves its checkpoint to a snapshot with the first row of it that is stored; one
@@ -41,28 +41,28 @@ def adopted(metadata: TableMetadata, document: Mapping[str, Any]) -> Position:
     )
 
 
-def position_behind(metadata: TableMetadata, snapshot_id: int) -> Position:
+def position_behind(metadata: TableMetadata, snapshot_id: int) -> SnapshotPosition:
     """Behind this snapshot, which may have expired as long as its child has not.
 
     Raises PermanentError where the table does not know it.
     """
     known = metadata.snapshot_by_id(snapshot_id)
     if known is not None:
-        return Position.behind(known)
+        return SnapshotPosition.behind(known)
     if any(one.parent_snapshot_id == snapshot_id for one in metadata.snapshots):
-        return Position(snapshot_id)
+        return SnapshotPosition(snapshot_id)
     ids = [str(one.snapshot_id) for one in metadata.snapshots]
     listed = f"it knows {ids[0]} to {ids[-1]}" if ids else "it has no snapshots"
     raise PermanentError(f"snapshot {snapshot_id} is not in the table's history: {listed}")
 
 
-def _before(metadata: TableMetadata, snapshot_id: int) -> Position:
+def _before(metadata: TableMetadata, snapshot_id: int) -> SnapshotPosition:
     known = metadata.snapshot_by_id(snapshot_id)
     parent = known.parent_snapshot_id if known else None
     if known is None or parent is None:
         return BEGINNING
     before = metadata.snapshot_by_id(parent)
-    return Position.behind(before) if before else Position(parent)
+    return SnapshotPosition.behind(before) if before else SnapshotPosition(parent)
 
 
 def _id(document: Mapping[str, Any], key: str) -> int | None:

@@ -10,7 +10,7 @@ from itertools import islice
 import msgspec
 
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile
-from dataflow_assets.connectors.iceberg.table.position import Position
+from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 
 MOST_FILES = 200  # ranges of one span: the sink's checkpoint records them all
 
@@ -70,12 +70,12 @@ class Piece:
     `stop`: where to end inside it; None: read it to its end.
     """
 
-    start: Position
+    start: SnapshotPosition
     files: tuple[SourceFile, ...] = ()
-    stop: Position | None = None
+    stop: SnapshotPosition | None = None
 
     @property
-    def end(self) -> Position:
+    def end(self) -> SnapshotPosition:
         """Where a reader stands once it is done."""
         return self.stop or replace(self.start, scan=None, file=0, row=0, done=0)
 
@@ -110,7 +110,7 @@ class Cut:
     """Parts to read side by side, where a reader stands behind all of them, and what is left."""
 
     parts: tuple[tuple[Range, ...], ...]
-    end: Position
+    end: SnapshotPosition
     more: bool
 
 
@@ -169,7 +169,7 @@ class _Cutter:
         self._left = deque(piece.left())
         self._files = self._rows = self._bytes = 0
 
-    def position(self) -> Position | None:
+    def position(self) -> SnapshotPosition | None:
         """How far it got; None: to the end."""
         if not self._left:
             return None

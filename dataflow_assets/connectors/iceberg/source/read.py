@@ -22,7 +22,8 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.types import PrimitiveType
 
-from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.client import connect
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
 from dataflow_assets.connectors.iceberg.source.parts import Part, Range
 from dataflow_assets.connectors.iceberg.source.projection import Values, project
@@ -43,7 +44,7 @@ def read(
     """
     assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
     part = Part.parse(piece.part)
-    with errors(source, "read"):
+    with translated(source, "read"):
         reader = _Reader(_table(source, part))
         wanted = metadata if source.incremental_by_snapshot else frozenset()
         rows = 0

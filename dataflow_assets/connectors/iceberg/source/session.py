@@ -11,17 +11,26 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.client import connect
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile, files, row_groups
 from dataflow_assets.connectors.iceberg.source.history import behind, lineage
 from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_behind
-from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, Range, cut
-from dataflow_assets.connectors.iceberg.source.plan import Ahead, Step, ahead
+from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, cut
+from dataflow_assets.connectors.iceberg.source.planning import Ahead, SnapshotStep, ahead
 from dataflow_assets.connectors.iceberg.source.read import read
-from dataflow_assets.connectors.iceberg.table.position import BEGINNING, Position
-from dataflow_assets.contracts import Lag, Limit, Positions, SourceSession, Span, folded, utc_now
-from dataflow_assets.contracts import Position as Stored
+from dataflow_assets.connectors.iceberg.table.position import BEGINNING, SnapshotPosition
+from dataflow_assets.contracts import (
+    Lag,
+    Limit,
+    Position,
+    Positions,
+    SourceSession,
+    Span,
+    folded,
+    utc_now,
+)
 from dataflow_assets.errors import PermanentError, TransientError
 
 if TYPE_CHECKING:
@@ -40,12 +49,12 @@ class IcebergSourceSession(SourceSession):
     def __init__(self, source: IcebergSourceOptions, flow: str) -> None:
         self._source, self._flow = source, flow
         self._catalog = connect(source)
-        self._files: tuple[Position, tuple[SourceFile, ...]] | None = None
+        self._files: tuple[SnapshotPosition, tuple[SourceFile, ...]] | None = None
         self._told: set[int] = set()
         self._table = self._loaded()
 
     def _loaded(self) -> Table:
-        with errors(self._source, "load"):
+        with translated(self._source, "load"):
             table = self._catalog.table(self._source.identifier)
         if table is None:
             name = ".".join(self._source.identifier)
@@ -89,9 +98,9 @@ class IcebergSourceSession(SourceSession):
         """Behind the current snapshot."""
         return _positions(_behind(self._look().metadata.current_snapshot()))
 
-    def behind(self, partition: str, position: Stored | None, end: Stored) -> bool:  # noqa: ARG002 - there is one
+    def behind(self, partition: str, position: Position | None, end: Position) -> bool:  # noqa: ARG002 - there is one
         """By the table's history as it was seen last."""
-        return behind(self._table.metadata, _parsed(position), Position.parse(end))
+        return behind(self._table.metadata, _parsed(position), SnapshotPosition.parse(end))
 
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         """Parts of one long snapshot, or one part of several short ones.
@@ -99,39 +108,41 @@ class IcebergSourceSession(SourceSession):
         Where `until` is inside a snapshot that this reader reads by other files (all of them, or
         those that it added), the span goes on to the end of it.
         """
-        stop = Position.parse(until[TABLE]) if until else None
+        stop = SnapshotPosition.parse(until[TABLE]) if until else None
         table = self._look()
         head = _head(table, stop)
         if head is None:
             return Span(())
         start = _parsed(after.get(TABLE))
         coming = self._ahead(table, start, head)
-        with errors(self._source, "plan a read of"):
+        with translated(self._source, "plan a read of"):
             found = cut(self._pieces(table, coming, stop), self._bounds(limit), self._groups)
         if found is None and coming.blocked:
             raise PermanentError(f"{'.'.join(table.name())}: {coming.blocked}")
         return Span(()) if found is None else _span(table, found)
 
-    def _ahead(self, table: Table, start: Position, head: Snapshot) -> Ahead:
+    def _ahead(self, table: Table, start: SnapshotPosition, head: Snapshot) -> Ahead:
         return ahead(table.metadata, start, head, self._source.on_source_rewrite)
 
-    def _pieces(self, table: Table, coming: Ahead, stop: Position | None) -> Iterator[Piece]:
+    def _pieces(
+        self, table: Table, coming: Ahead, stop: SnapshotPosition | None
+    ) -> Iterator[Piece]:
         for step in coming.steps:
             self._tell(step)
             here = stop if stop and stop.scan and stop.same_scan(step.start) else None
             if here is None or step.start.place < here.place:
                 yield Piece(step.start, self._listed(table, step), here)
 
-    def _listed(self, table: Table, step: Step) -> tuple[SourceFile, ...]:
+    def _listed(self, table: Table, step: SnapshotStep) -> tuple[SourceFile, ...]:
         scan = step.start.scan
         if scan is None:
             return ()
-        key = Position.inside(step.snapshot, scan)
+        key = SnapshotPosition.inside(step.snapshot, scan)
         if self._files is None or self._files[0] != key:
             self._files = key, files(table, step.snapshot, scan)
         return self._files[1]
 
-    def _tell(self, step: Step) -> None:
+    def _tell(self, step: SnapshotStep) -> None:
         if step.note and step.snapshot.snapshot_id not in self._told:
             self._told.add(step.snapshot.snapshot_id)
             log.warning("flow %s: passed over: %s", self._flow, step.note)
@@ -151,7 +162,7 @@ class IcebergSourceSession(SourceSession):
 
     def fold(self, positions: Positions) -> Positions:
         """All parts of a span carry the position behind the whole of it."""
-        return {TABLE: folded(positions, TABLE) or Position().text()}
+        return {TABLE: folded(positions, TABLE) or SnapshotPosition().text()}
 
     def adopt(self, document: Mapping[str, Any]) -> Positions:
         """A checkpoint object of the DataFlow Operator."""
@@ -187,15 +198,12 @@ class IcebergSourceSession(SourceSession):
 
 
 def _span(table: Table, found: Cut) -> Span:
-    upto = found.end.text()
-    return Span.of_parts(upto, (_part(table, ranges) for ranges in found.parts), full=found.more)
+    uuid = str(table.metadata.table_uuid)
+    parts = (Part(uuid, ranges).text() for ranges in found.parts)
+    return Span.of_parts(found.end.text(), parts, full=found.more)
 
 
-def _part(table: Table, ranges: tuple[Range, ...]) -> str:
-    return Part(str(table.metadata.table_uuid), ranges).text()
-
-
-def _head(table: Table, stop: Position | None) -> Snapshot | None:
+def _head(table: Table, stop: SnapshotPosition | None) -> Snapshot | None:
     """The snapshot to read up to; None where there is none."""
     if stop is None:
         return table.metadata.current_snapshot()
@@ -216,13 +224,13 @@ def _before(table: Table, head: Snapshot | None, where: str) -> Snapshot | None:
     return next(older, None)
 
 
-def _behind(snapshot: Snapshot | None) -> Position:
-    return Position.behind(snapshot) if snapshot else BEGINNING
+def _behind(snapshot: Snapshot | None) -> SnapshotPosition:
+    return SnapshotPosition.behind(snapshot) if snapshot else BEGINNING
 
 
-def _parsed(text: Stored | None) -> Position:
-    return BEGINNING if text is None else Position.parse(text)
+def _parsed(text: Position | None) -> SnapshotPosition:
+    return BEGINNING if text is None else SnapshotPosition.parse(text)
 
 
-def _positions(position: Position) -> Positions:
+def _positions(position: SnapshotPosition) -> Positions:
     return {TABLE: position.text()}

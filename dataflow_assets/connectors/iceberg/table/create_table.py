@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import UnknownTransform, VoidTransform
 
-from dataflow_assets.connectors.iceberg.catalog import BoundedCatalog
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions

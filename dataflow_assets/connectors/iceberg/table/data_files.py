@@ -34,7 +34,7 @@ _FILE_PROPERTIES = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-im
 
 
 @dataclass(frozen=True)
-class Place:
+class WriteTarget:
     """Where a table's files go and what they look like: enough to write without the catalog."""
 
     location: str
@@ -72,13 +72,13 @@ class Place:
         return provider.new_data_location(f"{folder}{name}-{uuid.uuid4()}.parquet")
 
 
-def place(table: Table) -> Place:
-    """The place of a table as it stands."""
+def write_target(table: Table) -> WriteTarget:
+    """Where files of the table are written, and how, as the table is now."""
     options = table.io.properties
     io = {k: v for k, v in options.items() if isinstance(v, str) and k.startswith(_FILE_PROPERTIES)}
     writing = {k: v for k, v in table.properties.items() if k.startswith("write.")}
     spec, order = table.spec().model_dump_json(), table.sort_order().model_dump_json()
-    return Place(table.location(), table.schema().model_dump_json(), writing, io, spec, order)
+    return WriteTarget(table.location(), table.schema().model_dump_json(), writing, io, spec, order)
 
 
 @lru_cache(maxsize=32)
@@ -105,11 +105,11 @@ class ParquetFile:
     """One file while it is written; `partition` is the record that all of its rows share."""
 
     def __init__(
-        self, place: Place, schema: pa.Schema, name: str, partition: Record | None = None
+        self, target: WriteTarget, schema: pa.Schema, name: str, partition: Record | None = None
     ) -> None:
-        self._place, self._partition = place, partition or Record()
-        self.path = place.new_path(name, partition)
-        self._stream = place.file_io().new_output(self.path).create()
+        self._target, self._partition = target, partition or Record()
+        self.path = target.new_path(name, partition)
+        self._stream = target.file_io().new_output(self.path).create()
         self._parquet = pq.ParquetWriter(
             self._stream, schema, compression="zstd", store_decimal_as_integer=True
         )
@@ -132,21 +132,21 @@ class ParquetFile:
     def document(self, order_id: int = 0) -> str:
         """What describes the closed file, as JSON. `order_id`: the order that its rows have."""
         footer = self._parquet.writer.metadata
-        document = _document(self._place, self.path, self._bytes, footer)
-        spec = self._place.partition_spec
+        document = _document(self._target, self.path, self._bytes, footer)
+        spec = self._target.partition_spec
         document["spec"], document["order"] = spec.spec_id, order_id
-        kinds = _kinds(spec, self._place.iceberg_schema)
+        kinds = _kinds(spec, self._target.iceberg_schema)
         document["partition"] = [
             _as_text(kind, self._partition[index]) for index, kind in enumerate(kinds)
         ]
         return json.dumps(document, separators=(",", ":"))
 
 
-def _document(place: Place, path: str, size: int, footer: pq.FileMetaData) -> dict[str, Any]:
-    schema = place.iceberg_schema
+def _document(target: WriteTarget, path: str, size: int, footer: pq.FileMetaData) -> dict[str, Any]:
+    schema = target.iceberg_schema
     found = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer,
-        stats_columns=compute_statistics_plan(schema, dict(place.properties)),
+        stats_columns=compute_statistics_plan(schema, dict(target.properties)),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     ).to_serialized_dict()
     document: dict[str, Any] = {"path": path, "size": size, "rows": found["record_count"]}

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pyarrow as pa
 from pyiceberg.typedef import Record
 
-from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile, Place
+from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile, WriteTarget
 from dataflow_assets.connectors.iceberg.table.partition_rows import arranged
 from dataflow_assets.connectors.iceberg.types import file_schema
 
@@ -20,11 +20,11 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024  # of Arrow data; what a writer holds in memo
 ARRANGED_BYTES = 2 * ROW_GROUP_BYTES  # the same, where rows are sorted first
 
 
-def file_writer(place: Place, name: str, names: list[str], target_bytes: int) -> FileWriter:
+def file_writer(target: WriteTarget, name: str, names: list[str], target_bytes: int) -> FileWriter:
     """What writes rows with these columns to files of the table."""
-    plain = place.partition_spec.is_unpartitioned() and place.sort_order.is_unsorted
+    plain = target.partition_spec.is_unpartitioned() and target.sort_order.is_unsorted
     kind = FileWriter if plain else ArrangedWriter
-    return kind(place, name, names, target_bytes)
+    return kind(target, name, names, target_bytes)
 
 
 class FileWriter:
@@ -32,9 +32,9 @@ class FileWriter:
 
     holds = ROW_GROUP_BYTES
 
-    def __init__(self, place: Place, name: str, names: list[str], target_bytes: int) -> None:
-        self.schema = file_schema(place.iceberg_schema, names)
-        self._place = place
+    def __init__(self, target: WriteTarget, name: str, names: list[str], target_bytes: int) -> None:
+        self.schema = file_schema(target.iceberg_schema, names)
+        self._target = target
         self._name = name
         self._target_bytes = target_bytes
         self._waiting: list[pa.RecordBatch] = []
@@ -64,7 +64,7 @@ class FileWriter:
             self._finish()
         for path in self._paths:
             with suppress(OSError):
-                self._place.file_io().delete(path)
+                self._target.file_io().delete(path)
         self._paths, self._done, self._waiting = [], [], []
 
     def _flush(self) -> None:
@@ -80,7 +80,7 @@ class FileWriter:
             self._finish()
 
     def _opened(self, partition: Record | None = None) -> ParquetFile:
-        file = ParquetFile(self._place, self.schema, self._name, partition)
+        file = ParquetFile(self._target, self.schema, self._name, partition)
         self._paths.append(file.path)
         return file
 
@@ -97,7 +97,7 @@ class ArrangedWriter(FileWriter):
     holds = ARRANGED_BYTES
 
     def _store(self, rows: pa.Table) -> None:
-        for partition, part in arranged(rows, self._place):
+        for partition, part in arranged(rows, self._target):
             self._file = self._opened(partition)
             self._file.write(part)
-            self._finish(self._place.sort_order.order_id)
+            self._finish(self._target.sort_order.order_id)

@@ -14,18 +14,18 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 
-from dataflow_assets.connectors.iceberg.table.data_files import Place
+from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 
 Ints = npt.NDArray[np.int64]
 Sorting = list[tuple[pa.Array, str]]
 
 
-def arranged(rows: pa.Table, place: Place) -> Iterator[tuple[Record | None, pa.Table]]:
+def arranged(rows: pa.Table, target: WriteTarget) -> Iterator[tuple[Record | None, pa.Table]]:
     """The rows of each partition value, in the table's order; equal ones as they came."""
-    spec, schema = place.partition_spec, place.iceberg_schema
+    spec, schema = target.partition_spec, target.iceberg_schema
     columns = [_transformed(rows, field, schema) for field in spec.fields]
     codes = _codes(columns, rows.num_rows)
-    order = _order(codes, _sorting(rows, place.sort_order, schema))
+    order = _order(codes, _sorting(rows, target.sort_order, schema))
     rows, codes = rows.take(pa.array(order)), codes[order]
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     for start, end in zip(starts, [*starts[1:], len(codes)], strict=True):

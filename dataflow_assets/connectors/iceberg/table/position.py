@@ -29,7 +29,7 @@ class _Text(msgspec.Struct, omit_defaults=True):
 
 
 @dataclass(frozen=True)
-class Position:
+class SnapshotPosition:
     """`snapshot` and all before it are read; with `scan`, of `snapshot` only what lies before.
 
     None for `snapshot`: nothing is read, and the current snapshot comes first, in full. `sequence`
@@ -47,17 +47,17 @@ class Position:
     done: int = 0
 
     @classmethod
-    def behind(cls, snapshot: Snapshot) -> Position:
+    def behind(cls, snapshot: Snapshot) -> SnapshotPosition:
         """Everything of the snapshot is read."""
         return cls(snapshot.snapshot_id, snapshot.sequence_number or 0, committed(snapshot))
 
     @classmethod
-    def inside(cls, snapshot: Snapshot, scan: Scan) -> Position:
+    def inside(cls, snapshot: Snapshot, scan: Scan) -> SnapshotPosition:
         """At the first row of the snapshot."""
         return replace(cls.behind(snapshot), scan=scan)
 
     @classmethod
-    def parse(cls, text: object) -> Position:
+    def parse(cls, text: object) -> SnapshotPosition:
         """What `text` wrote. Raises PermanentError for anything else."""
         try:
             found = msgspec.json.decode(str(text), type=_Text)
@@ -86,7 +86,7 @@ class Position:
         ways = {"full": 0, "added": 1, None: 2}
         return ways[self.scan], self.file, self.row
 
-    def same_scan(self, other: Position) -> bool:
+    def same_scan(self, other: SnapshotPosition) -> bool:
         """Whether the places of both are in the same files of the same snapshot."""
         return (self.snapshot, self.scan) == (other.snapshot, other.scan)
 
@@ -96,7 +96,7 @@ class Position:
         return f"snapshot {self.snapshot} (sequence number {self.sequence}, committed {self.at})"
 
 
-BEGINNING = Position()
+BEGINNING = SnapshotPosition()
 
 
 def committed(snapshot: Snapshot) -> str:

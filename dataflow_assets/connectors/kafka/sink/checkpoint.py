@@ -1,203 +1,146 @@
-"""What a branch has stored in its side topic: the driver's head, a checkpoint for each partition.
-
-One compacted topic per flow and branch. Partition 0 holds the head, written by the driver's
-producer alone; every partition of the source has a slot, a partition of the side topic that the
-tasks of this partition write alone. A checkpoint moves in the transaction of its rows.
-
-| record | written | holds |
-|---|---|---|
-| head | `open`, `begin`, `finish`, `restart`, `forget` | epoch, base positions, slots, intent |
-| checkpoint | `Writer.close` | position reached, running totals, its generation and span |
-
-Where a partition stands is the further of base and checkpoint. A restart begins a new *generation*:
-checkpoints of older ones count no more, and what they have counted is counted by the head. The
-*serial* numbers recorded intents: a part is done when its checkpoint carries that of the intent.
-"""
+"""Reads what a branch has stored in its side topic, and makes the topic."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-import uuid
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
 
-import msgspec
-
-from dataflow_assets.contracts import (
-    Checkpoint,
-    PartSlice,
-    Position,
-    Positions,
-    Run,
-    Span,
-    Target,
-    Totals,
-    next_reading,
+from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, TopicAdmin
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
+    FAMILY,
+    Head,
+    PartitionCheckpoint,
+    Stored,
+    load_checkpoint,
+    load_head,
+    side_topic,
 )
-from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.connectors.kafka.sink.last_record import Last, LastRecordReader
+from dataflow_assets.contracts import REPLAY, Checkpoint, Target
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.checkpoint import removed, taken_over_by
 
-HEAD = b"head"
-FAMILY = "dataflow.checkpoints."
-"""Begins the names of all side topics."""
-_LONGEST = 150
+Record = TypeVar("Record")
 
+LOOK_SECONDS = 2.0  # how long a look waits for a commit that is on its way
+WAIT_SECONDS = 20.0  # the same where the commit is our own
+_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "max.message.bytes": str(16 * 1024 * 1024),  # a replay's position names all its entries
+}
 
-def side_topic(target: Target) -> str:
-    """The name of the branch's side topic; flows whose names look alike are kept apart."""
-    readable = re.sub(r"[^a-zA-Z0-9_-]+", "-", target.id)[:_LONGEST]
-    return f"{FAMILY}{readable}.{hashlib.sha256(target.id.encode()).hexdigest()[:12]}"
-
-
-def producer_of(target: Target, partition: str | None = None) -> str:
-    """The transactional id of the driver, or of the tasks of one source partition."""
-    return target.id if partition is None else f"{target.id}:{partition}"
-
-
-class PartitionCheckpoint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where one source partition stands, stored with the rows that brought it there."""
-
-    generation: str
-    position: int | str
-    serial: int = 0
-    epoch: int = 0
-    totals: Totals = Totals()
-    committed_at: datetime | None = None
+_kept = threading.local()  # consumers are not shared: neither by threads nor, after a fork, at all
 
 
-class Intent(msgspec.Struct, frozen=True):
-    """The parts of a bounded read as [partition, after, upto, part]."""
+class CheckpointTopic:
+    """One branch's side topic, seen by this thread."""
 
-    parts: list[tuple[str, str | None, str, str]]
+    def __init__(self, admin: TopicAdmin, reader: LastRecordReader, target: Target) -> None:
+        self._reader, self._target = reader, target
+        self._topic_admin = admin
+        self.topic = admin.name
 
     @classmethod
-    def of(cls, parts: Iterable[PartSlice]) -> Intent | None:
-        """None where there is nothing to record."""
-        found = [(p.partition, p.after, p.upto, p.part) for p in parts]
-        return cls(found) if found else None
+    def of(cls, bootstrap: str, target: Target) -> CheckpointTopic:
+        """With a warm connection, if this thread has had one."""
+        place = (os.getpid(), bootstrap)
+        kept = vars(_kept).setdefault("connections", {})
+        if place not in kept:
+            kept[place] = (TopicAdmin(bootstrap, ""), LastRecordReader(bootstrap))
+        admin, reader = kept[place]
+        return cls(admin.about(side_topic(target)), reader, target)
+
+    def about(self, topic: str) -> TopicAdmin:
+        """The same connection, to be asked about another topic."""
+        return self._topic_admin.about(topic)
+
+    def prepare(self) -> None:
+        """Makes the topic where it is missing."""
+        if self._topic_admin.find() is None:
+            self._topic_admin.make(1, BROKERS_OWN, _CONFIG)
+
+    def grow(self, head: Head) -> None:
+        """A partition for each slot."""
+        self._topic_admin.grow(1 + len(head.slots))
+
+    def look(self) -> Stored | None:
+        """All of it, as far as it is decided within a moment; None where there is nothing."""
+        if self._topic_admin.find() is None:
+            return None
+        found = self._last([0], LOOK_SECONDS)[0]
+        if found.value is None:
+            return None
+        head = load_head(found.value)
+        return Stored(head, self.checkpoints(head, LOOK_SECONDS)[0])
+
+    def head(self) -> Head | None:
+        """The head, once what is on its way has arrived; None for a new branch.
+
+        Raises TransientError where a driver's transaction stays open.
+        """
+        return self._settled(0, load_head)
+
+    def checkpoint(self, slot: int) -> PartitionCheckpoint | None:
+        """The checkpoint of a slot whose writers are all fenced."""
+        return self._settled(slot, load_checkpoint)
+
+    def checkpoints(
+        self, head: Head, patience: float
+    ) -> tuple[dict[str, PartitionCheckpoint], list[str]]:
+        """By source partition; and the partitions whose last transaction is not decided yet."""
+        names = {slot: name for name, slot in head.slots.items()}
+        found = self._last(names, patience)
+        checkpoints = {
+            names[slot]: load_checkpoint(one.value) for slot, one in found.items() if one.value
+        }
+        return checkpoints, [names[slot] for slot, one in found.items() if not one.settled]
+
+    def owned(self, epoch: int) -> Head:
+        """The head, which must carry this epoch; TakenOver when another run has it."""
+        head = self.head()
+        if head is None:
+            raise self._removed()
+        if head.epoch != epoch:
+            raise taken_over_by(self._target.flow, head.run, head.host)
+        return head
+
+    def others(self, topic: str) -> dict[str, str]:
+        """Other flows into the topic of this id; for each how its checkpoint is removed."""
+        replays = replace(self._target, branch=f"{self._target.branch}{REPLAY}")
+        mine = {side_topic(self._target), side_topic(replays)}
+        found = {}
+        heads = self._reader.heads(set(self._topic_admin.names(FAMILY)) - mine)
+        for name, value in sorted(heads.items()):
+            head = load_head(value)
+            if head.target == topic and head.flow != self._target.flow:
+                found[head.flow or name] = f"delete topic {name}"
+        return found
+
+    def _settled(self, partition: int, load: Callable[[bytes], Record]) -> Record | None:
+        found = self._last([partition], WAIT_SECONDS)[partition]
+        if not found.settled:
+            raise TransientError(
+                f"a transaction of flow {self._target.flow} is still open in partition {partition} "
+                f"of topic {self.topic}: a driver is about to take it over, or has died just now"
+            )
+        return None if found.value is None else load(found.value)
+
+    def _last(self, partitions: Iterable[int], patience: float) -> dict[int, Last]:
+        try:
+            return self._reader.last(self._topic_admin, list(partitions), patience)
+        except (TransientError, PermanentError) as error:
+            # Without the topic there is nothing to wait for.
+            raise (error if self._topic_admin.find() else self._removed()) from error
+
+    def _removed(self) -> PermanentError:
+        return removed(self._target.flow, f"topic {self.topic}")
 
 
-class Head(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The driver's record."""
-
-    generation: str
-    epoch: int = 0
-    run: str = ""
-    host: str = ""
-    flow: str = ""
-    """Whose it is; the heads of earlier versions do not say so."""
-    base: dict[str, int | str] = {}
-    slots: dict[str, int] = {}
-    totals: Totals = Totals()
-    source: str | None = None
-    target: str | None = None
-    manifest: str = ""
-    serial: int = 0
-    intent: Intent | None = None
-    emptied: dict[str, int] | None = None
-    """Offsets below which the topic is to be emptied: what a crash must not leave undone."""
-    committed_at: datetime | None = None
-    reading: int = 0
-    """Another one after each restart."""
-
-    def taken(self, run: Run, flow: str) -> Head:
-        """The same under a new epoch."""
-        host = f"{run.host} (pid {run.pid})"
-        return msgspec.structs.replace(self, epoch=self.epoch + 1, run=run.id, host=host, flow=flow)
-
-    @property
-    def parts(self) -> tuple[PartSlice, ...]:
-        """Those of the intent."""
-        return tuple(PartSlice(*part) for part in self.intent.parts) if self.intent else ()
-
-    def with_slots(self, span: Span) -> Head:
-        """Every partition of the span has a slot of its own; slots are never given to another."""
-        new = [s.partition for s in span.slices if s.partition not in self.slots]
-        numbered = {name: len(self.slots) + 1 + i for i, name in enumerate(dict.fromkeys(new))}
-        return msgspec.structs.replace(self, slots=self.slots | numbered)
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """Everything that is stored for one branch; checkpoints by source partition."""
-
-    head: Head
-    checkpoints: Mapping[str, PartitionCheckpoint] = {}
-
-    @property
-    def current(self) -> dict[str, PartitionCheckpoint]:
-        """The checkpoints that count."""
-        return {n: t for n, t in self.checkpoints.items() if t.generation == self.head.generation}
-
-    @property
-    def totals(self) -> Totals:
-        """Of the whole branch."""
-        return sum((checkpoint.totals for checkpoint in self.current.values()), self.head.totals)
-
-    @property
-    def state(self) -> BranchState:
-        """Head and checkpoints as one."""
-        head, checkpoints = self.head, self.current
-        names = head.base.keys() | checkpoints.keys()
-        found = {name: self.position(name) for name in sorted(names)}
-        times = [
-            head.committed_at,
-            *(checkpoint.committed_at for checkpoint in checkpoints.values()),
-        ]
-        checkpoint = Checkpoint(
-            head.epoch,
-            {name: position for name, position in found.items() if position is not None},
-            self.totals,
-            source=head.source,
-            target=head.target,
-            manifest=head.manifest,
-            run=head.run,
-            committed_at=max(filter(None, times), default=None),
-            reading=head.reading,
-        )
-        return BranchState(checkpoint, head.parts)
-
-    def position(self, partition: str) -> Position | None:
-        """Where a partition stands; of a part that is not committed yet, nothing or its base."""
-        base, checkpoint = self.head.base.get(partition), self.current.get(partition)
-        if checkpoint is None:
-            return base
-        if isinstance(checkpoint.position, int):
-            return max(checkpoint.position, base) if isinstance(base, int) else checkpoint.position
-        return checkpoint.position if self._open(checkpoint) else base
-
-    def _open(self, checkpoint: PartitionCheckpoint) -> bool:
-        """Whether the checkpoint is of the intent that is still recorded."""
-        return self.head.intent is not None and checkpoint.serial == self.head.serial
-
-    def restarted(self, positions: Positions, source: str | None, target: str | None) -> Head:
-        """The head of a new generation."""
-        return msgspec.structs.replace(
-            self.head,
-            generation=new_generation(),
-            base=dict(positions),
-            totals=self.totals,
-            source=source,
-            target=target,
-            intent=None,
-            reading=next_reading(self.head.reading),
-        )
-
-
-def new_generation() -> str:
-    """A name that no generation has had."""
-    return uuid.uuid4().hex[:12]
-
-
-def dump(record: Head | PartitionCheckpoint) -> bytes:
-    """As the value of a Kafka record."""
-    return msgspec.json.encode(record)
-
-
-def load_head(value: bytes) -> Head:
-    """From the value of a Kafka record."""
-    return msgspec.json.decode(value, type=Head)
-
-
-def load_checkpoint(value: bytes) -> PartitionCheckpoint:
-    """From the value of a Kafka record."""
-    return msgspec.json.decode(value, type=PartitionCheckpoint)
+def peek(bootstrap: str, target: Target) -> Checkpoint | None:
+    """The stored checkpoint, as far as it is decided; no epoch is taken."""
+    stored = CheckpointTopic.of(bootstrap, target).look()
+    return stored.state.checkpoint if stored and stored.state.known else None

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dataflow_assets.connectors.kafka.sink.checkpoint import PartitionCheckpoint, Stored
-from dataflow_assets.connectors.kafka.sink.checkpoint_topic import CheckpointTopic
+from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import PartitionCheckpoint, Stored
 from dataflow_assets.contracts import (
     PartSlice,
     Position,

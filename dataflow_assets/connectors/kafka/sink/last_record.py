@@ -33,7 +33,7 @@ class Last:
     """False: a transaction is still open before the end of the log."""
 
 
-class Reader:
+class LastRecordReader:
     """A consumer that is kept warm and joins no group."""
 
     def __init__(self, bootstrap: str) -> None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.kafka.create_topic import Rules
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import FRAMING, Headers, Outgoing
-from dataflow_assets.connectors.kafka.sink.checkpoint import FAMILY
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import FAMILY
 from dataflow_assets.contracts import DELETE, OFFSET, OP, N, Rejection, Sent
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.paths.path import Path

@@ -15,16 +15,16 @@ from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, PATIENCE, 
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
-from dataflow_assets.connectors.kafka.rejected.topic import prepare_topic
-from dataflow_assets.connectors.kafka.sink import checkpoint as store
-from dataflow_assets.connectors.kafka.sink.checkpoint import (
+from dataflow_assets.connectors.kafka.rejected.error_sink import prepare_topic
+from dataflow_assets.connectors.kafka.sink import checkpoint_records
+from dataflow_assets.connectors.kafka.sink.checkpoint import LOOK_SECONDS, CheckpointTopic
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     Head,
     Intent,
     Stored,
     load_checkpoint,
     producer_of,
 )
-from dataflow_assets.connectors.kafka.sink.checkpoint_topic import LOOK_SECONDS, CheckpointTopic
 from dataflow_assets.contracts import (
     MESSAGES,
     Checkpoint,
@@ -43,7 +43,7 @@ from dataflow_assets.contracts import (
     utc_now,
 )
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.checkpoint import gaps, intent_of, unknown_starts
+from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +117,7 @@ class KafkaSinkSession(SinkSession):
     def begin(self, span: Span) -> Span:
         if (unfinished := self._stored.state.unfinished) is not None:
             return unfinished
+        check_begun(self._target.flow, span, self.checkpoint.positions)
         head = self._begun(span)
         if head != self._stored.head:
             self._side_topic.grow(head)
@@ -171,7 +172,7 @@ class KafkaSinkSession(SinkSession):
     def _open(self) -> None:
         self._side_topic.prepare()
         self._producer = self._taken(producer_of(self._target))
-        head = self._side_topic.head() or Head(store.new_generation())
+        head = self._side_topic.head() or Head(checkpoint_records.new_generation())
         self._stored = Stored(head)
         self._epoch = head.epoch + 1
         self._write(head.taken(self._run, self._target.flow))
@@ -232,7 +233,12 @@ class KafkaSinkSession(SinkSession):
         assert self._producer is not None, "a session that was closed is used again"  # noqa: S101
         try:
             self._producer.begin()
-            self._producer.send(Outgoing(self._side_topic.topic, store.dump(head), store.HEAD), 0)
+            self._producer.send(
+                Outgoing(
+                    self._side_topic.topic, checkpoint_records.dump(head), checkpoint_records.HEAD
+                ),
+                0,
+            )
             self._producer.commit()
         except Fenced:
             self._side_topic.owned(self._epoch)  # says who has taken the flow over

@@ -48,10 +48,9 @@ class KafkaSink(KafkaSinkOptions):
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:
-        from dataflow_assets.connectors.kafka.sink.checkpoint_topic import CheckpointTopic
+        from dataflow_assets.connectors.kafka.sink.checkpoint import peek
 
-        stored = CheckpointTopic.of(self.bootstrap(), target).look()
-        return stored.state.checkpoint if stored and stored.state.known else None
+        return peek(self.bootstrap(), target)
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
@@ -68,6 +67,6 @@ class KafkaSink(KafkaSinkOptions):
         return self._errors(self.rejected_topic)
 
     def _errors(self, topic: str) -> ErrorStore:
-        from dataflow_assets.connectors.kafka.rejected.topic import KafkaErrors
+        from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors
 
         return KafkaErrors(self.bootstrap(), topic, self.topic_replicas)

@@ -18,9 +18,9 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.create_topic import Rules
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import BATCH_BYTES, Fenced, Outgoing, Transaction
-from dataflow_assets.connectors.kafka.rejected.topic import KafkaErrors, outgoing
-from dataflow_assets.connectors.kafka.sink.checkpoint import dump, producer_of
-from dataflow_assets.connectors.kafka.sink.checkpoint_topic import CheckpointTopic
+from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors, outgoing
+from dataflow_assets.connectors.kafka.sink.checkpoint import CheckpointTopic
+from dataflow_assets.connectors.kafka.sink.checkpoint_records import dump, producer_of
 from dataflow_assets.connectors.kafka.sink.fencing import Claim
 from dataflow_assets.connectors.kafka.sink.routing import Routing
 from dataflow_assets.contracts import ErrorRecord, Position, Rejection, Sent, Slice, Ticket
@@ -108,7 +108,7 @@ class KafkaWriter(SliceTransaction):
         if rules is None:
             raise self._sink.no_topic()
         batch = {"batch.size": min(_BATCH, rules.most_bytes), "message.max.bytes": 1_000_000_000}
-        return self._sink.settings() | batch
+        return self._sink.producer_settings() | batch
 
     def _check_topic(self, claim: Claim) -> None:
         """Rows go into the topic that the checkpoint is about."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataflow_assets.connectors.kafka.client import LATEST, Bounds, Broker, Topic
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.source import leader_epochs
-from dataflow_assets.connectors.kafka.source.leader_epochs import Seen
+from dataflow_assets.connectors.kafka.source.leader_epochs import SeenEpoch
 from dataflow_assets.errors import DataflowError, PermanentError
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class LossCheck:
 
     def __init__(self, source: KafkaSourceOptions, flow: str, broker: Broker, mark: str) -> None:
         self._source, self._flow, self._broker, self._mark = source, flow, broker, mark
-        self._known: dict[int, Seen] | None = None
+        self._known: dict[int, SeenEpoch] | None = None
         self._warned: set[str] = set()
 
     def check(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
@@ -81,7 +81,7 @@ class LossCheck:
         self._lost(replaced(name, begins, kept), RESET)
         self._known = leader_epochs.seen(bounds)
 
-    def _stored(self, topic: Topic, begins: Offsets, lows: Offsets) -> dict[int, Seen]:
+    def _stored(self, topic: Topic, begins: Offsets, lows: Offsets) -> dict[int, SeenEpoch]:
         """What the group was told at last; nothing where it cannot be asked."""
         if begins == lows:
             return {}

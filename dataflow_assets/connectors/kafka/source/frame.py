@@ -62,7 +62,7 @@ _brokers: dict[tuple[int, str], Broker] = {}
 
 
 @dataclass(frozen=True)
-class Reader:
+class FrameReader:
     """Reads spans of one topic. `id` is the topic's own, `flow` names who reads."""
 
     source: KafkaSourceOptions

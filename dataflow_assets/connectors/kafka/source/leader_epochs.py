@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from dataflow_assets.connectors.kafka.client import CLIENT, Bounds
 from dataflow_assets.connectors.kafka.consumer_group import Committed
@@ -29,7 +29,7 @@ _CUT = re.compile(r"log truncation detected(.*broker end offset is (?P<kept>\d+)
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenEpoch:
     """Positions of one partition from `first` to `last`, known under a leader of this epoch."""
 
     first: int
@@ -37,31 +37,31 @@ class Seen:
     epoch: int
 
 
-def seen(bounds: Bounds) -> dict[int, Seen]:
+def seen(bounds: Bounds) -> dict[int, SeenEpoch]:
     """What may be asked about when these are no longer the leaders."""
-    return {p: Seen(0, bounds.ends[p], epoch) for p, epoch in bounds.epochs.items()}
+    return {p: SeenEpoch(0, bounds.ends[p], epoch) for p, epoch in bounds.epochs.items()}
 
 
-def stored(committed: Mapping[int, Committed], mark: str) -> dict[int, Seen]:
+def stored(committed: Mapping[int, Committed], mark: str) -> dict[int, SeenEpoch]:
     """The same from what the flow has told its consumer group: of one position each."""
     return {
-        p: Seen(one.offset, one.offset, one.epoch)
+        p: SeenEpoch(one.offset, one.offset, one.epoch)
         for p, one in committed.items()
         if one.metadata == mark and one.epoch is not None
     }
 
 
-def of(positions: Mapping[int, int], known: Mapping[int, Seen]) -> dict[int, int]:
+def of(positions: Mapping[int, int], known: Mapping[int, SeenEpoch]) -> dict[int, int]:
     """By partition: the epoch under which its position is known."""
     return {p: known[p].epoch for p, o in positions.items() if p in known and o <= known[p].last}
 
 
 def doubtful(
-    begins: Mapping[int, int], known: Mapping[int, Seen], bounds: Bounds
-) -> dict[int, Seen]:
+    begins: Mapping[int, int], known: Mapping[int, SeenEpoch], bounds: Bounds
+) -> dict[int, SeenEpoch]:
     """The positions that another leader than the one known has to vouch for."""
     found = {
-        p: Seen(begin, begin, known[p].epoch)
+        p: SeenEpoch(begin, begin, known[p].epoch)
         for p, begin in begins.items()
         if p in known and known[p].first <= begin <= known[p].last
     }
@@ -69,21 +69,18 @@ def doubtful(
     return {p: one for p, one in changed.items() if bounds.lows[p] < one.last <= bounds.ends[p]}
 
 
-def cut_off(bootstrap: str, topic: str, asked: Mapping[int, Seen]) -> dict[int, int | None]:
+def cut_off(bootstrap: str, topic: str, asked: Mapping[int, SeenEpoch]) -> dict[int, int | None]:
     """Partitions whose log was cut off below the position, and where, if the broker says so.
 
     librdkafka asks (OffsetForLeaderEpoch) before it fetches. Raises TransientError.
     """
     consumer = Consumer(CLIENT | SETTINGS | _OWN | {"bootstrap.servers": bootstrap})
     try:
-        consumer.assign([_place(topic, p, one) for p, one in asked.items()])
+        seen = asked.items()
+        consumer.assign([TopicPartition(topic, p, s.last, leader_epoch=s.epoch) for p, s in seen])
         return _answers(consumer, topic, set(asked))
     finally:
         consumer.close()
-
-
-def _place(topic: str, partition: int, one: Seen) -> TopicPartition:
-    return TopicPartition(topic, partition, one.last, leader_epoch=one.epoch)
 
 
 def _answers(consumer: Consumer, topic: str, awaited: set[int]) -> dict[int, int | None]:
@@ -91,27 +88,14 @@ def _answers(consumer: Consumer, topic: str, awaited: set[int]) -> dict[int, int
     deadline = time.monotonic() + SILENCE
     while awaited:
         message = consumer.poll(0.1)
-        if message is not None and _decided(message):
-            number = _partition(message)
+        error = message.error() if message is not None else None
+        if message is not None and (error is None or error.code() in (_END, _RESET)):
+            partition = message.partition()
+            number = -1 if partition is None else partition
             awaited.discard(number)
-            cut = _CUT.search(_error(message))
+            cut = _CUT.search(error.str() if error else "")
             found |= {number: int(cut["kept"]) if cut["kept"] else None} if cut else {}
         elif time.monotonic() > deadline:
             names = ", ".join(map(str, sorted(awaited)))
             raise TransientError(f"topic {topic}: the leaders of partitions {names} do not answer")
     return found
-
-
-def _decided(message: Message) -> bool:
-    error = message.error()
-    return error is None or error.code() in (_END, _RESET)
-
-
-def _error(message: Message) -> str:
-    error = message.error()
-    return error.str() if error else ""
-
-
-def _partition(message: Message) -> int:
-    number = message.partition()
-    return -1 if number is None else number

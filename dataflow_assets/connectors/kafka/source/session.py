@@ -19,7 +19,7 @@ from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, moment
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
 from dataflow_assets.connectors.kafka.source.data_loss import LossCheck
-from dataflow_assets.connectors.kafka.source.frame import Reader
+from dataflow_assets.connectors.kafka.source.frame import FrameReader
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
 from dataflow_assets.errors import PermanentError
 
@@ -33,7 +33,7 @@ PEEK_SECONDS = 1.0
 Offsets = dict[int, int]
 
 
-class KafkaSession(SourceSession):
+class KafkaSourceSession(SourceSession):
     """One topic, seen by one flow. Raises TransientError once the topic was made anew."""
 
     def __init__(self, source: KafkaSourceOptions, flow: str) -> None:
@@ -141,8 +141,8 @@ class KafkaSession(SourceSession):
         return f"{MARK}{self._flow} {self._topic.id}"
 
     @property
-    def _reader(self) -> Reader:
-        return Reader(self._source, self._flow, self._topic.id)
+    def _reader(self) -> FrameReader:
+        return FrameReader(self._source, self._flow, self._topic.id)
 
     @cached_property
     def _peek(self) -> Peek:

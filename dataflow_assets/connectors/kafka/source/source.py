@@ -38,9 +38,9 @@ class KafkaSource(KafkaSourceOptions):
 
     @override
     def open(self, flow: str) -> SourceSession:
-        from dataflow_assets.connectors.kafka.source.session import KafkaSession
+        from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 
-        return KafkaSession(self, flow)
+        return KafkaSourceSession(self, flow)
 
     @override
     def confirm(self, identity: str) -> None:

@@ -6,9 +6,10 @@ import sqlite3
 
 import msgspec
 
+from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import Checkpoint, PartSlice, Target
 from dataflow_assets.sdk.checkpoint import BranchState
-from dataflow_assets.sdk.stored_session import Step
+from dataflow_assets.sdk.stored_session import StateChange
 
 _REMOVE = "delete from checkpoints where id = '{}'"
 
@@ -23,12 +24,20 @@ def load(connection: sqlite3.Connection, target: Target) -> BranchState | None:
     return BranchState(checkpoint, msgspec.json.decode(row[1], type=tuple[PartSlice, ...]))
 
 
-def move(connection: sqlite3.Connection, target: Target, step: Step) -> BranchState:
+def move(connection: sqlite3.Connection, target: Target, step: StateChange) -> BranchState:
     """Stores what the step makes of what is stored, in the caller's transaction."""
     state = step(load(connection, target))
     values = (target.id, msgspec.json.encode(state.checkpoint), msgspec.json.encode(state.intent))
     connection.execute("insert or replace into checkpoints values (?, ?, ?)", values)
     return state
+
+
+def peek(store: Store, target: Target) -> Checkpoint | None:
+    """The stored checkpoint; no epoch is taken."""
+    store.create()
+    with store.transaction() as connection:
+        stored = load(connection, target)
+    return stored.checkpoint if stored and stored.known else None
 
 
 def other_flows(

@@ -24,12 +24,12 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.checkpoint import BranchState
-from dataflow_assets.sdk.stored_session import Step, StoredSession
+from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
 
-class MemorySession(StoredSession):
+class MemorySinkSession(StoredSession):
     """The state is a row of the store, changed in the transaction that changes the rows."""
 
     def __init__(self, sink: MemorySinkOptions, target: Target, run: Run) -> None:
@@ -65,12 +65,12 @@ class MemorySession(StoredSession):
             return load(connection, self._target)
 
     @override
-    def record(self, step: Step) -> BranchState:
+    def record(self, step: StateChange) -> BranchState:
         with self._store.transaction() as connection:
             return move(connection, self._target, step)
 
     @override
-    def fence(self, step: Step, *, empty: bool = False) -> BranchState:
+    def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
         with self._store.transaction() as connection:
             state = move(connection, self._target, step)
             if empty:
@@ -80,7 +80,7 @@ class MemorySession(StoredSession):
         return state
 
     @override
-    def publish(self, step: Step, receipts: Sequence[Receipt]) -> BranchState:
+    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         with self._store.transaction() as connection:
             for receipt in receipts:
                 staged = msgspec.json.decode(receipt.staged[0], type=Staged)

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from dataflow_assets.connectors.memory.options import MemorySinkOptions
 from dataflow_assets.connectors.memory.rejected.error_sink import MemoryErrors, beside
-from dataflow_assets.connectors.memory.sink.checkpoint import load
-from dataflow_assets.connectors.memory.sink.session import MemorySession
+from dataflow_assets.connectors.memory.sink.checkpoint import peek
+from dataflow_assets.connectors.memory.sink.session import MemorySinkSession
 from dataflow_assets.connectors.memory.sink.writer import SliceWriter, SpanWriter
 from dataflow_assets.connectors.memory.store import Store
 from dataflow_assets.contracts import (
@@ -27,15 +27,11 @@ from dataflow_assets.contracts import (
 class _MemorySink(MemorySinkOptions, ABC):
     def open(self, target: Target, run: Run) -> SinkSession:
         """Takes a new epoch."""
-        return MemorySession(self, target, run)
+        return MemorySinkSession(self, target, run)
 
     def peek(self, target: Target) -> Checkpoint | None:
         """The stored checkpoint."""
-        store = Store(self.store)
-        store.create()
-        with store.transaction() as connection:
-            stored = load(connection, target)
-        return stored.checkpoint if stored and stored.known else None
+        return peek(Store(self.store), target)
 
     def error_store(self) -> ErrorStore:
         """Error records as rows of the table."""

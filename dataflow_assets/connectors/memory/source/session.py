@@ -58,7 +58,7 @@ class _StoreSession(SourceSession, ABC):
         pass
 
 
-class OffsetSession(_StoreSession):
+class MemoryOffsetSession(_StoreSession):
     """A topic: one offset slice for each partition."""
 
     def __init__(self, source: MemorySourceOptions, partitions: int) -> None:
@@ -102,7 +102,7 @@ class OffsetSession(_StoreSession):
         return {p: read_messages(self.source, p, at, at + limit) for p, at in starts.items()}
 
 
-class PartSession(_StoreSession):
+class MemoryPartSession(_StoreSession):
     """A table: its one position is the id behind the last row read, as text."""
 
     @override

@@ -11,8 +11,8 @@ import pyarrow as pa
 from dataflow_assets.connectors.memory.options import MemorySourceOptions
 from dataflow_assets.connectors.memory.source.read import read_rows
 from dataflow_assets.connectors.memory.source.session import (
-    OffsetSession,
-    PartSession,
+    MemoryOffsetSession,
+    MemoryPartSession,
     current_identity,
 )
 from dataflow_assets.contracts import MessageSource, PartSlice, Slice, SourceSession
@@ -33,7 +33,7 @@ class MemoryOffsetSource(MemorySourceOptions, MessageSource):
 
     def open(self, flow: str) -> SourceSession:  # noqa: ARG002 - no server keeps anything by flow
         """Opens the store."""
-        return OffsetSession(self, self.partitions)
+        return MemoryOffsetSession(self, self.partitions)
 
     def confirm(self, identity: str) -> None:
         """Looks the topic up again."""
@@ -52,7 +52,7 @@ class MemoryPartSource(MemorySourceOptions):
 
     def open(self, flow: str) -> SourceSession:  # noqa: ARG002 - no server keeps anything by flow
         """Opens the store."""
-        return PartSession(self)
+        return MemoryPartSession(self)
 
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - rows have none
         """The rows of one part."""

@@ -15,7 +15,12 @@ import pyarrow.csv as arrow_csv
 
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.client import TextLink, quote
-from dataflow_assets.connectors.postgresql.frames.place import APPLICATION, Place, is_bytes, told
+from dataflow_assets.connectors.postgresql.frames.frame_table import (
+    APPLICATION,
+    FrameTable,
+    is_bytes,
+    translated_frames,
+)
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.errors import PermanentError
 
@@ -36,12 +41,15 @@ class _Column:
 
 
 def read(
-    place: Place, spark: SparkSession, names: Sequence[str] | None, held: ExitStack
+    place: FrameTable, spark: SparkSession, names: Sequence[str] | None, held: ExitStack
 ) -> DataFrame:
     """As `TableFrames.read`: read in tasks, in one snapshot that is open as long as the stack."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    with told(place, "reading"), closing(TextLink(place.connection, APPLICATION)) as link:
+    with (
+        translated_frames(place, "reading"),
+        closing(TextLink(place.connection, APPLICATION)) as link,
+    ):
         columns = _columns(link, place, names)
         ranges = _ranges(*_blocks(link, place))
     # Also where there is one range: a lazy frame may be read more than once.
@@ -50,7 +58,7 @@ def read(
     return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(reader, schema)
 
 
-def _exported(place: Place, held: ExitStack) -> str:
+def _exported(place: FrameTable, held: ExitStack) -> str:
     """The name of a snapshot of now; later changes do not show in it."""
     conninfo = dsn.conninfo(place.connection, APPLICATION)
     link = held.enter_context(closing(psycopg.connect(conninfo, autocommit=True)))
@@ -60,9 +68,12 @@ def _exported(place: Place, held: ExitStack) -> str:
     return str(name)
 
 
-def describe(place: Place) -> tuple[pa.Schema, int | None]:
+def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`; PostgreSQL only estimates its rows."""
-    with told(place, "looking at"), closing(TextLink(place.connection, APPLICATION)) as link:
+    with (
+        translated_frames(place, "looking at"),
+        closing(TextLink(place.connection, APPLICATION)) as link,
+    ):
         found = table.find(link, place.schema, place.table)
     if found is None:
         raise PermanentError(f"{place.name} does not exist")
@@ -71,7 +82,7 @@ def describe(place: Place) -> tuple[pa.Schema, int | None]:
 
 @dataclass(frozen=True)
 class _Reader:
-    place: Place
+    place: FrameTable
     columns: tuple[_Column, ...]
     ranges: tuple[str, ...]
     snapshot: str
@@ -151,7 +162,7 @@ def _final(column: pa.Array, wanted: _Column) -> pa.Array:
     return column.cast(wanted.final)
 
 
-def _columns(link: TextLink, place: Place, names: Sequence[str] | None) -> list[_Column]:
+def _columns(link: TextLink, place: FrameTable, names: Sequence[str] | None) -> list[_Column]:
     query = (
         "SELECT attname, typname, atttypmod FROM pg_attribute JOIN pg_type t ON t.oid = atttypid "
         "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
@@ -194,7 +205,7 @@ def _decimal(modifier: int) -> pa.DataType:
     return pa.decimal128(precision, scale) if fits else pa.decimal128(38, 18)
 
 
-def _blocks(link: TextLink, place: Place) -> tuple[int, int]:
+def _blocks(link: TextLink, place: FrameTable) -> tuple[int, int]:
     """The table's blocks, and of what size they are."""
     query = "SELECT pg_relation_size(to_regclass($1)), current_setting('block_size')::int"
     size, block = link.execute(query, place.name)[0]

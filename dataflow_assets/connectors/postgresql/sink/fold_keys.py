@@ -19,11 +19,16 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.postgresql.sink import key_order
 from dataflow_assets.connectors.postgresql.sink.key_equality import varies
 from dataflow_assets.connectors.postgresql.sink.refused_rows import ORDER
-from dataflow_assets.connectors.postgresql.sink.upsert_rules import DELETED, GROUP, Rules, Step
+from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
+    DELETED,
+    GROUP,
+    FoldedRows,
+    Rules,
+)
 from dataflow_assets.sdk.key_folding import Bools, Ints, carriers, deletes, last, matrix, outliving
 
 
-def steps(rows: pa.RecordBatch, group: Ints, rules: Rules) -> Iterator[Step]:
+def steps(rows: pa.RecordBatch, group: Ints, rules: Rules) -> Iterator[FoldedRows]:
     """What to run, in this order."""
     whole = Batch.of(_as_inserted(rows, group, rules), group, rules)
     if rules.version is None:
@@ -73,12 +78,12 @@ class Batch:
         found[np.unique(self.group, return_index=True)[1]] = True
         return found
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[FoldedRows]:
         """One row per key; the rows of a plain batch go as they are."""
         if self.plain:
             rows = self._latest()
             names = tuple(self.rules.schema.names)
-            yield Step("upsert", names, key_order.sorted_by(rows, self.rules.key))
+            yield FoldedRows("upsert", names, key_order.sorted_by(rows, self.rules.key))
             return
         yield from self._deletes()
         yield from self._merged()
@@ -90,7 +95,7 @@ class Batch:
         rows = rows.append_column(GROUP, pa.array(self.group[chosen]))
         return rows.append_column(ORDER, pa.array(chosen))
 
-    def _deletes(self) -> Iterator[Step]:
+    def _deletes(self) -> Iterator[FoldedRows]:
         """Hard: every key that was deleted at any time. Soft: keys that were only deleted."""
         final = last(self.group, self.deleted)
         final = final[final >= 0]
@@ -100,15 +105,11 @@ class Batch:
             rows = self.rows.select(self.rules.key).take(pa.array(final))
             rows = rows.append_column(GROUP, pa.array(self.group[final]))
             verb: Literal["delete", "mark"] = "delete" if self.rules.hard else "mark"
-            yield Step(verb, self.rules.key, key_order.sorted_by(rows, self.rules.key))
+            yield FoldedRows(verb, self.rules.key, key_order.sorted_by(rows, self.rules.key))
 
-    def _alive(self) -> Bools:
-        """Rows that leave something in the table."""
-        return outliving(self.group, self.deleted) if self.rules.hard else ~self.deleted
-
-    def _merged(self) -> Iterator[Step]:
+    def _merged(self) -> Iterator[FoldedRows]:
         """One row per key, each column from the last row that carried it."""
-        alive = self._alive()
+        alive = outliving(self.group, self.deleted) if self.rules.hard else ~self.deleted
         places = carriers(self.group, alive, self.mask, self.absent)
         names = self.rules.schema.names
         final = last(self.group, np.ones(len(self.group), np.bool_))
@@ -122,7 +123,7 @@ class Batch:
         silent = self.deleted[final] | self.absent[self.mask[final], index]
         places[:, index] = np.where(silent, -1, final)
 
-    def _by_columns(self, places: Ints, kept: Ints, final: Ints) -> Iterator[Step]:
+    def _by_columns(self, places: Ints, kept: Ints, final: Ints) -> Iterator[FoldedRows]:
         names = self.rules.schema.names
         present, which = np.unique(places >= 0, axis=0, return_inverse=True)
         for number, columns in enumerate(present):
@@ -137,7 +138,7 @@ class Batch:
             rows = pa.RecordBatch.from_arrays(arrays, names=[*carried, GROUP, ORDER])
             if self._marks(carried, latest):
                 rows = rows.append_column(DELETED, pa.array(self.deleted[latest]))
-            yield Step("upsert", tuple(carried), key_order.sorted_by(rows, self.rules.key))
+            yield FoldedRows("upsert", tuple(carried), key_order.sorted_by(rows, self.rules.key))
 
     def _marks(self, carried: list[str], latest: Ints) -> bool:
         """True where a mark has to be set, or taken away though no row speaks of it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,12 @@ from typing_extensions import override
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.sink import encode_copy, fold_keys, key_order
+from dataflow_assets.connectors.postgresql.sink import fold_keys, key_order
+from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints
 from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
-from dataflow_assets.connectors.postgresql.sink.upsert import Staging
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
+from dataflow_assets.connectors.postgresql.sink.upsert_staging import UpsertStaging
 from dataflow_assets.connectors.postgresql.table import table
 from dataflow_assets.contracts import ABSENT, DELETE, HAS_DEFAULT, OFFSET, OP, N, Rejection, Sent
 from dataflow_assets.sdk.key_folding import Bools, matrix
@@ -73,7 +75,7 @@ ENOUGH_BYTES = 16 * 1024 * 1024
 FOLDED_BYTES = 64 * 1024 * 1024  # of rows that are folded at once: what an upsert keeps in memory
 
 
-class Append(Loader):
+class AppendLoader(Loader):
     """COPY, some batches at a time."""
 
     def __init__(self, sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> None:
@@ -97,20 +99,13 @@ class Append(Loader):
 
     def _apply(self) -> None:
         if self._rows:
-            self._copy(_joined(self._rows))
+            parts = _by_columns(_joined(self._rows), self._schema, self._optional)
+            for names, part in parts:
+                fields = [self._schema.field(name) for name in names]
+                load = partial(copy_rows, self._link, self._place, fields)
+                for row, failure in self._trial.run(part, load):
+                    self._reject(row, failure.reason, failure.error_type)
         self._rows, self._sent = [], []
-
-    def _copy(self, rows: pa.RecordBatch) -> None:
-        for names, part in _by_columns(rows, self._schema, self._optional):
-            fields = [self._schema.field(name) for name in names]
-            for row, failure in self._trial.run(part, self._load(fields)):
-                self._reject(row, failure.reason, failure.error_type)
-
-    def _load(self, fields: Sequence[pa.Field]) -> Callable[[pa.RecordBatch], None]:
-        def load(rows: pa.RecordBatch) -> None:
-            self._link.load(*self._place, encode_copy.project(rows, fields, self._link.binary))
-
-        return load
 
     def _appendable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if OP not in rows.schema.names:
@@ -120,7 +115,7 @@ class Append(Loader):
         return self._set_aside(rows, wrong, reason)
 
 
-class Upsert(Loader):
+class UpsertLoader(Loader):
     """Rows are folded to one per key, then go through a temporary table, in key order.
 
     A large slice is folded in several pieces, one after another in the same transaction: each finds
@@ -131,7 +126,7 @@ class Upsert(Loader):
         super().__init__(sink, link, schema)
         self._key = table.key_of(schema)
         self._rules = Rules.of(sink, schema)
-        self._staging = Staging(sink, link, schema)
+        self._staging = UpsertStaging(sink, link, schema)
         self._rows: list[pa.RecordBatch] = []
 
     @override
@@ -212,7 +207,11 @@ def loader(sink: PostgresqlSinkOptions, link: Link, schema: pa.Schema) -> Loader
     """The way in for a sink's rows; constraints are checked row by row, not at the commit."""
     if schema.metadata[table.DEFERRED] == b"1":
         link.execute("SET CONSTRAINTS ALL IMMEDIATE")
-    return Upsert(sink, link, schema) if table.key_of(schema) else Append(sink, link, schema)
+    return (
+        UpsertLoader(sink, link, schema)
+        if table.key_of(schema)
+        else AppendLoader(sink, link, schema)
+    )
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

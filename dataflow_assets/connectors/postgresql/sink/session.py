@@ -11,14 +11,13 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import Failure, translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.sink.checkpoint import Branch
+from dataflow_assets.connectors.postgresql.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
-from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
-from dataflow_assets.connectors.postgresql.table import create_table as making
-from dataflow_assets.connectors.postgresql.table import table as tables
+from dataflow_assets.connectors.postgresql.table import checkpoint_tables, create_table
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
+from dataflow_assets.connectors.postgresql.table.table import Table, find, holds_rows
 from dataflow_assets.contracts import (
     Checkpoint,
     Cut,
@@ -35,7 +34,7 @@ from dataflow_assets.contracts import (
     next_reading,
     refuse_shared,
 )
-from dataflow_assets.sdk.checkpoint import gaps, intent_of, unknown_starts
+from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
 
 # Idle sessions hold no lock and commit nothing any more: the epoch alone stops them.
 _END_OLDER = """
@@ -45,7 +44,7 @@ WHERE datname = current_database() AND application_name LIKE $1 AND pid <> pg_ba
 """
 
 
-class PostgresqlSession(SinkSession):
+class PostgresqlSinkSession(SinkSession):
     """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
 
     def __init__(self, sink: PostgresqlSinkOptions, target: Target, run: Run) -> None:
@@ -54,9 +53,9 @@ class PostgresqlSession(SinkSession):
         self._run = run
         self._schema, self._name = sink.place()
         self._columns: pa.Schema | None = None
-        with self._translated("opening"):
-            self._link = TextLink(sink.dsn(), store.application(target))
-        self._branch = Branch(self._link, self._schema, target)
+        with translated(f"opening {self._sink.address()}"):
+            self._link = TextLink(sink.dsn(), checkpoint_tables.application(target))
+        self._branch = BranchCheckpoint(self._link, self._schema, target)
         try:
             self._open()
         except BaseException:
@@ -82,8 +81,8 @@ class PostgresqlSession(SinkSession):
 
     @override
     def create(self, sample: pa.Schema) -> None:
-        with self._translated("creating"), self._transaction():
-            making.create(self._link, self._sink, sample)
+        with translated(f"creating {self._sink.address()}"), self._transaction():
+            create_table.create(self._link, self._sink, sample)
             self._table = self._found()
             self._columns = None
             self._branch.hold(self.identity)
@@ -91,21 +90,21 @@ class PostgresqlSession(SinkSession):
 
     @override
     def holds_rows(self) -> bool:
-        with self._translated("looking for rows in"):
+        with translated(f"looking for rows in {self._sink.address()}"):
             if self._table is None:
                 return False
-            return tables.holds_rows(self._link, self._schema, self._name, self._table.oid)
+            return holds_rows(self._link, self._schema, self._name, self._table.oid)
 
     @override
     def adopt(self) -> None:
-        with self._translated("adopting"), self._transaction():
+        with translated(f"adopting {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.start(self._checkpoint.source, self.identity, self._checkpoint.reading)
         self._reload()
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        with self._translated("restarting"), self._transaction():
+        with translated(f"restarting {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.retire()
             reading = next_reading(self._checkpoint.reading)
@@ -119,6 +118,7 @@ class PostgresqlSession(SinkSession):
     def begin(self, span: Span) -> Span:
         if (unfinished := self._stored.state.unfinished) is not None:
             return unfinished
+        check_begun(self._target.flow, span, self._checkpoint.positions)
         intent = intent_of(span)
         starts = unknown_starts(span, self._stored.partitions)
         unstamped = (
@@ -159,7 +159,7 @@ class PostgresqlSession(SinkSession):
 
     @override
     def forget(self) -> None:
-        with self._translated("forgetting"), self._transaction():
+        with translated(f"forgetting {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.forget()
         self._reload()
@@ -169,18 +169,20 @@ class PostgresqlSession(SinkSession):
         self._link.close()
 
     def _open(self) -> None:
-        with self._translated("opening"):
-            store.prepare(self._link, self._schema)
-            self._link.execute(_END_OLDER, store.application(self._target, 0)[:-1] + "%")
+        with translated(f"opening {self._sink.address()}"):
+            checkpoint_tables.prepare(self._link, self._schema)
+            self._link.execute(
+                _END_OLDER, checkpoint_tables.application(self._target, 0)[:-1] + "%"
+            )
             with self._transaction():
                 self._branch.take(self._run)
                 self._reload()
-            name = store.application(self._target, self._branch.epoch)
+            name = checkpoint_tables.application(self._target, self._branch.epoch)
             self._link.execute("SELECT set_config('application_name', $1, false)", name)
             self._table = self._found()
 
-    def _found(self) -> tables.Table | None:
-        found = tables.find(self._link, self._schema, self._name)
+    def _found(self) -> Table | None:
+        found = find(self._link, self._schema, self._name)
         if found is not None:
             found.check()
         return found
@@ -193,7 +195,7 @@ class PostgresqlSession(SinkSession):
         refuse_shared(self._target, place, self._branch.others(identity))
 
     def _record(self, starts: Mapping[str, Position | None], intent: Sequence[PartSlice]) -> None:
-        with self._translated("beginning on"), self._transaction():
+        with translated(f"beginning on {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.insert(starts)
             self._branch.intend(intent)
@@ -205,7 +207,7 @@ class PostgresqlSession(SinkSession):
         moved = {r.partition: Partition.parse(r.staged[0]) for r in mine}
         self._move(moved)
         if missed := gaps(span, self._checkpoint.positions):
-            with self._translated("finishing on"):
+            with translated(f"finishing on {self._sink.address()}"):
                 self._move(self._branch.step_over(missed))
         elif span.empty:
             self._reload()
@@ -215,7 +217,7 @@ class PostgresqlSession(SinkSession):
         unfinished = self._stored.state.unfinished
         if unfinished is None or not unfinished.empty:
             return
-        with self._translated("finishing on"), self._transaction():
+        with translated(f"finishing on {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.retire()
             self._branch.insert(source.fold(self._checkpoint.positions))
@@ -225,19 +227,12 @@ class PostgresqlSession(SinkSession):
         self._keep(replace(self._stored, partitions={**self._stored.partitions, **partitions}))
 
     def _reload(self) -> None:
-        with self._translated("reading the checkpoint of"):
+        with translated(f"reading the checkpoint of {self._sink.address()}"):
             self._keep(self._branch.read())
 
-    def _keep(self, stored: store.Stored) -> None:
+    def _keep(self, stored: checkpoint_tables.Stored) -> None:
         self._stored = stored
         self._checkpoint = stored.state.checkpoint
-
-    @contextlib.contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Failure as failure:
-            raise failure.error(f"{what} {self._sink.address()}") from None
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -8,14 +8,12 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.rejected.replay import PostgresqlReplay
-from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSession
+from dataflow_assets.connectors.postgresql.sink.checkpoint import peek
+from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlWriter
-from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
 from dataflow_assets.connectors.postgresql.table.column_types import of_column
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -58,20 +56,11 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
-        return PostgresqlSession(self, target, run)
+        return PostgresqlSinkSession(self, target, run)
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:
-        schema, _ = self.place()
-        try:
-            link = TextLink(self.dsn(), store.application(target))
-            try:
-                stored = None if store.missing(link, schema) else store.read(link, schema, target)
-            finally:
-                link.close()
-        except Failure as failure:
-            raise failure.error(f"reading the checkpoint of {self.address()}") from None
-        return stored.state.checkpoint if stored and stored.state.known else None
+        return peek(self, target)
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
@@ -89,9 +78,9 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
     def frames(self, namespace: str | None, table: str) -> TableFrames:
         """Tables of PostgreSQL. A write is one transaction; `overwrite` keeps the table itself."""
         from dataflow_assets.connectors.postgresql.frames import read, write
-        from dataflow_assets.connectors.postgresql.frames.place import Place
+        from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
 
-        place = Place(self.dsn(), namespace or self.usual_schema(), table)
+        place = FrameTable(self.dsn(), namespace or self.usual_schema(), table)
         return TableFrames(
             partial(read.read, place), partial(write.write, place), partial(read.describe, place)
         )

@@ -40,7 +40,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Step:
+class FoldedRows:
     """Rows for one statement: distinct keys, in key order, all carrying the same columns."""
 
     verb: Literal["upsert", "mark", "delete"]

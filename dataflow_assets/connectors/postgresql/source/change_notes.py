@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.source.predicates import clock
-from dataflow_assets.connectors.postgresql.source.relation import Column, Relation
+from dataflow_assets.connectors.postgresql.source.relation import Relation, SourceColumn
 from dataflow_assets.connectors.postgresql.source.upper_bound import reach
 from dataflow_assets.sdk.polling import ticks
 
@@ -47,14 +47,14 @@ def _long_ticks(link: TextLink, relation: Relation, overlap: int) -> Iterator[st
     yield from ticks.waiting(tracked.name, held, otherwise)
 
 
-def _ties(link: TextLink, relation: Relation, column: Column) -> Iterator[str]:
+def _ties(link: TextLink, relation: Relation, column: SourceColumn) -> Iterator[str]:
     order = relation.order
     if order is None or (relation.oid and link.execute(_UNIQUE, relation.oid, column.name)[0][0]):
         return
     yield ticks.ties(column.name, column.type.declared, order.name)
 
 
-def _autumn(link: TextLink, column: Column) -> Iterator[str]:
+def _autumn(link: TextLink, column: SourceColumn) -> Iterator[str]:
     ((zone, changes),) = link.execute(_ZONE)
     if changes:
         yield (

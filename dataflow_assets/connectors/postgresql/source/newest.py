@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.source.predicates import Values, ask, compared
-from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, quoted
+from dataflow_assets.connectors.postgresql.source.relation import Relation, SourceColumn, quoted
 from dataflow_assets.connectors.postgresql.source.upper_bound import Reach, reach
 from dataflow_assets.sdk.polling import NOTHING, Pair
 
@@ -42,7 +42,9 @@ def _newest_changes(link: Link, relation: Relation, until: Reach) -> list[str | 
     return found + [_max(link, relation, until, other, missing) for other in others]
 
 
-def _max(link: Link, relation: Relation, until: Reach, column: Column, more: str) -> str | None:
+def _max(
+    link: Link, relation: Relation, until: Reach, column: SourceColumn, more: str
+) -> str | None:
     name, values = quoted(column), Values()
     where = f"{until.condition(column, values)}{more}"
     query = (

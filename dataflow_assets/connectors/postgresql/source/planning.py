@@ -25,12 +25,12 @@ from dataflow_assets.connectors.postgresql.source.predicates import (
 )
 from dataflow_assets.connectors.postgresql.source.relation import (
     TIMES,
-    Column,
     Relation,
+    SourceColumn,
     is_indexed,
     quoted,
 )
-from dataflow_assets.sdk.polling import Pair, Position, Rows, moment
+from dataflow_assets.sdk.polling import Pair, PolledPosition, Rows, moment
 
 COUNTED = 10_000  # rows up to which they are counted; beyond that they are estimated
 _DIGITS = 6  # of a second
@@ -45,7 +45,7 @@ _LEAST = {"timestamp": timedelta(microseconds=1), "date": timedelta(days=1)}
 
 
 @dataclass(frozen=True)
-class Table:
+class PolledTable:
     """A relation that is asked, inside the caller's transaction. `title`: for people.
 
     `overlap`: seconds of which rows are read again.
@@ -184,7 +184,7 @@ class Table:
         """A time as a change value."""
         return moment(time, _DIGITS)
 
-    def notes(self, position: Position) -> Iterator[str]:
+    def notes(self, position: PolledPosition) -> Iterator[str]:
         """What a person should know about rows that are read later, or slowly."""
         tracked, order = self.relation.tracked, self.relation.order
         if tracked is None or order is None:
@@ -222,7 +222,7 @@ class Table:
         return bool(self.link.execute(query)[0][0])
 
     @property
-    def _order(self) -> Column:
+    def _order(self) -> SourceColumn:
         assert self.relation.order is not None  # noqa: S101 - else nothing orders the rows
         return self.relation.order
 
@@ -240,7 +240,7 @@ def _width(relation: Relation) -> str:
     return " + ".join([f"{fixed}::bigint", *others])
 
 
-def _column_width(column: Column) -> str:
+def _column_width(column: SourceColumn) -> str:
     name = quoted(column)
     if column.type.base in _TEXTS:
         return f"coalesce(octet_length({name}), 0)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dataflow_assets.connectors.postgresql.client import Link, Row
-from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, quoted
+from dataflow_assets.connectors.postgresql.source.relation import Relation, SourceColumn, quoted
 from dataflow_assets.sdk.polling import NOTHING, Pair, Rows
 
 # A time without zone is that of the server's own zone, whichever zone the session has.
@@ -93,14 +93,16 @@ class Conditions:
         found = self._any(lambda column: self._bounded(column, change, order))
         return f"{found} OR ({unknown})" if rows.load else found
 
-    def _bounded(self, column: Column, change: str, order: str | None) -> str:
+    def _bounded(self, column: SourceColumn, change: str, order: str | None) -> str:
         found = self._compared(column, "<=", change, order)
         if order is None or self._relation.order is None or self._relation.order.required:
             return found
         equal = f"{quoted(column)} = {self._value(column, change)}"
         return f"({found} OR ({equal} AND {self._order} IS NULL))"
 
-    def _compared(self, column: Column, sign: str, change: str | None, order: str | None) -> str:
+    def _compared(
+        self, column: SourceColumn, sign: str, change: str | None, order: str | None
+    ) -> str:
         value = self._value(column, change)
         if order is None:
             return f"{quoted(column)} {sign} {value}"
@@ -109,9 +111,9 @@ class Conditions:
             f"({value}, {self._value(self._relation.order, order)})"
         )
 
-    def _any(self, condition: Callable[[Column], str]) -> str:
+    def _any(self, condition: Callable[[SourceColumn], str]) -> str:
         """For the first change column that has a value; the order column where there is none."""
-        changes: Sequence[Column] = self._relation.changes
+        changes: Sequence[SourceColumn] = self._relation.changes
         if not changes:
             assert self._relation.order is not None  # noqa: S101 - else nothing orders the rows
             return condition(self._relation.order)
@@ -143,7 +145,7 @@ class Conditions:
         assert self._relation.order is not None  # noqa: S101 - else nothing orders the rows
         return quoted(self._relation.order)
 
-    def _value(self, column: Column | None, value: str | None) -> str:
+    def _value(self, column: SourceColumn | None, value: str | None) -> str:
         assert column is not None  # noqa: S101 - else nothing orders the rows
         assert value is not None  # noqa: S101 - pairs are complete where they are compared
         return self._values.of(value, column.compared_as)
@@ -155,13 +157,13 @@ def change_of(relation: Relation) -> str:
     return f"COALESCE({names})" if len(relation.ranked) > 1 else names
 
 
-def clock(column: Column) -> str:
+def clock(column: SourceColumn) -> str:
     """The database's own now, as a value of the column; empty where it is no time."""
     return _CLOCKS.get(column.type.base, "")
 
 
 def compared(
-    relation: Relation, values: Values, column: Column, left: str, right: str
+    relation: Relation, values: Values, column: SourceColumn, left: str, right: str
 ) -> tuple[str, str]:
     """Two values of a column as its rows are compared: by the column's own collation.
 

@@ -51,7 +51,7 @@ SELECT EXISTS (
 
 
 @dataclass(frozen=True)
-class Column:
+class SourceColumn:
     """One column of what is read."""
 
     name: str
@@ -72,28 +72,28 @@ class Relation:
     """What is read. `base`: what stands behind FROM. `oid`: of the table; None for a query."""
 
     base: str
-    columns: tuple[Column, ...]
-    order: Column | None
-    changes: tuple[Column, ...]
+    columns: tuple[SourceColumn, ...]
+    order: SourceColumn | None
+    changes: tuple[SourceColumn, ...]
     """The change column, and the one that counts where it is null; none: the order alone tells."""
     oid: str | None = None
 
     @property
-    def ranked(self) -> tuple[Column, ...]:
+    def ranked(self) -> tuple[SourceColumn, ...]:
         """The columns of which one must have a value for a row to have a place in the order."""
         return self.changes or ((self.order,) if self.order else ())
 
     @property
-    def tracked(self) -> Column | None:
+    def tracked(self) -> SourceColumn | None:
         """The first column of the order of changes."""
         return self.ranked[0] if self.ranked else None
 
-    def column(self, name: str) -> Column | None:
+    def column(self, name: str) -> SourceColumn | None:
         """The column of this name."""
         return next((column for column in self.columns if column.name == name), None)
 
     @property
-    def times(self) -> tuple[Column, Column] | None:
+    def times(self) -> tuple[SourceColumn, SourceColumn] | None:
         """`created_at` and `updated_at`, where both are times."""
         found = self.column("created_at"), self.column("updated_at")
         both = [one for one in found if one is not None and one.type.base in TIMES]
@@ -133,7 +133,9 @@ def is_indexed(link: TextLink, relation: Relation) -> bool:
     return bool(indexed)
 
 
-def _changes(source: PostgresqlSourceOptions, found: Mapping[str, Column]) -> tuple[Column, ...]:
+def _changes(
+    source: PostgresqlSourceOptions, found: Mapping[str, SourceColumn]
+) -> tuple[SourceColumn, ...]:
     change = source.change_column(found)
     if change is None:
         return ()
@@ -144,7 +146,9 @@ def _changes(source: PostgresqlSourceOptions, found: Mapping[str, Column]) -> tu
     return (change,)
 
 
-def _typed(link: TextLink, rows: Sequence[tuple[str, str, int, bool, int]]) -> tuple[Column, ...]:
+def _typed(
+    link: TextLink, rows: Sequence[tuple[str, str, int, bool, int]]
+) -> tuple[SourceColumn, ...]:
     types = _types(link, [(oid, mod) for _, oid, mod, _, _ in rows])
     inner = _types(link, [(element or "0", -1) for _, _, element in types if element])
     names = iter([base for base, _, _ in inner])
@@ -155,7 +159,7 @@ def _typed(link: TextLink, rows: Sequence[tuple[str, str, int, bool, int]]) -> t
         kind = TypeOf(base, declared)
         if element:
             kind = TypeOf(base, declared, next(names), max(1, dimensions))
-        found.append(Column(name, kind, required))
+        found.append(SourceColumn(name, kind, required))
     return tuple(found)
 
 
@@ -170,6 +174,6 @@ def _types(link: TextLink, asked: Sequence[tuple[str, int]]) -> list[tuple[str, 
     return [(base, declared, element) for base, declared, element in found]
 
 
-def quoted(column: Column) -> str:
+def quoted(column: SourceColumn) -> str:
     """The column's name in a statement."""
     return quote(column.name)

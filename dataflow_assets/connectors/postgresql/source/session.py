@@ -8,10 +8,10 @@ from contextlib import contextmanager, suppress
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
-from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.errors import Failure, translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
-from dataflow_assets.connectors.postgresql.source.planning import Table
-from dataflow_assets.connectors.postgresql.source.relation import Relation, describe, identity
+from dataflow_assets.connectors.postgresql.source.planning import PolledTable
+from dataflow_assets.connectors.postgresql.source.relation import describe, identity
 from dataflow_assets.sdk.polling import PolledSession
 
 _MAKE = """
@@ -28,7 +28,7 @@ class PostgresqlSourceSession(PolledSession):
 
     def __init__(self, source: PostgresqlSourceOptions, flow: str) -> None:
         super().__init__(source, flow)
-        with self._translated("connecting to"):
+        with translated(f"connecting to {self._source.title}"):
             self._link = TextLink(source.dsn(), "dataflow-source")
         try:
             self._prepare()
@@ -47,7 +47,7 @@ class PostgresqlSourceSession(PolledSession):
             self._link.close()
 
     def _prepare(self) -> None:
-        with self._translated("opening"):
+        with translated(f"opening {self._source.title}"):
             if self._source.auto_create_table and self._source.names_table:
                 self._make()
             database, oid = identity(self._link, self._source)
@@ -64,26 +64,16 @@ class PostgresqlSourceSession(PolledSession):
 
     @override
     @contextmanager
-    def asking(self) -> Iterator[Table]:
-        with self._translated("looking for new rows in"):
+    def asking(self) -> Iterator[PolledTable]:
+        with translated(f"looking for new rows in {self._source.title}"):
             relation = describe(self._link, self._source)
-            self._check(relation)
+            if relation.oid is not None and not self._identity.endswith(f".{relation.oid}"):
+                raise self._source.recreated()
             self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
-                yield Table(self._link, relation, self._source.title, self._source.overlap)
+                yield PolledTable(self._link, relation, self._source.title, self._source.overlap)
                 self._link.execute("COMMIT")
             except BaseException:
                 with suppress(Failure):
                     self._link.execute("ROLLBACK")
                 raise
-
-    def _check(self, relation: Relation) -> None:
-        if relation.oid is not None and not self._identity.endswith(f".{relation.oid}"):
-            raise self._source.made_anew()
-
-    @contextmanager
-    def _translated(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except Failure as failure:
-            raise failure.error(f"{what} {self._source.title}") from None

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.source.predicates import Values, clock
-from dataflow_assets.connectors.postgresql.source.relation import Column, Relation, quoted
+from dataflow_assets.connectors.postgresql.source.relation import Relation, SourceColumn, quoted
 from dataflow_assets.sdk.polling import ticks
 
 _MICROSECOND = 1_000  # nanoseconds
@@ -38,7 +38,7 @@ class Reach:
     held: int
     samples: dict[str, Sample]
 
-    def condition(self, column: Column, values: Values) -> str:
+    def condition(self, column: SourceColumn, values: Values) -> str:
         """What stands behind WHERE for the values of a column."""
         sample = self.samples.get(column.name)
         if sample is None:
@@ -68,7 +68,7 @@ def reach(link: Link, relation: Relation, overlap: int) -> Reach:
     return Reach(0 if least < tick <= overlap * ticks.SECOND else tick, samples)
 
 
-def _sample(link: Link, relation: Relation, column: Column, more: str) -> Sample:
+def _sample(link: Link, relation: Relation, column: SourceColumn, more: str) -> Sample:
     if column.type.base == "date":
         return Sample(0, tick=ticks.DAY)
     name, now = quoted(column), clock(column)

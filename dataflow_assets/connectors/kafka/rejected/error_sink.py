@@ -10,7 +10,7 @@ the topic is kept for ever, and is not compacted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import datetime
 
 from confluent_kafka import KafkaException, Message, Producer
@@ -19,6 +19,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.client import CLIENT
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Rules, TopicAdmin
+from dataflow_assets.connectors.kafka.errors import translated
 from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.producer import SETTINGS, Outgoing
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
@@ -82,13 +83,16 @@ class KafkaErrors(ErrorStore):
 
     @override
     def prepare(self) -> None:
-        with self._told("preparing"), closing(self._topic_admin()) as admin:
+        with (
+            translated(f"preparing the error sink {self.topic}"),
+            closing(self._topic_admin()) as admin,
+        ):
             prepare_topic(admin, self._replicas)
 
     @override
     def store(self, records: Sequence[ErrorRecord]) -> None:
         failpoints.reach("kafka.errors")
-        with self._told("storing rejected records in"):
+        with translated(f"storing rejected records in the error sink {self.topic}"):
             with closing(self._topic_admin()) as admin:
                 rules = admin.rules()
             self._send([outgoing(self.topic, one, rules) for one in records])
@@ -151,13 +155,6 @@ class KafkaErrors(ErrorStore):
         if refused or left:
             reason = refused[0] if refused else f"{left} records are still on their way"
             raise TransientError(f"kafka {self.bootstrap}: writing to {self.topic}: {reason}")
-
-    @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except (TransientError, PermanentError) as error:
-            raise type(error)(f"{what} the error sink {self.topic}: {error}") from error
 
     def _topic_admin(self) -> TopicAdmin:
         return TopicAdmin(self.bootstrap, self.topic)

@@ -1,9 +1,8 @@
-"""The REST catalog with deadlines, and its errors sorted by what to do next."""
+"""The REST catalog with deadlines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from pyiceberg import exceptions as ice
@@ -15,26 +14,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from requests import PreparedRequest, RequestException, Response, Session
+from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
-from dataflow_assets.connectors.iceberg.settings import IcebergConnection
-from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.connectors.iceberg.connection import IcebergConnection
+from dataflow_assets.connectors.iceberg.errors import GONE, translated
+from dataflow_assets.errors import PermanentError
 
 TIMEOUT = (5.0, 60.0)  # seconds to connect, seconds to answer
-_DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
-_GONE = (ice.NoSuchNamespaceError, ice.NoSuchTableError, ice.NoSuchIdentifierError)
-_DOWN = (
-    RequestException,
-    OSError,
-    ice.ServerError,
-    ice.ServiceUnavailableError,
-    ice.TooManyRequestsError,
-    ice.CommitStateUnknownException,
-    ice.AuthorizationExpiredError,
-)
-# The object store's client tells these apart in its text only.
-_S3_DENIED = ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH", "NO_SUCH_BUCKET")
 
 
 class _Deadline(HTTPAdapter):
@@ -79,7 +66,7 @@ class BoundedCatalog(RestCatalog):
 
     def table(self, identifier: Identifier) -> Table | None:
         """The table as it stands now; None where it or its namespace is missing."""
-        with suppress(*_GONE):
+        with suppress(*GONE):
             found: Table = self.load_table(identifier)
             return found
         return None
@@ -104,36 +91,5 @@ class BoundedCatalog(RestCatalog):
 
 def connect(settings: IcebergConnection, what: str = "reach the catalog") -> BoundedCatalog:
     """A catalog that answers. Raises TransientError or PermanentError."""
-    with errors(settings, what):
+    with translated(settings, what):
         return BoundedCatalog("dataflow", **settings.catalog_properties())
-
-
-@contextmanager
-def errors(settings: IcebergConnection, what: str) -> Iterator[None]:
-    """Turns what PyIceberg, requests and the object store raise into our errors."""
-    try:
-        yield
-    except DataflowError:
-        raise
-    except Exception as error:
-        raise _sorted(error, settings, what) from error
-
-
-def _sorted(error: Exception, settings: IcebergConnection, what: str) -> DataflowError:
-    where = (
-        f"cannot {what} {settings.namespace}.{settings.table} at {settings.address().connection}"
-    )
-    text = f"{where}: {type(error).__name__}: {_first_line(error)}"
-    if isinstance(error, _DENIED) or any(word in text for word in _S3_DENIED):
-        return PermanentError(f"{text}; check the credentials and what they may do")
-    if isinstance(error, _DOWN):
-        return TransientError(text)
-    if isinstance(error, ice.NoSuchTableError):
-        return PermanentError(f"{text}; create the table again, or set autoCreateTable: true")
-    if isinstance(error, (ice.RESTError, *_GONE)):
-        return PermanentError(f"{text}; check warehouse, namespace and prefix")
-    return PermanentError(text)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:500]

@@ -1,20 +1,17 @@
-"""What reading and writing whole tables share: where a table is, and errors in one sentence."""
+"""What reading and writing whole tables share: where a table is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from dataflow_assets.connectors.clickhouse.client import quote
-from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.errors import PermanentError
 
 APPLICATION = "dataflow-frames"
 
 
 @dataclass(frozen=True)
-class Place:
+class FrameTable:
     """One table of one server."""
 
     connection: str = field(repr=False)
@@ -29,19 +26,10 @@ class Place:
         """database.table, quoted."""
         return quote(self.database, self.table)
 
-    def beside(self, table: str) -> Place:
+    def beside(self, table: str) -> FrameTable:
         """Another table of the same database."""
         return replace(self, table=table)
 
     def missing(self) -> PermanentError:
         """There is no such table."""
         return PermanentError(f"table {self} does not exist")
-
-
-@contextmanager
-def told(place: Place, doing: str) -> Iterator[None]:
-    """Failures of the driver as our errors, named after the table."""
-    try:
-        yield
-    except Failure as failure:
-        raise failure.error(f"{doing} {place}") from None

@@ -16,7 +16,7 @@ APPLICATION = "dataflow frames"
 
 
 @dataclass(frozen=True)
-class Place:
+class FrameTable:
     """One table of one database."""
 
     connection: str = field(repr=False)
@@ -30,7 +30,7 @@ class Place:
 
 
 @contextmanager
-def told(place: Place, doing: str) -> Iterator[None]:
+def translated_frames(place: FrameTable, doing: str) -> Iterator[None]:
     """Failures of the drivers as our errors, named after the table."""
     try:
         yield

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse.client import listed, quote
-from dataflow_assets.connectors.clickhouse.options import DELETED, VERSION, ClickhouseSinkOptions
+from dataflow_assets.connectors.clickhouse.client import listed
+from dataflow_assets.connectors.clickhouse.options import DELETED, ClickhouseSinkOptions
+from dataflow_assets.connectors.clickhouse.table.create_table import engine
 from dataflow_assets.connectors.clickhouse.table.table import Table
 from dataflow_assets.contracts import DELETE, OP
 from dataflow_assets.errors import PermanentError
 
 
 @dataclass(frozen=True)
-class Upsert:
+class UpsertRules:
     """How rows replace each other."""
 
     key: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ class Upsert:
         return frozenset(name for name in (self.version, self.deleted) if name)
 
     @classmethod
-    def of(cls, sink: ClickhouseSinkOptions, table: Table) -> Upsert:
+    def of(cls, sink: ClickhouseSinkOptions, table: Table) -> UpsertRules:
         """Read from the table. Raises PermanentError where it cannot replace rows so."""
         if not sink.upsert_mode:
             return cls()
@@ -95,13 +96,3 @@ def _unfit(sink: ClickhouseSinkOptions, table: Table, why: str) -> PermanentErro
         f"says: {why}; it needs ENGINE = {engine(sink)} ORDER BY ({key}): make such a table, "
         "or name a new one and set autoCreateTable: true"
     )
-
-
-def engine(sink: ClickhouseSinkOptions) -> str:
-    """The engine of a table that autoCreateTable makes."""
-    if sink.engine == "MergeTree":
-        return "MergeTree"
-    arguments = [quote(name) for name in (sink.replacing_version_column,) if name]
-    if sink.delete_mode:
-        arguments = [VERSION, DELETED] if sink.delete_mode == "hard" else [VERSION]
-    return f"ReplacingMergeTree({', '.join(arguments)})"

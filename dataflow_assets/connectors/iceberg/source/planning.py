@@ -10,23 +10,23 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from dataflow_assets.connectors.iceberg.source.history import (
-    Change,
     History,
     Lost,
+    SnapshotChange,
     between,
     change,
     total_rows,
 )
-from dataflow_assets.connectors.iceberg.table.position import Position
+from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 
 Rule = Literal["fail", "rescan", "ignore"]
 
 
 @dataclass(frozen=True)
-class Step:
+class SnapshotStep:
     """One snapshot. `start` is inside it, or behind it where nothing of it is read."""
 
-    start: Position
+    start: SnapshotPosition
     snapshot: Snapshot
     note: str = ""
     """What a person should be told when it is passed over."""
@@ -45,20 +45,20 @@ class Step:
 class Ahead:
     """The steps, and why none comes after them although the table goes on."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[SnapshotStep, ...]
     blocked: str = ""
 
 
-def ahead(metadata: TableMetadata, position: Position, head: Snapshot, rule: Rule) -> Ahead:
+def ahead(metadata: TableMetadata, position: SnapshotPosition, head: Snapshot, rule: Rule) -> Ahead:
     """From the position to the end of the head."""
     if position.snapshot is None:
         return Ahead((_full(head),))
-    begun: tuple[Step, ...] = ()
+    begun: tuple[SnapshotStep, ...] = ()
     if position.scan is not None:
         known = metadata.snapshot_by_id(position.snapshot)
         if known is None:
             return Ahead((), _lost(position, head))
-        begun = (Step(position, known),)
+        begun = (SnapshotStep(position, known),)
     behind = replace(position, scan=None, file=0, row=0, done=0)
     try:
         history = between(metadata, behind, head)
@@ -68,7 +68,7 @@ def ahead(metadata: TableMetadata, position: Position, head: Snapshot, rule: Rul
     return replace(more, steps=(*begun, *more.steps))
 
 
-def _ruled(history: History, position: Position, head: Snapshot, rule: Rule) -> Ahead:
+def _ruled(history: History, position: SnapshotPosition, head: Snapshot, rule: Rule) -> Ahead:
     rewrites = [one for one in history.changes if one.kind == "rewritten"]
     if rule == "rescan" and (rewrites or history.abandoned):
         return Ahead((_full(head),))
@@ -83,26 +83,26 @@ def _ruled(history: History, position: Position, head: Snapshot, rule: Rule) -> 
     return Ahead(steps)
 
 
-def _steps(changes: Sequence[Change]) -> Iterator[Step]:
+def _steps(changes: Sequence[SnapshotChange]) -> Iterator[SnapshotStep]:
     for one in changes:
         if one.kind == "appended":
-            yield Step(Position.inside(one.snapshot, "added"), one.snapshot)
+            yield SnapshotStep(SnapshotPosition.inside(one.snapshot, "added"), one.snapshot)
         else:
             note = str(one) if one.kind == "rewritten" else ""
-            yield Step(Position.behind(one.snapshot), one.snapshot, note)
+            yield SnapshotStep(SnapshotPosition.behind(one.snapshot), one.snapshot, note)
 
 
-def _noted(steps: tuple[Step, ...], note: str, head: Snapshot) -> tuple[Step, ...]:
+def _noted(steps: tuple[SnapshotStep, ...], note: str, head: Snapshot) -> tuple[SnapshotStep, ...]:
     """The note on the first step; rolled back to an ancestor, there is none but to go there."""
-    first, *others = steps or (Step(Position.behind(head), head),)
+    first, *others = steps or (SnapshotStep(SnapshotPosition.behind(head), head),)
     return (replace(first, note=f"{note}; {first.note}".removesuffix("; ")), *others)
 
 
-def _full(head: Snapshot) -> Step:
-    return Step(Position.inside(head, "full"), head)
+def _full(head: Snapshot) -> SnapshotStep:
+    return SnapshotStep(SnapshotPosition.inside(head, "full"), head)
 
 
-def _rolled_back(position: Position, head: Snapshot) -> str:
+def _rolled_back(position: SnapshotPosition, head: Snapshot) -> str:
     return (
         f"the table was rolled back: its current snapshot {head.snapshot_id} does not come after "
         f"{position}, which was read already"
@@ -117,7 +117,7 @@ def _refused(what: str) -> str:
     )
 
 
-def _lost(position: Position, head: Snapshot) -> str:
+def _lost(position: SnapshotPosition, head: Snapshot) -> str:
     what = "the rest of" if position.scan else "what came after"
     return (
         f"{what} {position} has expired: the snapshots between it and the current one, "

@@ -8,7 +8,6 @@ from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, listed, literal, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.options import DELETED, VERSION, ClickhouseSinkOptions
-from dataflow_assets.connectors.clickhouse.sink.upsert import engine
 from dataflow_assets.connectors.clickhouse.table.table import JSON_TEXT, WINDOW
 from dataflow_assets.contracts import KIND
 from dataflow_assets.errors import PermanentError
@@ -40,14 +39,16 @@ def statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
             "with its columns; name them under `columns`, or create the table"
         )
     order = _order(sink, names)
-    required, messages = _required(sink, order), _of_messages(sample)
+    required, messages = {*order, sink.replacing_version_column}, _of_messages(sample)
     types_ = {
         name: sink.columns.get(name)
         or column_type(_field(sink, given[name]), required=name in required, messages=messages)
         for name in names
     }
-    types_ |= {name: kind for name, kind in _filled(sink).items() if name not in types_}
-    return _statement(sink, types_, order)
+    deletes = {VERSION: "UInt64", DELETED: "UInt8"} if sink.delete_mode else {}
+    return _statement(
+        sink, types_ | {k: v for k, v in (deletes | _CREATED).items() if k not in types_}, order
+    )
 
 
 def raw_statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
@@ -69,6 +70,16 @@ def _statement(sink: ClickhouseSinkOptions, types_: dict[str, str], order: tuple
     )
 
 
+def engine(sink: ClickhouseSinkOptions) -> str:
+    """The engine of a table that autoCreateTable makes."""
+    if sink.engine == "MergeTree":
+        return "MergeTree"
+    arguments = [quote(name) for name in (sink.replacing_version_column,) if name]
+    if sink.delete_mode:
+        arguments = [VERSION, DELETED] if sink.delete_mode == "hard" else [VERSION]
+    return f"ReplacingMergeTree({', '.join(arguments)})"
+
+
 def _order(sink: ClickhouseSinkOptions, names: list[str]) -> tuple[str, ...]:
     order = sink.conflict_key or sink.order_by
     if absent := [name for name in order if name not in names]:
@@ -87,18 +98,6 @@ def _order(sink: ClickhouseSinkOptions, names: list[str]) -> tuple[str, ...]:
             "conflictKey"
         )
     return ()
-
-
-def _required(sink: ClickhouseSinkOptions, order: tuple[str, ...]) -> frozenset[str]:
-    """Columns that cannot be NULL: of the key and the version."""
-    version = sink.replacing_version_column
-    return frozenset([*order, version] if version else order)
-
-
-def _filled(sink: ClickhouseSinkOptions) -> dict[str, str]:
-    if not sink.delete_mode:
-        return dict(_CREATED)
-    return {VERSION: "UInt64", DELETED: "UInt8", **_CREATED}
 
 
 def _field(sink: ClickhouseSinkOptions, field: pa.Field) -> pa.Field:
@@ -123,10 +122,7 @@ def column_type(field: pa.Field, *, required: bool = False, messages: bool = Tru
 
 def _of_messages(sample: pa.Schema) -> bool:
     """Whether the sample tells of JSON, which knows only few types."""
-    return all(field.type in _JSON_TYPES or _compound(field.type) for field in sample) and not any(
-        field.metadata for field in sample
+    compound = (pa.types.is_struct, pa.types.is_list, lambda kind: isinstance(kind, pa.JsonType))
+    return not any(field.metadata for field in sample) and all(
+        kind in _JSON_TYPES or any(test(kind) for test in compound) for kind in sample.types
     )
-
-
-def _compound(kind: pa.DataType) -> bool:
-    return isinstance(kind, pa.JsonType) or pa.types.is_struct(kind) or pa.types.is_list(kind)

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.catalog import connect, errors
+from dataflow_assets.connectors.iceberg.client import connect
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
@@ -20,10 +21,10 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
     property_key,
 )
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
-from dataflow_assets.contracts import Run, Target
+from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.checkpoint import BranchState
-from dataflow_assets.sdk.stored_session import Step
+from dataflow_assets.sdk.stored_session import StateChange
 
 
 class CheckpointProperty:
@@ -38,7 +39,7 @@ class CheckpointProperty:
         self.stored = fresh(target)
 
     def _find(self) -> Table | None:
-        with errors(self._sink, "load"):
+        with translated(self._sink, "load"):
             table = self.catalog.table(self._sink.identifier)
         if table is None and not self._sink.auto_create_table:
             raise PermanentError(
@@ -48,7 +49,7 @@ class CheckpointProperty:
         if table is not None:
             create_table.check(table, self._sink.key)
             return table
-        with errors(self._sink, "create the namespace of"):
+        with translated(self._sink, "create the namespace of"):
             create_table.ensure_namespace(self.catalog, self._sink)
         return None
 
@@ -57,7 +58,7 @@ class CheckpointProperty:
         if self.committer is None:
             found = self._aside()
         else:
-            with errors(self._sink, "load"):
+            with translated(self._sink, "load"):
                 self.committer.reload()
             found = parse(self.table.properties.get(self.key))
         self.stored = found or self.stored
@@ -67,7 +68,7 @@ class CheckpointProperty:
         """A change of the checkpoint that is still to be filled."""
         return Change(self.key, lambda _: None)
 
-    def commit(self, step: Step, change: Change | None = None) -> BranchState:
+    def commit(self, step: StateChange, change: Change | None = None) -> BranchState:
         """Moves the state by one step, in the table if there is one."""
         committer, change = self.committer, change or self.change()
         known = committer is not None and self.key in committer.table.properties
@@ -79,26 +80,26 @@ class CheckpointProperty:
         def value(text: str | None) -> str:
             return self._moved(parse(text) or aside, step).stamped(change.commit_id).text()
 
-        with errors(self._sink, "commit to"):
+        with translated(self._sink, "commit to"):
             committer.commit(replace(change, value=value))
         self.stored = parse(self.table.properties.get(self.key)) or self.stored
         if aside:  # somebody else has made the table
             self.drop_aside()
         return self.stored.state
 
-    def _moved(self, found: StoredCheckpoint | None, step: Step) -> StoredCheckpoint:
+    def _moved(self, found: StoredCheckpoint | None, step: StateChange) -> StoredCheckpoint:
         state = step(found.state if found else None)
         return (found or self.stored).holding(state, self._run)
 
     def _store_aside(self, checkpoint: StoredCheckpoint) -> None:
         self.stored = checkpoint.stamped("")
         text = self.stored.text()
-        with errors(self._sink, "store start positions beside"):
+        with translated(self._sink, "store start positions beside"):
             create_table.set_namespace_property(self.catalog, self._sink, self.key, text)
 
     def _aside(self) -> StoredCheckpoint | None:
         """On the namespace; or in the table, once somebody else has made it."""
-        with errors(self._sink, "read the start positions of"):
+        with translated(self._sink, "read the start positions of"):
             text = create_table.namespace_property(self.catalog, self._sink, self.key)
             if text is None and self.committer is None:
                 table = self.catalog.table(self._sink.identifier)
@@ -127,3 +128,15 @@ class CheckpointProperty:
         if found is not None and found.owner != self._run:
             raise TransientError(f"{found.owner} made the table meanwhile: open it again")
         self.committer = Committer(self.catalog, table)
+
+
+def peek(sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
+    """The stored checkpoint, from the table or, before there is one, from its namespace."""
+    catalog = connect(sink)
+    key = property_key(target)
+    with translated(sink, "read the checkpoint of"):
+        table = catalog.table(sink.identifier)
+        text = table.properties.get(key) if table else None
+        text = text or create_table.namespace_property(catalog, sink, key)
+    found = parse(text)
+    return found.state.checkpoint if found and found.state.known else None

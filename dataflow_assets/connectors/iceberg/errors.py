@@ -1,0 +1,55 @@
+"""What the errors of the catalog and of the object store mean for the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyiceberg import exceptions as ice
+from requests import RequestException
+
+from dataflow_assets.connectors.iceberg.connection import IcebergConnection
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+
+_DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
+GONE = (ice.NoSuchNamespaceError, ice.NoSuchTableError, ice.NoSuchIdentifierError)
+"""The table, or what it is in, does not exist."""
+_DOWN = (
+    RequestException,
+    OSError,
+    ice.ServerError,
+    ice.ServiceUnavailableError,
+    ice.TooManyRequestsError,
+    ice.CommitStateUnknownException,
+    ice.AuthorizationExpiredError,
+)
+# The object store's client tells these apart in its text only.
+_S3_DENIED = ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH", "NO_SUCH_BUCKET")
+
+
+@contextmanager
+def translated(settings: IcebergConnection, what: str) -> Iterator[None]:
+    """Turns what PyIceberg, requests and the object store raise into our errors."""
+    try:
+        yield
+    except DataflowError:
+        raise
+    except Exception as error:
+        raise _ours(error, settings, what) from error
+
+
+def _ours(error: Exception, settings: IcebergConnection, what: str) -> DataflowError:
+    where = (
+        f"cannot {what} {settings.namespace}.{settings.table} at {settings.address().connection}"
+    )
+    line = str(error).partition("\n")[0][:500]
+    text = f"{where}: {type(error).__name__}: {line}"
+    if isinstance(error, _DENIED) or any(word in text for word in _S3_DENIED):
+        return PermanentError(f"{text}; check the credentials and what they may do")
+    if isinstance(error, _DOWN):
+        return TransientError(text)
+    if isinstance(error, ice.NoSuchTableError):
+        return PermanentError(f"{text}; create the table again, or set autoCreateTable: true")
+    if isinstance(error, (ice.RESTError, *GONE)):
+        return PermanentError(f"{text}; check warehouse, namespace and prefix")
+    return PermanentError(text)

@@ -1,0 +1,201 @@
+"""What a branch has stored in its side topic: the driver's head, a checkpoint for each partition.
+
+One compacted topic per flow and branch. Partition 0 holds the head, written by the driver's
+producer alone; every partition of the source has a slot, a partition of the side topic that the
+tasks of this partition write alone. A checkpoint moves in the transaction of its rows.
+
+| record | written | holds |
+|---|---|---|
+| head | `open`, `begin`, `finish`, `restart`, `forget` | epoch, base positions, slots, intent |
+| checkpoint | `Writer.close` | position reached, running totals, its generation and span |
+
+Where a partition stands is the further of base and checkpoint. A restart begins a new *generation*:
+checkpoints of older ones count no more, and what they have counted is counted by the head. The
+*serial* numbers recorded intents: a part is done when its checkpoint carries that of the intent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from dataflow_assets.contracts import (
+    Checkpoint,
+    PartSlice,
+    Position,
+    Positions,
+    Run,
+    Span,
+    Target,
+    Totals,
+    next_reading,
+)
+from dataflow_assets.sdk.checkpoint import BranchState
+
+HEAD = b"head"
+FAMILY = "dataflow.checkpoints."
+"""Begins the names of all side topics."""
+_LONGEST = 150
+
+
+def side_topic(target: Target) -> str:
+    """The name of the branch's side topic; flows whose names look alike are kept apart."""
+    readable = re.sub(r"[^a-zA-Z0-9_-]+", "-", target.id)[:_LONGEST]
+    return f"{FAMILY}{readable}.{hashlib.sha256(target.id.encode()).hexdigest()[:12]}"
+
+
+def producer_of(target: Target, partition: str | None = None) -> str:
+    """The transactional id of the driver, or of the tasks of one source partition."""
+    return target.id if partition is None else f"{target.id}:{partition}"
+
+
+class PartitionCheckpoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where one source partition stands, stored with the rows that brought it there."""
+
+    generation: str
+    position: int | str
+    serial: int = 0
+    epoch: int = 0
+    totals: Totals = Totals()
+    committed_at: datetime | None = None
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """The parts of a bounded read as [partition, after, upto, part]."""
+
+    parts: list[tuple[str, str | None, str, str]]
+
+    @classmethod
+    def of(cls, parts: Iterable[PartSlice]) -> Intent | None:
+        """None where there is nothing to record."""
+        found = [(p.partition, p.after, p.upto, p.part) for p in parts]
+        return cls(found) if found else None
+
+
+class Head(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The driver's record."""
+
+    generation: str
+    epoch: int = 0
+    run: str = ""
+    host: str = ""
+    flow: str = ""
+    """Whose it is; the heads of earlier versions do not say so."""
+    base: dict[str, int | str] = {}
+    slots: dict[str, int] = {}
+    totals: Totals = Totals()
+    source: str | None = None
+    target: str | None = None
+    manifest: str = ""
+    serial: int = 0
+    intent: Intent | None = None
+    emptied: dict[str, int] | None = None
+    """Offsets below which the topic is to be emptied: what a crash must not leave undone."""
+    committed_at: datetime | None = None
+    reading: int = 0
+    """Another one after each restart."""
+
+    def taken(self, run: Run, flow: str) -> Head:
+        """The same under a new epoch."""
+        return msgspec.structs.replace(
+            self, epoch=self.epoch + 1, run=run.id, host=run.place, flow=flow
+        )
+
+    @property
+    def parts(self) -> tuple[PartSlice, ...]:
+        """Those of the intent."""
+        return tuple(PartSlice(*part) for part in self.intent.parts) if self.intent else ()
+
+    def with_slots(self, span: Span) -> Head:
+        """Every partition of the span has a slot of its own; slots are never given to another."""
+        new = [s.partition for s in span.slices if s.partition not in self.slots]
+        numbered = {name: len(self.slots) + 1 + i for i, name in enumerate(dict.fromkeys(new))}
+        return msgspec.structs.replace(self, slots=self.slots | numbered)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """Everything that is stored for one branch; checkpoints by source partition."""
+
+    head: Head
+    checkpoints: Mapping[str, PartitionCheckpoint] = {}
+
+    @property
+    def current(self) -> dict[str, PartitionCheckpoint]:
+        """The checkpoints that count."""
+        return {n: t for n, t in self.checkpoints.items() if t.generation == self.head.generation}
+
+    @property
+    def totals(self) -> Totals:
+        """Of the whole branch."""
+        return sum((checkpoint.totals for checkpoint in self.current.values()), self.head.totals)
+
+    @property
+    def state(self) -> BranchState:
+        """Head and checkpoints as one."""
+        head, checkpoints = self.head, self.current
+        names = head.base.keys() | checkpoints.keys()
+        found = {name: self.position(name) for name in sorted(names)}
+        times = [
+            head.committed_at,
+            *(checkpoint.committed_at for checkpoint in checkpoints.values()),
+        ]
+        checkpoint = Checkpoint(
+            head.epoch,
+            {name: position for name, position in found.items() if position is not None},
+            self.totals,
+            source=head.source,
+            target=head.target,
+            manifest=head.manifest,
+            run=head.run,
+            committed_at=max(filter(None, times), default=None),
+            reading=head.reading,
+        )
+        return BranchState(checkpoint, head.parts)
+
+    def position(self, partition: str) -> Position | None:
+        """Where a partition stands; of a part that is not committed yet, nothing or its base."""
+        base, checkpoint = self.head.base.get(partition), self.current.get(partition)
+        if checkpoint is None:
+            return base
+        if isinstance(checkpoint.position, int):
+            return max(checkpoint.position, base) if isinstance(base, int) else checkpoint.position
+        of_intent = self.head.intent is not None and checkpoint.serial == self.head.serial
+        return checkpoint.position if of_intent else base
+
+    def restarted(self, positions: Positions, source: str | None, target: str | None) -> Head:
+        """The head of a new generation."""
+        return msgspec.structs.replace(
+            self.head,
+            generation=new_generation(),
+            base=dict(positions),
+            totals=self.totals,
+            source=source,
+            target=target,
+            intent=None,
+            reading=next_reading(self.head.reading),
+        )
+
+
+def new_generation() -> str:
+    """A name that no generation has had."""
+    return uuid.uuid4().hex[:12]
+
+
+def dump(record: Head | PartitionCheckpoint) -> bytes:
+    """As the value of a Kafka record."""
+    return msgspec.json.encode(record)
+
+
+def load_head(value: bytes) -> Head:
+    """From the value of a Kafka record."""
+    return msgspec.json.decode(value, type=Head)
+
+
+def load_checkpoint(value: bytes) -> PartitionCheckpoint:
+    """From the value of a Kafka record."""
+    return msgspec.json.decode(value, type=PartitionCheckpoint)

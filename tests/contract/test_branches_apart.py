@@ -1,0 +1,124 @@
+"""Branches of one flow inside the same file or table, at different places of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from dataflow_assets.connectors.memory import MemorySliceSink, MemorySpanSink
+from dataflow_assets.contracts import Run, SourceSession
+from dataflow_assets.errors import TransientError
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Patience, Request
+from tests.contract import SOURCES
+from tests.contract.conftest import numbered
+from tests.contract.drivers import MemoryParts
+from tests.contract.test_branches import ODD, Branched, Flaky, router
+
+PARTS = sorted(n for n, driver in SOURCES.items() if n not in ("kafka", "memory-offsets"))
+DOWN = ("even", "odd")
+
+
+class Apart(Branched):
+    """A branch for even numbers and one for odd ones, four records at a time."""
+
+    def __init__(self, engine: SparkSession, source: MemoryParts, folder: Path) -> None:
+        super().__init__(engine, source)
+        self.flag = folder / "flag"
+        self.limit = 4
+        self.sinks = [
+            MemorySliceSink(store=self.name, table="even"),
+            MemorySpanSink(store=self.name, table="odd"),
+        ]
+        self.routes = (None, ODD)
+        self.transformations = router(ODD)
+
+    def flaky(self, table: str) -> None:
+        """The sink of this branch is down while the flag stands."""
+        self.sinks[DOWN.index(table)] = Flaky(store=self.name, table=table, flag=self.flag)
+
+    def some(self, reports: int) -> None:
+        """A run that is asked to end after so many reports; who is down does not come back."""
+        seen = 0
+
+        def stop() -> str | None:
+            return "enough" if seen >= reports else None
+
+        order = Request(run=Run(), patience=Patience(0.3, 60, 60), stop=stop)
+        for _ in drain(self.flow(), lambda: self.engine, order):
+            seen += 1
+
+    def expect(self, top: int) -> None:
+        assert self.rows("odd") == [n for n in range(1, top) if n % 2]
+        assert self.rows("even") == [n for n in range(1, top) if n % 2 == 0]
+
+
+@pytest.fixture(params=PARTS)
+def apart(request: pytest.FixtureRequest, engine: SparkSession, tmp_path: Path) -> Iterator[Apart]:
+    cloudpickle.register_pickle_by_value(sys.modules[Flaky.__module__])  # type: ignore[no-untyped-call]
+    case = Apart(engine, SOURCES[request.param](request), tmp_path)  # type: ignore[arg-type]
+    case.source.seed(numbered(1, 61))
+    yield case
+    case.store.remove()
+
+
+@pytest.mark.parametrize("down", DOWN)
+def test_a_branch_that_was_down_gets_what_it_lacks(apart: Apart, down: str) -> None:
+    """It stays behind inside a file, another run begins there."""
+    apart.flaky(down)
+    apart.some(2)
+    apart.flag.write_text("task")
+    with pytest.raises(TransientError, match="was suspended"):
+        apart.some(4)
+    apart.flag.unlink(missing_ok=True)
+    apart.some(3)
+    apart.source.seed(numbered(61, 70))
+    apart.drain()
+    apart.expect(70)
+
+
+@pytest.mark.parametrize("down", DOWN)
+def test_a_branch_that_comes_back_in_the_same_run(apart: Apart, down: str) -> None:
+    apart.flaky(down)
+    apart.flag.write_text("task")
+    order = Request(run=Run(), patience=Patience(20, 0.01, 0.02))
+    for count, _ in enumerate(drain(apart.flow(), lambda: apart.engine, order)):
+        if count == 1:
+            apart.flag.unlink(missing_ok=True)
+    apart.expect(61)
+
+
+def test_a_route_that_is_added_inside_a_file_begins_at_its_beginning(apart: Apart) -> None:
+    odd, routes = apart.sinks.pop(), apart.routes
+    apart.routes = routes[:1]
+    apart.some(3)
+    apart.sinks.append(odd)
+    apart.routes = routes
+    apart.drain()
+    apart.expect(61)
+
+
+def _level(*_: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("apart", ["memory-parts", "files"], indirect=True)
+def test_a_source_that_takes_branches_for_level_loses_nothing(
+    apart: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind: Callable[..., bool] = _level
+    apart.flaky("odd")
+    apart.flag.write_text("task")
+    with pytest.raises(TransientError, match="was suspended"):
+        apart.some(6)
+    apart.flag.unlink(missing_ok=True)
+    session: SourceSession = apart.source.declare().open("f")
+    monkeypatch.setattr(type(session), "behind", behind)
+    session.close()
+    apart.drain()
+    apart.expect(61)
