@@ -278,6 +278,10 @@ class BranchState:
         """With smaller parts for those that are not committed."""
         return replace(self, intent=divided(resumed(self.intent, self.positions), cut))
 
+    def abandoned(self) -> BranchState:
+        """Without the parts of a bounded read, none of which is committed."""
+        return replace(self, intent=())
+
     def adopted(self, identity: str | None) -> BranchState:
         """The same about another table."""
         return replace(self, checkpoint=replace(self.checkpoint, target=identity))
