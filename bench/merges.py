@@ -140,6 +140,6 @@ def drop(places: Places, table: str) -> None:
 def _run(places: Places, query: str) -> list[Any]:
     with clients.connect(places.clickhouse.dsn(), "bench") as client:
         if query.startswith("SELECT"):
-            return clients.rows(client, query)
+            return clients.query_rows(client, query)
         client.command(query)
         return []

@@ -20,7 +20,7 @@ from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import KIND, OffsetSlice, Run, Target, Ticket
 from dataflow_assets.micro_batch.lanes import Lane, Read, Steps
-from dataflow_assets.micro_batch.reader import reader
+from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record, parse, text
 from dataflow_assets.records.step import Apply, Context, Example, Step

@@ -67,7 +67,7 @@ class CheckpointRemoved(PermanentError):
 
 
 class Stopped(PermanentError):
-    """The flow stops at a record: everything before it may be stored, and nothing behind it."""
+    """The flow stops at a record: nothing behind it in its partition, nor its part, is stored."""
 
     def __init__(self, message: str, partition: str = "", offset: int = 0) -> None:
         self.partition = partition

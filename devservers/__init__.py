@@ -5,17 +5,11 @@ All three meet in `servers.json` of one folder, which also holds the servers' da
 finds yesterday's tables and topics on yesterday's ports.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from pathlib import Path
-
-from dataflow_assets.spark import detached
-from dataflow_assets.spark.detached import FILE, Progress
-from dataflow_assets.spark.process import Server, ServerError
+from dataflow_assets.spark.detached import FILE
+from dataflow_assets.spark.process import ServerError
 from dataflow_assets.spark.server import SparkConnect
 from devservers.clickhouse import ClickHouse
+from devservers.folder import Servers, down, read, up
 from devservers.kafka import Kafka, ProxiedKafka
 from devservers.postgresql import PostgreSQL
 from devservers.proxy import Proxy
@@ -38,65 +32,3 @@ __all__ = [
     "read",
     "up",
 ]
-
-
-@dataclass(frozen=True)
-class Servers:
-    """The servers of one folder that run; None for those that do not."""
-
-    kafka: Kafka | None = None
-    postgresql: PostgreSQL | None = None
-    seaweedfs: SeaweedFS | None = None
-    clickhouse: ClickHouse | None = None
-    spark: SparkConnect | None = None
-
-    def running(self) -> Iterator[Server]:
-        """Those that are there."""
-        yield from (server for field in fields(self) if (server := getattr(self, field.name)))
-
-
-def up(  # noqa: PLR0913 (a switch per server)
-    folder: Path,
-    *,
-    kafka: bool = True,
-    postgresql: bool = True,
-    seaweedfs: bool = True,
-    clickhouse: bool = True,
-    spark: bool = False,
-    progress: Progress = print,
-) -> Servers:
-    """Start what is wanted and not yet running. When one fails, the others stay up."""
-    flags = {
-        "kafka": kafka,
-        "postgresql": postgresql,
-        "seaweedfs": seaweedfs,
-        "clickhouse": clickhouse,
-        "spark": spark,
-    }
-    wanted = {name for name, flag in flags.items() if flag}
-    return _bundle(detached.up(folder, _all(folder), wanted, progress))
-
-
-def read(folder: Path) -> Servers:
-    """The running servers of a folder; one that died or never was there is None."""
-    return _bundle(detached.running(folder, _all(folder)))
-
-
-def down(folder: Path, progress: Progress = print) -> None:
-    """Stop the servers of a folder, nobody else."""
-    detached.down(folder, _all(folder), progress)
-
-
-def _all(folder: Path) -> detached.Known:
-    servers: list[Server] = [
-        Kafka(folder / "kafka", detached=True),
-        PostgreSQL(folder / "postgresql", detached=True),
-        SeaweedFS(folder / "seaweedfs", detached=True),
-        ClickHouse(folder / "clickhouse", detached=True),
-        SparkConnect(folder / "spark", detached=True),
-    ]
-    return {server.name: server for server in servers}
-
-
-def _bundle(servers: detached.Known) -> Servers:
-    return Servers(**servers)  # type: ignore[arg-type]  # each is in the field of its name

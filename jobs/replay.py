@@ -70,7 +70,7 @@ def _put_back(
     """Part by part, each committed whole; asked to stop, it ends after the one it is at."""
     context.instance.add_run_tags(context.run.run_id, {FLOW: flow.id})
     run, interrupts, done = Run(id=context.run.run_id[:12]), Interrupts(), Replayed()
-    with logged(context), failing(flow, context), interrupts.deferred():
+    with logged(flow, context), failing(flow, context), interrupts.deferred():
         try:
             spark = context.resources.spark.flow_session
             for part in replay(_awake(flow), spark, run, _since(since)):

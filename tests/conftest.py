@@ -102,6 +102,18 @@ def spark_server(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
 
 
 @pytest.fixture(scope="session")
+def _mortal_spark(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
+    with devservers.SparkConnect(servers_folder / "mortal-spark") as server:
+        yield server
+
+
+@pytest.fixture
+def mortal_spark(_mortal_spark: devservers.SparkConnect) -> devservers.SparkConnect:
+    """A server of this session's own that tests may kill: it runs when the next one begins."""
+    return _mortal_spark.start()
+
+
+@pytest.fixture(scope="session")
 def spark(spark_server: devservers.SparkConnect) -> SparkSession:
     """A Connect session with our package as it is now, as runs make it."""
     return Spark(SparkSettings(spark_server.remote)).session()

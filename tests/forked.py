@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 _PRELOADED = [
@@ -28,7 +28,15 @@ _PRELOADED = [
     "pyspark.sql.connect.session",
     "pytest",
     "rich.console",
+    "tests.preloaded",
 ]
+
+
+def forking() -> ForkServerContext:
+    """Makes processes that have imported everything."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
 
 
 class Forked:
@@ -37,10 +45,8 @@ class Forked:
     def __init__(self, arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
         handle, self._out = tempfile.mkstemp(prefix="dataflow-forked-")
         os.close(handle)
-        context = get_context("forkserver")
-        context.set_forkserver_preload(_PRELOADED)
         given = (tuple(arguments), self._out, str(folder), dict(env))
-        self._process: ForkServerProcess = context.Process(target=_command, args=given)
+        self._process: ForkServerProcess = forking().Process(target=_command, args=given)
         self._process.start()
 
     @property

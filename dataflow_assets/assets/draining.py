@@ -173,7 +173,7 @@ class Draining:
     def _guarded(self) -> Iterator[None]:
         """Signals wait for the end of the micro-batch; errors become one sentence each."""
         context = self._context
-        with logged(context), failing(self._flow, context), self._interrupts.deferred():
+        with logged(self._flow, context), failing(self._flow, context), self._interrupts.deferred():
             yield
 
 
@@ -201,20 +201,20 @@ def _sentence(error: Exception) -> str:
 
 
 class _ToRun(logging.Handler):
-    """Carries what the engine says into the run's log."""
+    """Carries what the engine says into the run's log, without secrets."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, flow: Flow, context: Context) -> None:
         super().__init__(logging.INFO)
-        self._context = context
+        self._flow, self._context = flow, context
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._context.log.log(record.levelno, record.getMessage())
+        self._context.log.log(record.levelno, mask(self.format(record), [self._flow]))
 
 
 @contextmanager
-def logged(context: Context) -> Iterator[None]:
+def logged(flow: Flow, context: Context) -> Iterator[None]:
     """What the engine logs, in the run's log."""
-    logger, handler = logging.getLogger("dataflow_assets"), _ToRun(context)
+    logger, handler = logging.getLogger("dataflow_assets"), _ToRun(flow, context)
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

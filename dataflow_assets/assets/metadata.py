@@ -132,7 +132,7 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
         columns=[
             dg.TableColumn(
                 name=column.name,
-                type=_type(column),
+                type=(column.metadata or {}).get(KIND, str(column.type).encode()).decode(),
                 constraints=dg.TableColumnConstraints(nullable=column.nullable),
             )
             for column in schema
@@ -207,11 +207,6 @@ def lag_metadata(lag: Lag) -> dict[str, Any]:
 
 def _number(value: float) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(value)
-
-
-def _type(column: pa.Field) -> str:
-    kind = (column.metadata or {}).get(KIND)
-    return kind.decode() if kind else str(column.type)
 
 
 def _is_tag(key: str, value: str) -> bool:

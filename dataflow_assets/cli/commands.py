@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,10 +19,9 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import folders
 from dataflow_assets.manifests.check import as_json, as_lines
-from dataflow_assets.manifests.load import Loaded, load
+from dataflow_assets.manifests.load import load
 
 if TYPE_CHECKING:
-    from dataflow_assets.cli.running import Outcome
     from dataflow_assets.runs.request import Request
 
 
@@ -63,8 +61,9 @@ def run(asked: Namespace) -> int:
         finally:
             shown.close(outcomes)
             spark.close()
-    _traces(outcomes, loaded, asked.verbose)
-    failed = any(outcome.error for outcome in outcomes)
+    failed = [outcome.error for outcome in outcomes if outcome.error is not None]
+    for error in failed if asked.verbose else ():
+        err(trace(error, loaded.flows))
     incomplete = not asked.flow and bool(loaded.findings)
     return 1 if failed or incomplete else stop.code
 
@@ -86,8 +85,7 @@ def status(asked: Namespace) -> int:
 def reset(asked: Namespace) -> int:
     """Forgets the checkpoint of one flow, or takes another one over, once somebody has agreed."""
     from dataflow_assets.contracts import Run
-    from dataflow_assets.runs import operator_checkpoint
-    from dataflow_assets.runs import status as engine
+    from dataflow_assets.runs import operator_checkpoint, status
 
     loaded = load(asked.paths)
     (flow,) = selection.select(loaded, [asked.flow])
@@ -98,7 +96,7 @@ def reset(asked: Namespace) -> int:
         for branch in operator_checkpoint.adopt(flow, Run(), _read(asked.checkpoint)):
             out(f"{flow.id}: {branch.address} goes on from {asked.checkpoint}")
         return 0
-    for branch in engine.reset(flow, Run()):
+    for branch in status.reset(flow, Run()):
         out(f"{flow.id}: the checkpoint of {branch.address} is forgotten; its rows stay")
     return 0
 
@@ -157,9 +155,3 @@ def _agreed(flow: Flow, checkpoint: Path | None) -> bool:
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-
-def _traces(outcomes: Iterable[Outcome], loaded: Loaded, verbose: bool) -> None:
-    for outcome in outcomes:
-        if verbose and outcome.error is not None:
-            err(trace(outcome.error, loaded.flows))

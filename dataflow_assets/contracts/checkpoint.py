@@ -84,11 +84,18 @@ class Run:
     pid: int = field(default_factory=os.getpid)
 
     def __str__(self) -> str:
-        return f"run {self.id} on host {self.host} (pid {self.pid})"
+        return f"run {self.id} on host {self.place}"
+
+    @property
+    def place(self) -> str:
+        """Its host and its process, as checkpoints name them."""
+        return f"{self.host} (pid {self.pid})"
 
 
 def utc_now() -> datetime:
     """The time to store and to compare.
+
+    Called on the driver and inside tasks, whenever something is committed.
 
     Returns:
         Now, in UTC.
@@ -97,7 +104,9 @@ def utc_now() -> datetime:
 
 
 def local_now() -> datetime:
-    """The time to show to people.
+    """The time that the steps of a micro-batch take for now, and that people are shown.
+
+    Called on the driver, once for each micro-batch.
 
     Returns:
         Now, in the zone of this machine.

@@ -19,6 +19,7 @@ REPLAY = "#replay"  # ends the name of a branch that takes back what was rejecte
 EntryName = tuple[str, int]
 """An entry's id, and the reading of the source in which its record was rejected last."""
 _PLACE = re.compile(r"/([^/]+)/(\d+)/\d+/\w+$")  # the end of what `Rejection.id` makes
+_SAME_VALUES = re.compile(r"(?<!/)\*[0-9a-f]{32}(?:\.\d+)?$")  # `Place.row` behind values
 _ATTEMPT = re.compile(r"#attempt-(\d+)(?:\.\d+)?$")
 _ROW = re.compile(r"/\d+/\w+$")  # index and stage, at the end of what `Rejection.id` makes
 
@@ -77,10 +78,13 @@ class Entry:
     def message(self) -> str:
         """Groups the rejections of one message, whatever their stage.
 
+        Rows that share the values of their place are one message here: a row of a table is known
+        again although a column was added to the table since.
+
         Returns:
             What the ids of all of them begin with.
         """
-        return _ROW.sub("", self.first)
+        return _SAME_VALUES.sub("", _ROW.sub("", self.first))
 
     @property
     def place(self) -> tuple[str, int] | None:
@@ -89,8 +93,7 @@ class Entry:
         Returns:
             Partition and offset, by the id; None where the id has another form.
         """
-        found = _PLACE.search(self.first)
-        return (found[1], int(found[2])) if found else None
+        return place_of(self.id)
 
     @property
     def token(self) -> str:
@@ -151,6 +154,9 @@ class ErrorStore(Entries):
         is where the system can tell; else a crash between here and the commit stores it twice,
         under one id. A record of a later reading than the known one waits for a replay once more.
 
+        Args:
+            records: of one slice and branch, at least one; ids may occur twice.
+
         Raises:
             TransientError when the error sink cannot be reached: the commit waits for it.
         """
@@ -168,6 +174,16 @@ class ErrorSink(Connector):
             PermanentError where the system cannot keep error records.
         """
         raise PermanentError(f"a {self.type} sink cannot take error records")
+
+    def folder(self) -> tuple[str, ...]:
+        """The folder that this sink writes files to, in which no other flow's may lie.
+
+        Called when manifests are loaded.
+
+        Returns:
+            The store and the folders, from the outermost one; nothing for topics and tables.
+        """
+        return ()
 
 
 def part_of(entries: Sequence[Entry]) -> str:
@@ -199,8 +215,23 @@ def named_in(part: str) -> tuple[EntryName, ...]:
     return tuple((one, 0) if isinstance(one, str) else (one[0], one[1]) for one in json.loads(part))
 
 
+def place_of(entry: str) -> tuple[str, int] | None:
+    """Tells where the record of an entry was read first.
+
+    Args:
+        entry: its id.
+
+    Returns:
+        Partition and offset; None where the record has a place of another kind.
+    """
+    found = _PLACE.search(_ATTEMPT.sub("", entry))
+    return (found[1], int(found[2])) if found else None
+
+
 def attempt_of(entry: str) -> int:
     """Counts the attempts of an entry.
+
+    Called inside tasks for each rejected record, and on the driver for each entry of a replay.
 
     Args:
         entry: its id.
@@ -214,6 +245,8 @@ def attempt_of(entry: str) -> int:
 
 def next_attempt(entry: str, n: int) -> str:
     """Names what a replay rejects once more.
+
+    Called inside tasks, for each record that a replay rejects.
 
     Args:
         entry: the id of the entry that was replayed.

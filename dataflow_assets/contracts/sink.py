@@ -76,13 +76,17 @@ class Sink(ErrorSink):
     def peek(self, target: Target) -> Checkpoint | None:
         """The stored checkpoint, read only: no epoch is taken.
 
-        Called by sensors and by `dataflow status`, while a run may be active.
+        Called by sensors every few seconds and by `dataflow status`, each in a process of its own,
+        while a run may be active. Opens a connection and closes it.
+
+        Args:
+            target: the branch, by which its checkpoint is found.
 
         Returns:
-            None where nothing is stored.
+            None where nothing is stored, and where there is no table yet.
 
         Raises:
-            TransientError when the sink cannot be reached.
+            TransientError when the sink cannot be reached; PermanentError when a person must act.
         """
 
     @abstractmethod
@@ -149,7 +153,16 @@ class Sink(ErrorSink):
     def stored(cls, column: pa.Field) -> str:
         """The type that `SinkSession.create` gives an interchange column, for docs/types.md.
 
-        Called when the reference is generated.
+        Called when the reference is generated, for each row of the table of types.
+
+        Args:
+            column: of an interchange type; with the metadata KIND where text is more than text.
+
+        Returns:
+            The type as the system writes it.
+
+        Raises:
+            NotImplementedError: the sink takes messages and makes no columns.
         """
         raise NotImplementedError(f"{cls.type} makes no columns")
 
@@ -157,6 +170,12 @@ class Sink(ErrorSink):
     def keeps(cls, column: pa.Field) -> bool:  # noqa: ARG003 - what overrides need
         """Whether a table made for a column of the same system has its very type.
 
-        Called when the reference is generated.
+        Called when the reference is generated, for sources of the sink's own type.
+
+        Args:
+            column: as the source's `types` give it.
+
+        Returns:
+            True where the type is not that of `stored`, but the one that the source has read.
         """
         return False

@@ -57,15 +57,6 @@ class OffsetSlice:
     upto: int
 
     @property
-    def scope(self) -> str:
-        """Inside which an offset names one record.
-
-        Returns:
-            The partition.
-        """
-        return self.partition
-
-    @property
     def empty(self) -> bool:
         """Whether there is nothing to read.
 
@@ -86,15 +77,6 @@ class PartSlice:
     after: str | None
     upto: str
     part: str = ""
-
-    @property
-    def scope(self) -> str:
-        """Inside which an ordinal names one record.
-
-        Returns:
-            Partition and upper bound: a later read has parts of the same name.
-        """
-        return f"{self.partition}@{self.upto}"
 
     @property
     def empty(self) -> bool:

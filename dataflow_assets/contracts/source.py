@@ -75,8 +75,11 @@ class Source(Connector):
 
         Called inside tasks, once for each slice.
 
+        Args:
+            piece: the slice.
+
         Returns:
-            Values by the keys of `metadata_keys`.
+            Values by the keys of `metadata_keys`; those of single records are columns instead.
         """
         return {}
 
@@ -115,7 +118,10 @@ class Source(Connector):
         Args:
             piece: the part.
             metadata: what is wanted of `metadata_columns`: each becomes a column marked METADATA,
-                its Arrow name none of the table's. OP may be beside them.
+                its Arrow name none of the table's. OP may be beside them, and always a column
+                marked PLACE: a struct whose values name the row whenever, and in whatever part, it
+                is read. Rejected records have their ids by the values; without the column by a
+                digest of the row, so that a row that was altered is another record.
 
         Returns:
             Typed rows: bool, integers, floats, decimals, string (with a KIND), binary, date32,
@@ -133,6 +139,12 @@ class Source(Connector):
         """Typed rows as batches whose columns are the keys of their messages.
 
         Called inside tasks for each batch, only where steps or a sink need messages.
+
+        Args:
+            batch: as `batches` gave it: the table's columns, and those of metadata.
+
+        Returns:
+            As many rows in the same order; by default the batch itself.
         """
         return batch
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from dataflow_assets.contracts.checkpoint import Run, Totals
 from dataflow_assets.contracts.entries import REPLAY, named_in, next_attempt
+from dataflow_assets.contracts.place import Place, digest
 from dataflow_assets.contracts.slices import PartSlice, Position, Positions, Slice
 from dataflow_assets.contracts.target import Target
 from dataflow_assets.failpoints import Failpoint
@@ -49,6 +50,36 @@ class Rejection:
     """The message's, as far as it was read."""
     rows: int = 1
     """How many records its message has become: `n` is the index of this one."""
+    place: Place | None = None
+    """Where its message is in a source of parts; None: partition and offset name the message."""
+
+    def of(self, sent: Sent) -> Rejection:
+        """The rejection with the message of its record.
+
+        Called by writers inside tasks, for each row that their target refuses.
+
+        Args:
+            sent: the message, which `Chunk.sent` finds by the offset.
+
+        Returns:
+            The same rejection with what a replay needs.
+        """
+        return replace(
+            self, body=sent.body, metadata=sent.metadata, rows=sent.rows, place=sent.place
+        )
+
+    def at(self, piece: Slice) -> str:
+        """Where the record is, for people.
+
+        Called inside tasks, where a flow stops at the record or skips it.
+
+        Args:
+            piece: the slice with the record.
+
+        Returns:
+            The record's place, or its partition and offset.
+        """
+        return str(self.place or f"partition {piece.partition}, offset {self.offset}")
 
     def id(self, target: Target, piece: Slice) -> str:
         """Names the rejection; the same whenever its record is read.
@@ -60,13 +91,17 @@ class Rejection:
             piece: the slice with the record.
 
         Returns:
-            Flow, branch, source, partition, offset, n and stage. Of what a replay rejects: the id
-            of the entry that was replayed, and the attempt.
+            Flow, branch, source, place (partition and offset, where these name the record), n and
+            stage. Of what a replay rejects: the id of the entry that was replayed, and the attempt.
         """
         if isinstance(piece, PartSlice) and target.branch.endswith(REPLAY):
             return next_attempt(named_in(piece.part)[self.offset][0], self.n)
         where = f"{target.flow}/{target.branch}/{target.source_id or target.source}"
-        return f"{where}/{piece.scope}/{self.offset}/{self.n}/{self.stage}"
+        scope = piece.partition
+        if isinstance(piece, PartSlice):  # a later read has parts of the same name
+            scope = f"{scope}@{digest(piece.upto.encode())}"
+        place = self.place.key if self.place else f"{scope}/{self.offset}"
+        return f"{where}/{place}/{self.n}/{self.stage}"
 
     def reading(self, target: Target, piece: Slice) -> int:
         """In which reading of the source the record was rejected.
@@ -93,6 +128,8 @@ class Sent:
     metadata: Mapping[str, Any] | None = None
     rows: int = 1
     """How many records it has become."""
+    place: Place | None = None
+    """Where it is in a source of parts."""
 
 
 @dataclass(frozen=True)

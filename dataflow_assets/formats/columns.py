@@ -108,17 +108,14 @@ def _halved(
     except _UNFIT as error:
         half = len(column) // 2
         if half == 0:
-            reason = f"{_short(column[0])} is no {wanted.type}: {str(error).splitlines()[0][:200]}"
+            text = str(column[0])
+            shown = text if len(text) <= 60 else f"{text[:60]}..."
+            reason = f"{shown} is no {wanted.type}: {str(error).splitlines()[0][:200]}"
             yield pa.nulls(1, wanted.type), reason
             return
         # Copies: converters look at whole buffers of lists.
         yield from _halved(pa.concat_arrays([column[:half]]), given, wanted)
         yield from _halved(pa.concat_arrays([column[half:]]), given, wanted)
-
-
-def _short(value: pa.Scalar) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _against_rules(

@@ -128,7 +128,9 @@ def _kind(value: Any) -> pa.DataType:
     if isinstance(value, bool):
         return pa.bool_()
     if isinstance(value, int):
-        return pa.int64() if -(2**63) <= value < 2**63 else _big(value)
+        if -(2**63) <= value < 2**63:
+            return pa.int64()
+        return pa.decimal128(38, 0) if abs(value) < 10**38 else pa.json_()
     if isinstance(value, float | Decimal):
         return pa.float64()
     if isinstance(value, str):
@@ -138,10 +140,6 @@ def _kind(value: Any) -> pa.DataType:
     if isinstance(value, list):
         return pa.list_(reduce(widest, map(_kind, value), pa.null()))
     return pa.struct([pa.field(name, _kind(item)) for name, item in value.items()])
-
-
-def _big(value: int) -> pa.DataType:
-    return pa.decimal128(38, 0) if abs(value) < 10**38 else pa.json_()
 
 
 def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType:

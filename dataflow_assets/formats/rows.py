@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import METADATA, SYSTEM_COLUMNS, kind_of
+from dataflow_assets.contracts import METADATA, PLACE, SYSTEM_COLUMNS, kind_of
 from dataflow_assets.records.record import parse
 
 INFINITY, MINUS_INFINITY = "infinity", "-infinity"
@@ -40,9 +40,14 @@ def metadata_key(field: pa.Field) -> str | None:
     return None if name is None else name.decode()
 
 
+def is_beside(field: pa.Field) -> bool:
+    """Whether a column travels beside those of the table: the metadata of a row, or its place."""
+    return not {METADATA, PLACE}.isdisjoint(field.metadata or ())
+
+
 def table_columns(schema: pa.Schema) -> list[pa.Field]:
     """The columns of the table itself."""
-    return [f for f in schema if f.name not in SYSTEM_COLUMNS and metadata_key(f) is None]
+    return [f for f in schema if f.name not in SYSTEM_COLUMNS and not is_beside(f)]
 
 
 def objects(batch: pa.RecordBatch) -> list[bytes]:

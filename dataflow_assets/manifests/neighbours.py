@@ -12,6 +12,7 @@ from dataflow_assets.manifests.dialects.documents import Document, Path
 
 Pair = tuple[Flow, Document]
 _NAME: Path = ("metadata", "name")
+_ERRORS: Path = ("spec", "errors", "config")
 NAMED = 3
 
 
@@ -25,6 +26,7 @@ def clashes(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
         "in Dagster the flow would be called {0}, and so would the one in {1}: rename one",
     )
     yield from _same_keys(flows)
+    yield from _nested(flows)
 
 
 def _shared(
@@ -81,3 +83,28 @@ def _collision(
         )
         for document, path in users:
             yield document, document.finding(path, message, key=True)
+
+
+def _nested(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
+    """A folder inside another flow's, or error records among the rows of a sink."""
+    ends = [(*end, document) for flow, document in flows for end in _folders(flow)]
+    written = {folder: document for folder, _, document in ends}
+    sinks = {folder: document for folder, path, document in ends if path != _ERRORS}
+    for folder, path, document in ends:
+        around = (folder[:size] for size in range(1, len(folder)))
+        found = next((written[one] for one in around if one in written), None)
+        if found is None and path == _ERRORS:
+            found = sinks.get(folder)
+        if found is not None:
+            message = (
+                f"its folder is in one that is written to in {_where(found)}: readers of that one "
+                "would read the files of both; choose folders side by side"
+            )
+            yield document, document.finding(path, message, key=True)
+
+
+def _folders(flow: Flow) -> Iterator[tuple[tuple[str, ...], Path]]:
+    ends = [(branch.sink.folder(), branch.place) for branch in flow.branches]
+    if flow.policies.rejects.sink is not None:
+        ends.append((flow.policies.rejects.sink.folder(), _ERRORS))
+    return ((folder, path) for folder, path in ends if folder)

@@ -94,8 +94,7 @@ class BranchRows:
         offset = int(offsets[self.at[one.offset]])
         found = sent[offset]
         stage = "decode" if self.texts[one.offset] == found.body else "encode"
-        placed = replace(one, offset=offset, stage=stage, n=self.n[one.offset])
-        return replace(placed, body=found.body, metadata=found.metadata, rows=found.rows)
+        return replace(one, offset=offset, stage=stage, n=self.n[one.offset]).of(found)
 
     def _numbered(self, rows: pa.RecordBatch, offsets: Any) -> pa.RecordBatch:
         """The rows with their messages' offsets, and N where a message has become several."""

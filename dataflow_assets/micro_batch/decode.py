@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import Chunk
+from dataflow_assets.contracts import Chunk, Slice
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.micro_batch.forward import forwarded
 from dataflow_assets.micro_batch.lanes import Lane
 from dataflow_assets.micro_batch.originals import Messages
+from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.records.wrapped import unwrapped_texts
 
 Decode = Callable[[pa.RecordBatch, pa.Array], Chunk]
@@ -21,8 +21,9 @@ Decode = Callable[[pa.RecordBatch, pa.Array], Chunk]
 class Decoding:
     """Each lane's chunk of a batch of messages, no record between."""
 
-    def __init__(self, lanes: Sequence[Lane], tombstones: str, slices: int) -> None:
-        self._lanes = [_decode(lane, tombstones) for lane in lanes]
+    def __init__(self, lanes: Sequence[Lane], tombstones: str, piece: Slice, slices: int) -> None:
+        places = Places(piece)
+        self._lanes = [_decode(lane, tombstones, places) for lane in lanes]
         self._slices = slices
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
@@ -31,23 +32,22 @@ class Decoding:
         return [decode(batch, offsets) for decode in self._lanes]
 
 
-def _decode(lane: Lane, tombstones: str) -> Decode:
+def _decode(lane: Lane, tombstones: str, places: Places) -> Decode:
     if lane.sink.takes == "messages":
-        return lambda batch, offsets: forwarded(batch, offsets, tombstones)
+        return lambda batch, offsets: forwarded(batch, offsets, tombstones, places)
     decoder, unwraps = lane.decoder(tombstones), lane.unwraps
-    return lambda batch, offsets: _decoded(decoder, unwraps, batch, offsets)
+
+    def decode(batch: pa.RecordBatch, offsets: pa.Array) -> Chunk:
+        return _decoded(decoder, unwraps, batch, Messages(offsets, batch, places=places))
+
+    return decode
 
 
-def _decoded(
-    decoder: JsonDecoder, unwraps: bool, batch: pa.RecordBatch, offsets: pa.Array
-) -> Chunk:
+def _decoded(decoder: JsonDecoder, unwraps: bool, batch: pa.RecordBatch, sent: Messages) -> Chunk:
     bodies = batch.column("body")
     texts = unwrapped_texts(bodies) if unwraps else bodies
     keys = batch.column("key") if "key" in batch.schema.names else None
-    decoded = decoder.decode(texts, offsets, keys)
+    decoded = decoder.decode(texts, sent.offsets, keys)
     size = pc.sum(pc.binary_length(bodies)).as_py() or 0
-    seen, sent = int(offsets[-1].as_py()) + 1, Messages(offsets, batch)
-    rejected = decoded.rejected
-    if texts is not bodies:
-        rejected = [replace(one, body=sent[one.offset].body) for one in rejected]
-    return Chunk(decoded.rows, rejected, seen, size, sent)
+    rejected = [one.of(sent[one.offset]) for one in decoded.rejected]
+    return Chunk(decoded.rows, rejected, int(sent.offsets[-1].as_py()) + 1, size, sent)

@@ -18,9 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
@@ -34,11 +32,13 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import DataflowError, PermanentError, blamed
+from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
-from dataflow_assets.micro_batch.reader import reader
+from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame
+from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.micro_batch.typed_rows import typed
 
 if TYPE_CHECKING:
@@ -173,11 +173,11 @@ class Pass:
             return
         left = _SLACK * self.most_bytes
         for batch in batches:
-            fitting, size = _fitting(batch, left)
-            yield fitting
+            taken, size = fitting(batch, left)
+            yield taken
             left -= size
-            upto = fitting.column("_at")[-1].as_py() // len(self.span.slices) + 1
-            if upto < piece.upto and (left <= 0 or fitting.num_rows < batch.num_rows):
+            upto = taken.column("_at")[-1].as_py() // len(self.span.slices) + 1
+            if upto < piece.upto and (left <= 0 or taken.num_rows < batch.num_rows):
                 told.cuts[piece.partition] = upto
                 return
 
@@ -207,9 +207,9 @@ class Pass:
             yield from self._typed(piece, batches)
 
     def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
-        seen = rejected = 0
+        seen, rejected, places = 0, 0, Places(piece)
         for batch in batches:
-            chunks = typed(batch, self.lanes, seen)
+            chunks = typed(batch, self.lanes, seen, places)
             seen += batch.num_rows
             rejected += sum(len(chunk.rejected) for chunk in chunks)
             self._judge(piece, seen, rejected, chunks)
@@ -221,21 +221,13 @@ class Pass:
             return
         target = self.lanes[0].ticket.target
         last = next((chunk.rejected[-1] for chunk in chunks if chunk.rejected), None)
-        example = f"; the last one, offset {last.offset}: {last.reason}" if last else ""
+        example = f"; the last one, {last.at(piece)}: {last.reason}" if last else ""
         raise PermanentError(
             f"flow {target.flow}: {rejected} of {consumed} records of {target.source} were "
             f"rejected, more than maxRejectedPercent {self.max_rejected_percent:g}{example}. "
             f"Nothing of this micro-batch's records of partition {piece.partition} is stored; "
             f"those of other partitions may be. Fix the table or the producer, or raise the limit"
         )
-
-
-def _fitting(batch: pa.RecordBatch, most: int) -> tuple[pa.RecordBatch, int]:
-    """The first rows, whose bodies have so many bytes at most, or one row; and their bytes."""
-    lengths = pc.fill_null(pc.binary_length(batch.column("body")), 0)
-    sizes = pc.cumulative_sum(lengths.cast(pa.int64())).to_numpy()
-    rows = max(1, int(np.searchsorted(sizes, most, "right")))
-    return batch.slice(0, rows), int(sizes[rows - 1])
 
 
 def too_many(rejected: int, consumed: int, most: float) -> bool:

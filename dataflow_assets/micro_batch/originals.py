@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from dataflow_assets.contracts import Rejection, Sent
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.message_metadata import Rows
+from dataflow_assets.micro_batch.places import Places
 
 
 @dataclass(frozen=True)
@@ -24,15 +25,19 @@ class Messages(Mapping[int, Sent]):
     """What reads the metadata, where messages have become records."""
     several: Mapping[int, int] = field(default_factory=dict)
     """How many records a message has become, where that is not one."""
+    _: KW_ONLY
+    places: Places
 
     def __getitem__(self, offset: int) -> Sent:  # KeyError for a foreign offset
         index = pc.index(self.offsets, offset).as_py()
         if index < 0:
             raise KeyError(offset)
+        raw = self.batch.column("body")[index].as_py()
+        place = self.places.of(self.batch, index, offset, raw)
         if self.rows is None:
-            return Sent(self.batch.column("body")[index].as_py())
+            return Sent(raw, place=place)
         ((body, metadata),) = self.rows.records(self.batch.slice(index, 1))
-        return Sent(body, placed(metadata, offset), self.several.get(offset, 1))
+        return Sent(body, placed(metadata, offset), self.several.get(offset, 1), place)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.offsets.to_pylist())
@@ -41,28 +46,17 @@ class Messages(Mapping[int, Sent]):
         return len(self.offsets)
 
 
-def rejection(
-    offset: int, error: RejectedRecord, raw: bytes | None, metadata: Mapping[str, Any]
-) -> Rejection:
-    """A message that failed before the lanes part."""
+def rejection(offset: int, error: RejectedRecord, sent: Sent) -> Rejection:
+    """Why a record is rejected, in the words of the step that refused it."""
     where = "" if error.step is None else f"transformations[{error.step}] ({error.step_type}): "
     reason = f"{where}{error.reason}"
-    return Rejection(
-        offset,
-        error.stage,
-        reason,
-        raw,
-        step=error.step,
-        step_type=error.step_type,
-        metadata=placed(metadata, offset),
-    )
+    found = Rejection(offset, error.stage, reason, None, step=error.step, step_type=error.step_type)
+    return found.of(sent)
 
 
 def unstored(offset: int, n: int, error: RejectedRecord, sent: Messages) -> Rejection:
     """A record that its lane could not take."""
-    found = sent[offset]
-    one = rejection(offset, error, found.body, found.metadata or {})
-    return replace(one, n=n, rows=found.rows)
+    return replace(rejection(offset, error, sent[offset]), n=n)
 
 
 def placed(metadata: Mapping[str, Any], offset: int) -> Mapping[str, Any]:

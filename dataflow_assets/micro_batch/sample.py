@@ -47,7 +47,8 @@ class Sampler:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row: the sample, as msgpack."""
         forget_archives()
-        sample = self._of_parts(batches) if self._typed else self.sample(self._messages(batches))
+        typed = self.source.delivers == "columns"
+        sample = self._of_parts(batches) if typed else self.sample(self._messages(batches))
         output = msgspec.msgpack.encode((sample.records, sample.schema.serialize().to_pybytes()))
         yield pa.record_batch([[output]], RESULT)
 
@@ -74,10 +75,6 @@ class Sampler:
             columns = [] if first is None else table_columns(first.schema)
             return Sample(1, pa.schema(columns, {TYPED: b"1"}))
         return next((one for one in islice(self._of_rows(0), 1) if one.records), None)
-
-    @property
-    def _typed(self) -> bool:
-        return self.source.delivers == "columns"
 
     def _of_parts(self, batches: Iterable[pa.RecordBatch]) -> Sample:
         indexes = (index for batch in batches for index in batch.column("id").to_pylist())

@@ -1,4 +1,10 @@
-"""Bodies as records through the chain; what comes out, for each lane."""
+"""The messages of one slice as chunks, one for each lane of the pass.
+
+Without steps the bodies are decoded straight into the sink's columns. With steps each message
+becomes a record, runs through the chain, and each lane decodes the JSON of its own records by the
+same rules. What fails before the lanes part is rejected once, by the main one. A sink that takes
+messages gets bodies, keys and headers as they were sent.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +14,44 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import Chunk, Rejection, Sink
+from dataflow_assets.contracts import Chunk, Rejection, Sent, Sink, Slice, Source
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.branch_rows import BranchRows
+from dataflow_assets.micro_batch.decode import Decoding
 from dataflow_assets.micro_batch.forward import Forwarded
-from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch.lanes import Lane, Read, Steps
 from dataflow_assets.micro_batch.message_metadata import Rows
-from dataflow_assets.micro_batch.originals import Messages, rejection
+from dataflow_assets.micro_batch.originals import Messages, placed, rejection
+from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.replayed_rows import Again
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record, parse, text
 from dataflow_assets.records.wrapped import unwrapped
 
 
+def reader(
+    source: Source, steps: Steps | None, lanes: Sequence[Lane], piece: Slice, slices: int
+) -> Read:
+    """How the messages of one slice become rows; made once per slice, inside the task."""
+    if steps is None:
+        return Decoding(lanes, source.null_messages, piece, slices)
+    return Transforming(
+        steps, source.null_messages, lanes, Rows(source, piece, slices, steps.reads)
+    )
+
+
 class Transforming:
     """Bodies as records through the chain; what comes out, as JSON again, for each lane."""
 
     def __init__(self, steps: Steps, tombstones: str, lanes: Sequence[Lane], rows: Rows) -> None:
-        self._chain = Chain(steps.transformations, steps.context)
+        self._steps = steps
+        self._chain = self._compiled()
         self._branches = [_branch(lane, tombstones) for lane in lanes]
         self._rows = rows
+        self._places = Places(rows.piece)
+
+    def _compiled(self) -> Chain:
+        return Chain(self._steps.transformations, self._steps.context)
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each lane's chunk. Records of a route that is not among the lanes are left out."""
@@ -40,11 +64,15 @@ class Transforming:
         for at, (raw, metadata) in enumerate(self._rows.records(batch)):
             pair = again[at] if again else None
             one = Again(*pair) if pair else None
+            # What steps remember is of one micro-batch; entries are of many.
+            chain = self._chain if again is None else self._compiled()
             try:
-                found = self._chain(Record(parse(raw), metadata))
+                found = chain(Record(parse(raw), metadata))
                 chosen = one.chosen(found, ways) if one else enumerate(found)
             except RejectedRecord as error:
-                refused = rejection(int(offsets[at]), error, raw, metadata)
+                place = self._places.of(batch, at, int(offsets[at]), raw)
+                message = Sent(raw, placed(metadata, int(offsets[at])), place=place)
+                refused = rejection(int(offsets[at]), error, message)
                 if one is None:
                     rejected.append(refused)
                 else:
@@ -59,7 +87,8 @@ class Transforming:
                     branch.take(at, n, record)
         if None in ways:
             ways[None].rejected += rejected
-        sent = Messages(pa.array(offsets, pa.int64()), batch, self._rows, several)
+        numbers = pa.array(offsets, pa.int64())
+        sent = Messages(numbers, batch, self._rows, several, places=self._places)
         return [branch.chunk(offsets, sent) for branch in branches]
 
 

@@ -12,23 +12,26 @@ from dataflow_assets.contracts import OFFSET, Chunk, Rejection, Sent
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.rows import objects
 from dataflow_assets.micro_batch.lanes import Lane
+from dataflow_assets.micro_batch.places import Places, place_column
 
 
-def typed(batch: pa.RecordBatch, lanes: Sequence[Lane], seen: int) -> list[Chunk]:
+def typed(batch: pa.RecordBatch, lanes: Sequence[Lane], seen: int, places: Places) -> list[Chunk]:
     """Each lane's chunk of a batch whose first row has the ordinal `seen` in its part."""
     ordinals = pa.array(np.arange(seen, seen + batch.num_rows), pa.int64())
     rows = batch.append_column(OFFSET, ordinals)
-    return [_chunk(rows, lane, seen) for lane in lanes]
+    at = place_column(rows.schema)
+    size = rows.nbytes - (0 if at is None else rows.column(at).nbytes)
+    sent = _Sent(rows, seen, places)
+    return [_chunk(rows, lane, size, sent) for lane in lanes]
 
 
-def _chunk(rows: pa.RecordBatch, lane: Lane, seen: int) -> Chunk:
-    sent = _Sent(rows, seen)
+def _chunk(rows: pa.RecordBatch, lane: Lane, size: int, sent: _Sent) -> Chunk:
     conformed = conform(rows, lane.ticket.schema, lane.sink.unknown_fields)
     rejected = [
-        Rejection(seen + row, "encode", reason, sent[seen + row].body)
+        Rejection(sent.first + row, "encode", reason, None).of(sent[sent.first + row])
         for row, reason in sorted(conformed.refused.items())
     ]
-    return Chunk(conformed.rows, rejected, seen + rows.num_rows, rows.nbytes, sent)
+    return Chunk(conformed.rows, rejected, sent.first + rows.num_rows, size, sent)
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,14 @@ class _Sent(Mapping[int, Sent]):
 
     rows: pa.RecordBatch
     first: int
+    places: Places
 
     def __getitem__(self, ordinal: int) -> Sent:  # KeyError for a foreign ordinal
-        if not 0 <= ordinal - self.first < self.rows.num_rows:
+        row = ordinal - self.first
+        if not 0 <= row < self.rows.num_rows:
             raise KeyError(ordinal)
-        return Sent(objects(self.rows.slice(ordinal - self.first, 1))[0])
+        body = objects(self.rows.slice(row, 1))[0]
+        return Sent(body, place=self.places.of(self.rows, row, ordinal, body))
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.first + self.rows.num_rows))

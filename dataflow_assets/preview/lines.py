@@ -10,8 +10,8 @@ from typing import Any, Literal
 import msgspec
 
 from dataflow_assets.flow import Flow
-from dataflow_assets.preview import Trace, Visit
 from dataflow_assets.preview.messages import Message, given, plain
+from dataflow_assets.preview.trace import Trace, Visit
 from dataflow_assets.records.record import Record, encode
 from dataflow_assets.testing import Result
 
@@ -37,17 +37,13 @@ def as_lines(flow: Flow, number: int, message: Message, trace: Trace) -> Iterato
     metadata = encode(plain(message.metadata)).decode() if message.metadata else ""
     yield Line(f"record {number}  {metadata}".rstrip(), "title")
     visits = list(trace.visits)
-    first = visits[0].before if visits else _passed(trace.result)
+    passed = [Record(one.body, {}) for one in trace.result.out]  # of a flow without steps
+    first = visits[0].before if visits else next(iter(passed), None)
     if first is None:
         yield Line(f"    {message.line.decode()}", "same")
     else:
         yield from (Line(f"    {text}", "same") for text in _body(first.body))
     yield from _Way(flow, visits, trace.result).lines()
-
-
-def _passed(result: Result) -> Record | None:
-    """The record of a flow without steps."""
-    return Record(result.out[0].body, {}) if result.out else None
 
 
 class _Way:

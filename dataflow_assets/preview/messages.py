@@ -20,7 +20,7 @@ import msgspec
 from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.records import record
 from dataflow_assets.records.record import NotJson
-from dataflow_assets.testing import Out, Result
+from dataflow_assets.testing import Result
 
 _WANTED = (
     'must be {"body": ..., "metadata": {...}}, or {"text": "...", "metadata": {...}} for a message '
@@ -130,9 +130,9 @@ def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def as_json(message: Message, result: Result) -> str:
     """`in` is the message as it was given; `out` is empty where it is filtered or rejected."""
     rejected = asdict(result.rejected) if result.rejected else None
-    found = {"in": msgspec.Raw(message.line), "out": [_out(one) for one in result.out]}
-    return record.encode({**found, "rejected": rejected}).decode()
-
-
-def _out(one: Out) -> dict[str, Any]:
-    return {**given(one.body), "metadata": plain(one.metadata), "route": one.route}
+    found = [
+        {**given(one.body), "metadata": plain(one.metadata), "route": one.route}
+        for one in result.out
+    ]
+    answer = {"in": msgspec.Raw(message.line), "out": found, "rejected": rejected}
+    return record.encode(answer).decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from dataflow_assets.records.conditions import condition as module
+from dataflow_assets.records.conditions import condition
 from dataflow_assets.records.conditions.condition import Condition
 from dataflow_assets.records.paths.modifiers import SUPPORTED
 from dataflow_assets.records.paths.path import Path
@@ -64,7 +64,7 @@ def _found(path: str) -> str:
 
 def conditions() -> str:
     """The grammar, from where it is written down, and what holds for the same body."""
-    about = inspect.cleandoc(module.__doc__ or "").partition("\n\n")[2]
+    about = inspect.cleandoc(condition.__doc__ or "").partition("\n\n")[2]
     record = Record(parse(_BODY.encode()), {"topic": "orders"})
     held = [(text, Condition.parse(text).compile()(record)) for text in _CONDITIONS]
     rows = [f"| `{escaped(text)}` | {'holds' if holds else 'does not'} |" for text, holds in held]

@@ -89,8 +89,5 @@ def _made(sink: type[Sink], column: pa.Field, source: type[Source] | None) -> st
 
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> str:
     head = [title, "", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    return "\n".join([*head, *("| " + " | ".join(map(_cell, row)) + " |" for row in rows), ""])
-
-
-def _cell(text: str) -> str:
-    return escaped(text).replace("<", "&lt;")
+    cells = ([escaped(text).replace("<", "&lt;") for text in row] for row in rows)
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in cells), ""])

@@ -6,6 +6,7 @@
 | `begin` | `unknown_starts`, `intent_of` | both are stored before anything is read |
 | `begin` after a crash | `resumed` | the recorded parts are read again, committed ones are empty |
 | a slice is committed | `check_planned`, `check_recorded` | only from where it was planned |
+| a chunk is written | `uncovered` | what the checkpoint covers is left out |
 | `finish` | `gaps`, `advanced` | what holds no records is stepped over |
 | another driver has the epoch | `taken_over` | TakenOver: the run ends for all branches |
 | the checkpoint is gone | `removed` | CheckpointRemoved: the branch ends, the others go on |
@@ -19,8 +20,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dataflow_assets.contracts import (
+    OFFSET,
     Checkpoint,
+    Chunk,
     OffsetSlice,
     PartSlice,
     Position,
@@ -51,6 +56,31 @@ def covered(piece: Slice, position: Position | None) -> bool:
     if isinstance(piece, OffsetSlice):
         return isinstance(position, int) and position >= piece.upto
     return position == piece.upto
+
+
+def uncovered(chunk: Chunk, piece: Slice, position: Position | None) -> Chunk | None:
+    """What of a chunk is not committed yet.
+
+    Called by writers inside their task, for each chunk. A slice begins below the checkpoint where
+    another branch is behind, or where a first attempt was committed.
+
+    Args:
+        chunk: of the slice, its rows with their offsets.
+        piece: the slice.
+        position: where its partition is by the stored checkpoint; None for nowhere yet.
+
+    Returns:
+        The chunk from the checkpoint on; None where nothing of it is left.
+    """
+    if covered(piece, position):
+        return None
+    if not isinstance(position, int):
+        return chunk
+    if chunk.seen <= position:
+        return None
+    first = int(np.searchsorted(chunk.rows.column(OFFSET).to_numpy(), position))
+    rejected = [one for one in chunk.rejected if one.offset >= position]
+    return replace(chunk, rows=chunk.rows.slice(first), rejected=rejected)
 
 
 def resumed(parts: Iterable[PartSlice], positions: Positions) -> tuple[PartSlice, ...]:
@@ -194,6 +224,17 @@ def taken_over(flow: str, run: str) -> TakenOver:
     )
 
 
+def taken_over_by(flow: str, run: str, host: str) -> TakenOver:
+    """The same, where a checkpoint keeps the run's id apart from its place.
+
+    Args:
+        flow: namespace/name.
+        run: the id of who has it.
+        host: as `Run.place` has it.
+    """
+    return taken_over(flow, f"run {run} on host {host}")
+
+
 def removed(flow: str, place: object) -> CheckpointRemoved:
     """The error of a driver, or of one of its tasks, that finds no checkpoint any more.
 
@@ -226,7 +267,8 @@ def moved(flow: str, piece: Slice, position: Position | None) -> PermanentError:
 class BranchState:
     """Everything that is stored of one branch: the checkpoint, and the parts of a bounded read.
 
-    Its methods say what becomes of it; none of them stores anything.
+    Loaded and stored by sessions on the driver, and by writers of sinks that commit in tasks. Its
+    methods return another state and raise nothing; none of them stores anything.
     """
 
     checkpoint: Checkpoint = Checkpoint(epoch=0)
@@ -250,7 +292,13 @@ class BranchState:
     def left(self, span: Span) -> tuple[Slice, ...]:
         """The slices of a span that the checkpoint does not cover.
 
-        Nothing of a bounded read that is recorded no more: it was finished before.
+        Called by sessions in `stage` and `finish` on the driver.
+
+        Args:
+            span: as `begin` has handed it back.
+
+        Returns:
+            Nothing of a bounded read that is recorded no more: it was finished before.
         """
         if intent_of(span) and not self.intent:
             return ()
@@ -258,12 +306,29 @@ class BranchState:
         return tuple(s for s in span.slices if not covered(s, known.get(s.partition)))
 
     def taken(self, run: Run) -> BranchState:
-        """The same under a new epoch."""
+        """The state under a new epoch.
+
+        Called by sessions in `open` on the driver; the caller stores the state by compare-and-set.
+
+        Args:
+            run: who has the epoch from now on.
+        """
         epoch = self.checkpoint.epoch + 1
         return replace(self, checkpoint=replace(self.checkpoint, epoch=epoch, run=str(run)))
 
     def begun(self, span: Span, target: Target, identity: str | None) -> BranchState:
-        """With what must survive a crash before the span is read; the same where that is known."""
+        """The state with what must survive a crash before the span is read.
+
+        Called by sessions in `begin` on the driver, once for each micro-batch.
+
+        Args:
+            span: as planned.
+            target: the branch, with the digest of its manifest.
+            identity: the table's id; None while there is no table.
+
+        Returns:
+            The start positions of new partitions and the intent beside what is known.
+        """
         starts = unknown_starts(span, self.positions)
         begun = {name: after for name, after in starts.items() if after is not None}
         checkpoint = replace(
@@ -275,7 +340,13 @@ class BranchState:
         return BranchState(checkpoint, intent_of(span))
 
     def divided(self, cut: Cut) -> BranchState:
-        """With smaller parts for those that are not committed."""
+        """The state with smaller parts for those that are not committed.
+
+        Called by sessions in `divide` on the driver, where a part was too large for the sink.
+
+        Args:
+            cut: makes parts of one, the source's `divide`.
+        """
         return replace(self, intent=divided(resumed(self.intent, self.positions), cut))
 
     def abandoned(self) -> BranchState:
@@ -283,13 +354,29 @@ class BranchState:
         return replace(self, intent=())
 
     def adopted(self, identity: str | None) -> BranchState:
-        """The same about another table."""
+        """The state as that of another table, whose rows it describes.
+
+        Called by sessions in `adopt` on the driver, when a person says so.
+
+        Args:
+            identity: the table's id; None while there is no table.
+        """
         return replace(self, checkpoint=replace(self.checkpoint, target=identity))
 
     def restarted(
         self, positions: Positions, source: str, target: Target, identity: str | None
     ) -> BranchState:
-        """From now on this source goes into this table, in a reading of its own."""
+        """The state of a flow that begins anew: without an intent, in a reading of its own.
+
+        Called by sessions in `restart` on the driver, once the table is emptied where that is
+        asked.
+
+        Args:
+            positions: where the reading begins.
+            source: the source's identity.
+            target: the branch, with the digest of its manifest.
+            identity: the table's id; None while there is no table.
+        """
         checkpoint = replace(
             self.checkpoint,
             positions=dict(positions),
@@ -304,13 +391,21 @@ class BranchState:
         """As if the branch had never begun.
 
         Epoch and reading stay: a driver that was forgotten must not find its epoch free again, and
-        what was rejected before must not seem later than what will be.
+        what was rejected before must not seem later than what will be. Called by sessions in
+        `forget` on the driver, for `dataflow reset`.
         """
         known = self.checkpoint
         return BranchState(Checkpoint(known.epoch, run=known.run, reading=known.reading))
 
     def finished(self, positions: Positions, counted: Totals) -> BranchState:
-        """Without an intent, at these positions."""
+        """The state once a span is done: without an intent, at these positions.
+
+        Called by sessions in `finish` on the driver, once for each micro-batch.
+
+        Args:
+            positions: all of the checkpoint's, those of the span moved.
+            counted: what the span's receipts say, on top of the stored totals.
+        """
         checkpoint = replace(
             self.checkpoint,
             positions=dict(positions),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import unquote
 
 from pydantic import BeforeValidator, SecretStr, StringConstraints, model_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address, Connector
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.secrets import Fills, SecretRef
 
 COLUMN_NAME = r"^[^\x00]+$"
@@ -39,7 +40,16 @@ ColumnNames = Annotated[tuple[ColumnName, ...], BeforeValidator(one_or_many)]
 
 
 def foreign(text: str) -> str:
-    """What to do about an address of another kind; without it nothing is known."""
+    """What to do about an address of another kind.
+
+    Called when a manifest is validated, for a connection string that cannot be read.
+
+    Args:
+        text: the connection string.
+
+    Returns:
+        A half sentence; empty where nothing is known.
+    """
     if text.lower().startswith("jdbc:"):
         return "a JDBC address: remove `jdbc:`"
     if "${" in text or text.startswith("$"):
@@ -48,7 +58,11 @@ def foreign(text: str) -> str:
 
 
 class DatabaseTable(Connector):
-    """A database and a table in it, both known without network."""
+    """A database and a table in it, both known without network.
+
+    Options of connectors derive from it. Methods may be called before secrets are resolved, when
+    manifests are loaded, unless they say otherwise.
+    """
 
     quotes: ClassVar = '"'
     """What may enclose a name in `table`."""
@@ -97,7 +111,11 @@ class DatabaseTable(Connector):
         return self.servers()
 
     def dsn(self) -> str:
-        """The connection string itself, for the driver only."""
+        """The connection string itself, for the database's client only. Secrets must be resolved.
+
+        Raises:
+            PermanentError: the secret was not resolved.
+        """
         if self.connection_string is None:
             raise PermanentError("connectionStringSecretRef was not resolved")
         return self.connection_string.get_secret_value()
@@ -110,9 +128,47 @@ class DatabaseTable(Connector):
         return schema or self.known_schema(), name
 
     def place(self) -> tuple[str, str]:
-        """Schema and name of the table. Secrets must be resolved."""
+        """Schema and name of the table. Secrets must be resolved.
+
+        Raises:
+            PermanentError: the secret was not resolved.
+        """
         schema, name = self._split()
         return schema or self.usual_schema(), name
+
+    def no_table(self) -> PermanentError:
+        """The error where the table is missing, with the ways out. Secrets must be resolved."""
+        return PermanentError(
+            f"table {'.'.join(self.place())} does not exist at {self.address()}; create it, or set "
+            "autoCreateTable: true"
+        )
+
+    def check_table(self, found: str | None, known: str) -> None:
+        """Raises where the table is not the one that the run began with.
+
+        Called by writers inside tasks, before each commit. Secrets must be resolved.
+
+        Args:
+            found: the id that the database gives the table of this name; None for no table.
+            known: the id that the table had when the session was opened.
+
+        Raises:
+            PermanentError: the table was dropped.
+            TransientError: the table is another one by now.
+        """
+        if found is None:
+            raise self.dropped()
+        if found != known:
+            raise TransientError(
+                f"table {self.address()} was replaced by another one of its name while the flow ran"
+            )
+
+    def dropped(self) -> PermanentError:
+        """The error where the table went away under a run. Secrets must be resolved."""
+        return PermanentError(
+            f"table {'.'.join(self.place())} of {self.address()} was dropped while the flow ran; "
+            "create it again, or set autoCreateTable: true: the next run fills it from the start"
+        )
 
     def known_schema(self) -> str | None:
         """The usual schema, as far as it is no part of a secret."""
@@ -120,15 +176,21 @@ class DatabaseTable(Connector):
 
     @abstractmethod
     def usual_schema(self) -> str:
-        """Where a table is that is named without a schema."""
+        """Where a table is that is named without a schema. Secrets must be resolved."""
 
     @abstractmethod
     def server(self) -> str:
-        """Host and database, never user or password."""
+        """Host and database, never user or password.
+
+        Called where the connection string is in the manifest, or secrets are resolved.
+        """
 
     @abstractmethod
     def servers(self) -> tuple[str, ...]:
-        """`host:port/database` of each host; a port may be left out where it is the usual one."""
+        """`host:port/database` of each host; a port may be left out where it is the usual one.
+
+        Called where the connection string is in the manifest, or secrets are resolved.
+        """
 
     def _split(self) -> tuple[str, str]:
         """Schema, empty where there is none, and name."""
@@ -152,7 +214,14 @@ def split(table: str, quotes: str = '"') -> tuple[str, str]:
 
 
 def joined(schema: str | None, name: str) -> str:
-    """What `split` takes apart again; in quotes only where it must be."""
+    """What `split` takes apart again; in quotes only where it must be.
+
+    Called when Dagster's assets are built, for the table's name in their metadata.
+
+    Args:
+        schema: None or empty where there is none.
+        name: the table's.
+    """
     plain = f"{schema}.{name}" if schema else name
     if split(plain) == (schema or "", name):
         return plain
@@ -165,6 +234,14 @@ def _unquoted(name: str, quotes: str) -> str:
     return name[1:-1].replace(mark * 2, mark) if mark and mark in quotes else name
 
 
+def unescaped(password: str) -> str:
+    """The password in the URL of a connection string, without its percent escapes.
+
+    A lone % cannot be an escape: such a password was never encoded, and is taken as it is.
+    """
+    return password if re.search(r"%(?![0-9a-fA-F]{2})", password) else unquote(password)
+
+
 def slugify(text: str) -> str:
-    """Lower-case letters, digits and underscores only."""
+    """Lower-case letters, digits and underscores only; `database` where none is left."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "database"

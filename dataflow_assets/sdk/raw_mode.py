@@ -54,7 +54,12 @@ class RawSink(Sink):
             return Sampled(self._prefix)
         data = self._column(schema, DATA)
         if self.flatten_metadata_columns:
-            self._no_column(schema, METADATA)
+            if METADATA in map(str.casefold, schema.names):
+                raise PermanentError(
+                    f"table {self.address().name} has a column {METADATA}, which "
+                    "flattenMetadataColumns does not write: leave the option out, or write to a "
+                    "new table"
+                )
             return Flat(data, schema, self._prefix, self.own_columns)
         return Raw(data, self._column(schema, METADATA))
 
@@ -104,13 +109,6 @@ class RawSink(Sink):
                 "rawMode: change its type, or write to a new table"
             )
         return found[0]
-
-    def _no_column(self, schema: pa.Schema, name: str) -> None:
-        if name in map(str.casefold, schema.names):
-            raise PermanentError(
-                f"table {self.address().name} has a column {name}, which flattenMetadataColumns "
-                "does not write: leave the option out, or write to a new table"
-            )
 
 
 def _filled(field: pa.Field) -> bool:

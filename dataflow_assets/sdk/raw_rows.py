@@ -172,7 +172,7 @@ def _converter(field: pa.Field) -> Write:
     if pa.types.is_timestamp(field.type):
         return _moment
     if field.type == pa.string() and kind_of(field) in (None, b"text"):
-        return _text
+        return lambda value: text_form(_stamped(value))
     return _stamped
 
 
@@ -196,10 +196,6 @@ def _moment(value: Any) -> str:
     if isinstance(value, datetime):
         return str(_stamped(value))
     return rfc3339_nano(read(value, UTC))
-
-
-def _text(value: Any) -> str:
-    return text_form(_stamped(value))
 
 
 def _typical(key: str, value: Any) -> Any:

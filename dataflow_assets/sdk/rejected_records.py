@@ -1,7 +1,7 @@
 """What becomes of rejected records when a slice is committed, and the record an error sink gets.
 
 The record is that of the DataFlow Operator with more of its origin: id, flow,
-branch, step, place in the source, class of the error (5.4).
+branch, step, place in the source, class of the error.
 """
 
 from __future__ import annotations
@@ -101,17 +101,18 @@ def settle(
 
 def _log(target: Target, piece: Slice, rejections: Sequence[Rejection]) -> None:
     for one in rejections:
-        place = f"{target.source}, partition {piece.partition}, offset {one.offset}"
-        log.warning("flow %s: skipped %s: %s", target.flow, place, one.reason)
+        log.warning(
+            "flow %s: skipped %s, %s: %s", target.flow, target.source, one.at(piece), one.reason
+        )
 
 
 def _held(target: Target, piece: Slice, one: Rejection) -> Stopped:
     holds = target.rejects.holds
     kept = "it is in the error sink, and " if holds else ""
     return Stopped(
-        f"flow {target.flow} stops at {target.source}, partition {piece.partition}, offset "
-        f"{one.offset}, for {target.branch}: {one.stage}: {one.reason}; {kept}the flow goes on "
-        f"once it can be stored: fix the table, the steps or the record, or {_ELSE[holds]}",
+        f"flow {target.flow} stops at {target.source}, {one.at(piece)}, for {target.branch}: "
+        f"{one.stage}: {one.reason}; {kept}the flow goes on once it can be stored: fix the table, "
+        f"the steps or the record, or {_ELSE[holds]}",
         piece.partition,
         one.offset,
     )
@@ -230,27 +231,6 @@ def _sent(encoding: str, original: bytes) -> bytes | None:
     if encoding == "base64":
         return base64.b64decode(held["original_data_base64"])
     return None if encoding == "null" else str(held["original_data"]).encode()
-
-
-def origin(id_: str, source: str, partition: str, offset: int) -> dict[str, Any]:
-    """The metadata of a record that a table of rejected records keeps without its own.
-
-    Called by a connector on the driver, for each row that a replay looks at.
-
-    Args:
-        id_: of the row.
-        source: name of the topic or table that it was read from.
-        partition: the row's column of that name.
-        offset: the row's column of that name.
-
-    Returns:
-        Topic, partition and offset of the message as it was first read.
-    """
-    if attempt_of(id_) > 1:  # its columns tell of the replay that it was rejected in
-        _, partition, text, _, _ = id_.rsplit("/", 4)
-        offset = int(text)
-    number = int(partition) if partition.isdecimal() else partition
-    return {"topic": source, "partition": number, "offset": offset}
 
 
 def classify(reason: str, stage: str) -> str:

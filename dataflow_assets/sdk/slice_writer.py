@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
-    OFFSET,
     Chunk,
     OffsetSlice,
     Position,
@@ -25,6 +23,7 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
+from dataflow_assets.sdk.checkpoint import uncovered
 
 
 class SliceTransaction(Writer):
@@ -128,15 +127,13 @@ class SliceTransaction(Writer):
     @override
     def write(self, chunk: Chunk) -> None:
         with self.guarded():
-            first = self._first()
-            if first is None or chunk.seen <= first:
+            left = uncovered(chunk, self._piece, self._position())
+            if left is None:
                 return
-            self._rejected += [r for r in chunk.rejected if r.offset >= first]
-            rows = _from(chunk.rows, first)
-            refused = self.take(rows, chunk.sent)
-            self._rejected += refused
-            self._rows += rows.num_rows - len(refused)
-            self._size += chunk.size
+            refused = self.take(left.rows, left.sent)
+            self._rejected += [*left.rejected, *refused]
+            self._rows += left.rows.num_rows - len(refused)
+            self._size += left.size
             self._seen = chunk.seen
         failpoints.reach(self.loading)
 
@@ -144,32 +141,20 @@ class SliceTransaction(Writer):
     def close(self, complete: bool) -> Receipt:
         offsets = isinstance(self._piece, OffsetSlice)
         with self.guarded():
-            if (offsets and self._begun) or (not offsets and complete):
-                self._finish()
-            elif self._begun:  # a part whose end is in doubt
+            ended = self._begun if offsets else complete  # else the end of a part is in doubt
+            reached = self._reached() if ended else None
+            if reached is not None:
+                self.commit(reached)
+            elif self._begun:
                 self._drop()
             self.release()
         position = self.stored() if self._begun else None
         branch, partition = self._ticket.target.branch, self._piece.partition
         return Receipt(branch, partition, position, self._totals, self.staged())
 
-    def _finish(self) -> None:
-        position = self._reached()
-        if position is None:
-            self._drop()
-        else:
-            self.commit(position)
-
     def _drop(self) -> None:
         self.roll_back()
         self._rejected, self._rows, self._size = [], 0, 0
-
-    def _first(self) -> int | None:
-        """The first offset still wanted; None when a committed part repeats."""
-        position = self._position()
-        if isinstance(self._piece, OffsetSlice):
-            return int(position or 0)
-        return None if position == self._piece.upto else 0
 
     def _reached(self) -> Position | None:
         """Where the commit moves the checkpoint; None when there is nothing to move."""
@@ -187,9 +172,3 @@ class SliceTransaction(Writer):
     @property
     def _totals(self) -> Totals:
         return Totals(self._rows, len(self._rejected), self._size)
-
-
-def _from(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
-    offsets = rows.column(OFFSET).to_numpy()
-    covered = int(np.searchsorted(offsets, first))
-    return rows.slice(covered) if covered else rows

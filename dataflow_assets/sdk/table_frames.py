@@ -10,21 +10,26 @@ Who calls what, always on the driver of a run:
 
 from __future__ import annotations
 
+import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
+
 from dataflow_assets.contracts import Sink
 from dataflow_assets.errors import PermanentError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
+ATTEMPT = "_attempt"
+"""Column of a stage: which attempt of a task has put the row there."""
+_STAGED = pa.schema([("attempt", pa.string()), ("rows", pa.int64())])
 Mode = Literal["append", "overwrite", "upsert"]
 
 
@@ -114,3 +119,40 @@ class _Named:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return self.work(batch.rename_columns(list(self.names)) for batch in batches)
+
+
+def stage(
+    frame: DataFrame, put: Callable[[Iterator[pa.RecordBatch]], None]
+) -> tuple[list[str], int]:
+    """Puts the frame's rows into a table beside the target, each marked by its task's attempt.
+
+    Spark may run a task twice: only rows of the attempts that are returned count. Called by
+    `TableFrames.write` on the driver, once.
+
+    Args:
+        frame: any frame.
+        put: called once in each attempt of a task, with its batches; the last column is `ATTEMPT`.
+            Batches are not empty, but there may be none.
+
+    Returns:
+        The attempts that have succeeded, and how many rows they have put there.
+    """
+    done = map_batches(frame, _Marked(put), "attempt string, rows bigint").toArrow()
+    return done.column("attempt").to_pylist(), sum(done.column("rows").to_pylist())
+
+
+@dataclass(frozen=True)
+class _Marked:
+    put: Callable[[Iterator[pa.RecordBatch]], None]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        attempt, counts = uuid.uuid4().hex, [0]
+
+        def marked() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                if rows := batch.num_rows:
+                    counts.append(rows)
+                    yield batch.append_column(ATTEMPT, pa.array([attempt] * rows))
+
+        self.put(marked())
+        yield pa.record_batch([[attempt], [sum(counts)]], _STAGED)

@@ -2,6 +2,7 @@
 
 `servers.json` says which servers of a folder run, with their process numbers and ports. The folder
 holds the servers' data as well, so that a second `up` finds yesterday's data on yesterday's ports.
+A server whose start was killed is in no file but its own lock: the next `up` or `down` ends it.
 """
 
 from __future__ import annotations
@@ -9,35 +10,46 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from dataflow_assets.spark.process import Server, ServerError
 from dataflow_assets.spark.system import boot_id
 
 FILE = "servers.json"
 Progress = Callable[[str], None]
-Known = Mapping[str, Server]
+S = TypeVar("S", bound=Server)
+Known = Mapping[str, S]
 """The servers that may run in a folder, by name, as this process describes them."""
 
 
-def up(folder: Path, known: Known, wanted: Collection[str], progress: Progress) -> Known:
+def up(folder: Path, known: Known[S], wanted: Collection[str], progress: Progress) -> dict[str, S]:
     """Starts those of `wanted` that do not run yet, side by side, and returns all that run.
 
-    When one of them fails, the others stay up, and ServerError names each failure.
+    When one of them fails, the others stay up, and ServerError names each failure. An interrupt
+    waits until all have settled, so that what runs is noted.
     """
     with _locked(folder):
         servers = running(folder, known)
+        starts: list[Future[S]] = []
         try:
-            for server in _start([known[name] for name in wanted - servers.keys()], progress):
-                servers[server.name] = server
+            with ThreadPoolExecutor() as pool:
+                starts.extend(pool.submit(_start, known[name]) for name in wanted - servers.keys())
+                for start in as_completed(starts):
+                    if not start.exception():
+                        _tell(start.result(), progress)
         finally:
+            settled = [start for start in starts if start.done() and not start.exception()]
+            servers |= {server.name: server for server in (start.result() for start in settled)}
             _write(folder, servers)
+    if failures := [error for start in starts if (error := start.exception())]:
+        raise ServerError("\n".join(map(str, failures))) from failures[0]
     return servers
 
 
-def running(folder: Path, known: Known) -> dict[str, Server]:
+def running(folder: Path, known: Known[S]) -> dict[str, S]:
     """The servers of a folder that run now. Another boot's process numbers mean nothing."""
     file = folder / FILE
     noted = json.loads(file.read_text()) if file.exists() else {}
@@ -50,33 +62,29 @@ def running(folder: Path, known: Known) -> dict[str, Server]:
     }
 
 
-def down(folder: Path, known: Known, progress: Progress) -> None:
+def down(folder: Path, known: Known[S], progress: Progress) -> None:
     """Stops the servers of a folder, nobody else: process numbers are checked with start times."""
     with _locked(folder):
-        servers = list(running(folder, known).values())
+        noted = running(folder, known)
+        servers = [each for name, each in known.items() if name in noted or each.find()]
         with ThreadPoolExecutor() as pool:
             for server, _ in zip(servers, pool.map(lambda each: each.stop(), servers), strict=True):
                 progress(f"{server.name} stopped")
         (folder / FILE).unlink(missing_ok=True)
 
 
-def _start(servers: list[Server], progress: Progress) -> Iterator[Server]:
-    """Side by side, each handed over as it answers; failures are raised when all have settled."""
-    failures: list[BaseException] = []
-    with ThreadPoolExecutor() as pool:
-        for future in as_completed(pool.submit(server.start) for server in servers):
-            if error := future.exception():
-                failures.append(error)
-                continue
-            server = future.result()
-            endpoint = next(iter(server.endpoints().values()))
-            progress(f"{server.name} runs (pid {server.pid}): {endpoint}")
-            yield server
-    if failures:
-        raise ServerError("\n".join(map(str, failures))) from failures[0]
+def _start(server: S) -> S:
+    if server.find():  # its start was interrupted: it may never have got ready
+        server.stop()
+    return server.start()
 
 
-def _write(folder: Path, servers: Known) -> None:
+def _tell(server: Server, progress: Progress) -> None:
+    endpoint = next(iter(server.endpoints().values()))
+    progress(f"{server.name} runs (pid {server.pid}): {endpoint}")
+
+
+def _write(folder: Path, servers: Known[Server]) -> None:
     entries = {
         name: {
             "process": server.identity(),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
 import zipfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+
+from dataflow_assets.errors import PermanentError
 
 PACKAGE = Path(__file__).parent.parent
 _by_value: dict[str, ModuleType] = {}
@@ -25,7 +29,10 @@ def shipped_by_value() -> Iterable[ModuleType]:
 
 
 def package() -> Path:
-    """Our package as an archive, named by its content; made once per content."""
+    """Our package as an archive, named by its content; made once per content.
+
+    The workers run what is in it: PermanentError where anybody else may have put it there.
+    """
     files = sorted(path for path in PACKAGE.rglob("*") if path.suffix in {".py", ".typed"})
     digest = hashlib.sha256()
     for path in files:
@@ -33,10 +40,24 @@ def package() -> Path:
     name = f"dataflow-package-{os.getuid()}-{digest.hexdigest()[:16]}"
     folder = Path(tempfile.gettempdir()) / name
     archive = folder / "dataflow_assets.zip"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    _refuse_foreign(folder)
     if not archive.exists():
-        folder.mkdir(mode=0o700, exist_ok=True)
         _zip(files, archive)
     return archive
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """The name is known to everybody, and the temporary folder is everybody's."""
+    found = folder.lstat()
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    if not ours or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermanentError(
+            f"{folder} holds the code that Spark's workers run, so it must be a folder of user "
+            f"{os.getuid()} that nobody else may write; it is {stat.filemode(found.st_mode)} of "
+            f"user {found.st_uid}: remove it, or set TMPDIR to a folder of your own"
+        )
 
 
 def _zip(files: list[Path], archive: Path) -> None:

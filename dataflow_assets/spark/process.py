@@ -163,6 +163,25 @@ class Server(ABC):
 
     def attach(self, identity: Mapping[str, int], ports: Mapping[str, int]) -> bool:
         """Take over a server started elsewhere; False when it is gone, whoever has its number."""
+        if not self._take(identity):
+            return False
+        self.ports, self.detached, self._fixed = ports, True, True
+        return True
+
+    def find(self) -> bool:
+        """Take over, to end it, what an interrupted start left detached: only its lock tells."""
+        holder = system.holder(self._lock_file)
+        return holder is not None and self._take(holder)
+
+    @property
+    def _ports_file(self) -> Path:
+        return self.folder / "ports.json"
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.folder / ".lock"
+
+    def _take(self, identity: Mapping[str, int]) -> bool:
         pid = identity["pid"]
         try:
             process = psutil.Process(pid)
@@ -170,12 +189,8 @@ class Server(ABC):
                 return False
         except (psutil.NoSuchProcess, OSError):
             return False
-        self._process, self.ports, self.detached, self._fixed = process, ports, True, True
+        self._process = process
         return True
-
-    @property
-    def _ports_file(self) -> Path:
-        return self.folder / "ports.json"
 
     def _try(self) -> Self:
         """One start, of which nothing is left when it fails."""
@@ -208,11 +223,13 @@ class Server(ABC):
         return ports if usable else {}
 
     def _launch(self) -> None:
-        with self.log.open("ab") as log, (self.folder / ".lock").open("w") as lock:
+        with self.log.open("ab") as log, self._lock_file.open("a") as lock:
             self._claim(lock)
             start = subprocess.Popen if self.detached else psutil.Popen
+            # A detached one notes by itself who it is: whoever starts it may be killed at any time.
+            note = ["sh", "-c", system.HOLDER, str(self._lock_file)] if self.detached else []
             process = start(
-                [*self.command()],
+                [*note, *self.command()],
                 cwd=self.folder,
                 env={**_inherited(), **self.environment()},
                 stdin=subprocess.DEVNULL,

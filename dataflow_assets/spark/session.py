@@ -14,22 +14,17 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import socket
 import sys
 import threading
-import time
-import uuid
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.spark import errors, jars, java, warm_server, workers
+from dataflow_assets.spark import connect, errors, jars, java, warm_server, workers
 from dataflow_assets.spark.lease import Lease
-from dataflow_assets.spark.package import package, shipped_by_value
+from dataflow_assets.spark.package import package
 from dataflow_assets.spark.server import DEFAULTS, spark_home
 
 if TYPE_CHECKING:
@@ -37,10 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 5.0
-# Spark Connect's client tries for ten minutes; the loop has a patience of its own.
-RPC_RETRIES = 4
-GENERATIONS = 50
+SILENCES = 2  # of half a minute, then the warm server is ended
 # What PySpark leaves behind in the environment of whoever used Spark Connect, for itself and for
 # every child: a session of our own would become a client of a server.
 _CONNECT_VARIABLES = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE")
@@ -84,7 +76,7 @@ class Spark:
         self._lock = threading.Lock()
         self._session: SparkSession | None = None
         self._lease: Lease | None = None
-        self._remote, self._since = "", 0.0
+        self._remote = ""
 
     def session(self) -> SparkSession:
         """A live session. Raises TransientError when there is none to be had right now."""
@@ -106,126 +98,60 @@ class Spark:
     def _make(self) -> SparkSession:
         from pyspark.errors import PySparkException
 
-        mode = self.settings.mode
         try:
-            if mode == "master":
+            if self.settings.mode == "master":
                 return _classic(self.settings)
-            self._remote = self.settings.where if mode == "remote" else self._warm()
-            self._since = time.time()
-            return _attach(self._remote, self.settings.conf, own=self._own)
+            if self.settings.mode == "connect":
+                return self._warm()
+            return self._at(self.settings.where)
         except (PySparkException, OSError, RuntimeError) as error:
             reason = errors.sentence(error)
             raise TransientError(f"no Spark session at {self.settings.where}: {reason}") from error
 
-    def _release(self, session: Any) -> None:
-        """Ends a session of our own on its server, if that is still there."""
-        atexit.unregister(session.client.close)
-        if not _listens(self._remote):
-            session.client.close()
-            return
-        left = None
-        if self.settings.mode == "connect":
-            with suppress(Exception):  # whatever its client raises, nothing is left to be ended
-                left = workers.parent(session, warm_server.folder(), self._since)
-        session.stop()
-        workers.end(left)
+    def _at(self, remote: str) -> SparkSession:
+        self._remote = remote
+        return connect.attach(remote, self.settings.conf, own=self._own)
 
-    def _warm(self) -> str:
-        """The warm server's address; it does not end before `close`."""
+    def _warm(self) -> SparkSession:
+        """A session of the warm server, which does not end before `close`, unless it is silent.
+
+        One that runs and answers nobody would hold up every run: it is ended for another one.
+        """
         if self._lease is not None:
             self._lease.close()
         self._lease = Lease(warm_server.folder())
-        return warm_server.address()
+        for _ in range(SILENCES):
+            server = warm_server.shared()
+            with suppress(TimeoutError):
+                return self._at(server.remote)
+            log.warning("the Spark server at %s does not answer", server.remote)
+        warm_server.end_silent(server)
+        return self._at(warm_server.shared().remote)
+
+    def _release(self, session: Any) -> None:
+        """Ends a session of our own on its server, if that is still there."""
+        if not connect.answers(self._remote, session):
+            connect.forget(session)
+            return
+        left = None
+        if self.settings.mode == "connect":
+            try:
+                left = workers.parent(session, warm_server.folder())
+            except Exception as error:  # noqa: BLE001 - whatever its client raises, the run is done
+                log.warning("Python workers may be left on the Spark server: %s", error)
+        atexit.unregister(session.client.close)
+        session.stop()
+        workers.end(left)
 
     def _alive(self, session: SparkSession) -> bool:
-        """Asks the server; a refused connection is known at once, without the client's retries."""
         if self.settings.mode == "master":
             return not _stopped(session)
-        if not _listens(self._remote):
-            return False
-        try:
-            return _ping(session)
-        except Exception:  # noqa: BLE001 - whatever its client raises, this session is gone
-            log.warning("the Spark session is lost; making another one")
-            return False
+        return connect.answers(self._remote, session)
 
     def _drop(self) -> None:
         session, self._session = self._session, None
         if session is not None and self.settings.mode == "master":
             session.stop()
-
-
-def _attach(remote: str, conf: Mapping[str, str], *, own: bool) -> SparkSession:
-    """The server's session for our code as it is and these settings, or one of our own.
-
-    Flows share it: the server keeps Python workers by session, so that one for each run would cost
-    every run a cold start of them. A closed id cannot be used again, hence the generations; where
-    all of them are closed, every run has a cold start.
-    """
-    from pyspark import cloudpickle
-    from pyspark.errors import PySparkException
-
-    if not _listens(remote):
-        raise ConnectionError(f"nothing listens at {remote}")
-    for module in shipped_by_value():
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    for generation in () if own else range(GENERATIONS):
-        try:
-            return _join(f"{remote}/;session_id={_session_id(conf, generation)}", conf)
-        except PySparkException as error:
-            if "SESSION_CLOSED" not in str(error):
-                raise
-    return _join(f"{remote}/;session_id={uuid.uuid4()}", conf)
-
-
-def _session_id(conf: Mapping[str, str], generation: int) -> uuid.UUID:
-    shared = f"{package().parent.name} {sorted(conf.items())} {generation}"
-    return uuid.uuid5(uuid.NAMESPACE_OID, shared)
-
-
-def _join(remote: str, conf: Mapping[str, str]) -> SparkSession:
-    from pyspark.sql import SparkSession, functions
-
-    builder: Any = SparkSession.builder  # a class property, which mypy takes for a function
-    session: Any = builder.remote(remote).create()
-    _quiet(session)
-    for policy in session.client.get_retry_policies():
-        policy.max_retries = RPC_RETRIES
-    for key, value in conf.items():
-        session.conf.set(key, value)
-    _ping(session)
-    # The first column of a process asks the session that was made first for a setting, and keeps
-    # the answer: later that session may be closed, or its server gone.
-    functions.col("id")
-    _send_package(session)
-    attached: SparkSession = session
-    return attached
-
-
-def _quiet(session: Any) -> None:
-    """Nothing is asked at the process's end, and a warning does not repeat what an error says.
-
-    Its client would ask the server once more at exit, with all its retries where that is gone; one
-    that was closed before does not. What is registered later runs earlier.
-    """
-    atexit.register(session.client.close)
-    warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]", category=UserWarning)
-
-
-def _send_package(session: SparkSession) -> None:
-    """Our code, which names the session: what is there already is the same."""
-    from pyspark.errors import PySparkException
-
-    try:
-        session.addArtifacts(str(package()), pyfile=True)
-    except PySparkException as error:
-        if "ARTIFACT_ALREADY_EXISTS" not in str(error):  # another run has just sent it
-            raise
-
-
-def _ping(session: SparkSession) -> bool:
-    """Asks for anything: from the first answer on, the client knows its server from another one."""
-    return bool(session.conf.get("spark.sql.session.timeZone"))
 
 
 def _classic(settings: SparkSettings) -> SparkSession:
@@ -261,16 +187,6 @@ def _environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-
-
-def _listens(remote: str) -> bool:
-    address = urlsplit(remote)
-    try:
-        target = (address.hostname or "", address.port or 15002)
-        socket.create_connection(target, CONNECT_SECONDS).close()
-    except OSError:
-        return False
-    return True
 
 
 def _stopped(session: SparkSession) -> bool:

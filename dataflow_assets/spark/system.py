@@ -17,6 +17,8 @@ import psutil
 # Below the range from which the kernel takes client ports, or one of those may sit on ours at a
 # restart.
 PORTS = range(10_000, 22_000)
+# Becomes another program, the same process, once who that is stands in the file "$0".
+HOLDER = 'cat /proc/$$/stat /proc/sys/kernel/random/boot_id >"$0" && exec "$@"'
 
 
 def free_ports(count: int) -> list[int]:
@@ -42,8 +44,7 @@ def is_free(port: int) -> bool:
 
 def started(pid: int) -> int:
     """Clock ticks from boot to its start: with its number, who a process is until the next boot."""
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[19])
+    return _started(Path(f"/proc/{pid}/stat").read_text())
 
 
 def boot_id() -> str:
@@ -58,6 +59,15 @@ def locked(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def holder(lock: Path) -> dict[str, int] | None:
+    """Who noted itself in a lock since this boot, as `HOLDER` has it; None where nobody did."""
+    try:
+        stat, boot = lock.read_text().splitlines()
+    except (FileNotFoundError, ValueError):
+        return None
+    return {"pid": int(stat.split()[0]), "started": _started(stat)} if boot == boot_id() else None
 
 
 def listening(process: psutil.Process) -> set[int]:
@@ -97,6 +107,10 @@ def alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _started(stat: str) -> int:
+    return int(stat.rpartition(")")[2].split()[19])
 
 
 def _gone(process: psutil.Process) -> bool:

@@ -13,6 +13,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -27,12 +29,13 @@ log = logging.getLogger(__name__)
 IDLE_MINUTES = 30
 LOOK_SECONDS = 30
 USED = 3  # how `python -m` of this module says that it has ended nothing
-# Asks from time to time whether the warm server is still used, once its lease is old. Who ends it
-# looks at process identity, so a number that was given to another process meanwhile hurts nobody.
+# Asks from time to time whether the warm server is still used, once its lease is old, until that is
+# gone: a look may fail, as in an environment that is just being rebuilt. The lock says who it is.
 WATCH = (
-    '(while kill -0 "$0" 2>/dev/null; do sleep {look}; '
-    '[ -n "$(find "$1" -mmin -{minutes})" ] && continue; '
-    '"$2" -m dataflow_assets.spark.warm_server "$3" {seconds}; [ $? -eq {used} ] || break; '
+    '(while [ -d "$0" ]; do sleep {look}; '
+    'read -r pid _ <"$0/spark/.lock" && ! kill -0 "$pid" && break; '
+    '[ -n "$(find "$0/{lease}" -mmin -{minutes})" ] && continue; '
+    '"$1" -m dataflow_assets.spark.warm_server "$0" {seconds} && break; '
     "done) >/dev/null 2>&1 &"
 )
 
@@ -42,25 +45,32 @@ def folder() -> Path:
     return jars.cache() / "spark" / identity()
 
 
-def address() -> str:
-    """The address of this environment's shared Connect server, started when it does not run."""
+def shared() -> SparkConnect:
+    """This environment's shared Connect server, started when it does not run."""
     here = folder()
-    with Lease(here), (here / "starting").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return (running(here) or _started(here)).remote
+    with Lease(here), _starting(here):
+        server = running(here) or _started(here)
+        watch(here)  # the one from before the start may have just ended the server's predecessor
+        return server
+
+
+def end_silent(server: SparkConnect) -> None:
+    """Ends the shared server that answers nobody, unless somebody else has done so."""
+    here = folder()
+    with _starting(here):
+        if server.running:  # this very process, not its successor on the same port
+            stop(here)
 
 
 def running(here: Path) -> SparkConnect | None:
     """The Connect server of a folder, where one runs."""
-    server = SparkConnect(here / "spark", detached=True)
-    return server if detached.running(here, {server.name: server}) else None
+    return detached.running(here, _known(here)).get(SparkConnect.name)
 
 
 def stop(here: Path | None = None) -> None:
     """Ends the shared server of this environment, or of a folder, if it runs."""
     here = here or folder()
-    server = SparkConnect(here / "spark", detached=True)
-    detached.down(here, {server.name: server}, log.info)
+    detached.down(here, _known(here), log.info)
 
 
 def end_unused(here: Path, seconds: float) -> bool:
@@ -86,24 +96,42 @@ def identity() -> str:
     return digest.hexdigest()[:12]
 
 
-def watch(pid: int, here: Path) -> None:
-    """Starts what ends the server `pid` of a folder once nobody has used it for half an hour."""
-    seconds = 60 * IDLE_MINUTES
-    script = WATCH.format(minutes=IDLE_MINUTES, look=LOOK_SECONDS, seconds=seconds, used=USED)
-    command = ["sh", "-c", script, str(pid), str(here / NAME), sys.executable, str(here)]
-    subprocess.run(command, cwd=PACKAGE.parent, start_new_session=True, check=True)
+def watch(here: Path) -> None:
+    """Starts what ends the server of a folder once nobody has used it for half an hour.
+
+    Without effect where there is such a watch: it holds a lock as long as it lives.
+    """
+    times = {"look": LOOK_SECONDS, "minutes": IDLE_MINUTES, "seconds": 60 * IDLE_MINUTES}
+    with (here / "watch").open("a") as lock:
+        if system.locked(lock):
+            command = ["sh", "-c", WATCH.format(lease=NAME, **times), str(here), sys.executable]
+            subprocess.run(
+                command,
+                cwd=PACKAGE.parent,
+                pass_fds=[lock.fileno()],
+                start_new_session=True,
+                check=True,
+            )
 
 
 def _started(here: Path) -> SparkConnect:
     for other in sorted(here.parent.iterdir()):  # an older state of this environment left them
         if other != here and running(other):
             end_unused(other, 0)
-    server = SparkConnect(here / "spark", detached=True)
-    detached.up(here, {server.name: server}, {server.name}, log.info)
-    if server.pid is None:
-        raise ConnectionError("the Spark Connect server ended at once")
-    watch(server.pid, here)
-    return server
+    watch(here)  # before the start, in which we may be killed
+    return detached.up(here, _known(here), {SparkConnect.name}, log.info)[SparkConnect.name]
+
+
+def _known(here: Path) -> dict[str, SparkConnect]:
+    return {SparkConnect.name: SparkConnect(here / "spark", detached=True)}
+
+
+@contextmanager
+def _starting(here: Path) -> Iterator[None]:
+    """One at a time starts the server of a folder, or ends it because it is silent."""
+    with (here / "starting").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 if __name__ == "__main__":

@@ -6,30 +6,27 @@ never: 40 MB for each run of a user's asset. Nobody can use it once its session 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
-import pyarrow as pa
 
-from dataflow_assets.spark import warm_server
+from dataflow_assets.spark import connect, warm_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARENT = "pyspark.daemon"
+# Spark's own name of a session: of the folder of its files, and in its workers' environment.
+SESSION = "SPARK_JOB_ARTIFACT_UUID"
 
 
-def parent(session: SparkSession, folder: Path, since: float) -> psutil.Process | None:
+def parent(session: SparkSession, folder: Path) -> psutil.Process | None:
     """The parent of the session's workers on the server of a folder; None where it had none."""
-    young = {process.pid: process for process in _parents(folder) if _born(process) >= since}
-    if not young:
-        return None  # asking would start one
-    table = session.range(0, 1, 1, 1).mapInArrow(_ask, "pid long").toArrow()
-    return young.get(table.column("pid")[0].as_py())
+    parents = {name: process for process in _children(folder) if (name := _session(process))}
+    return parents.get(_name(session)) if parents else None
 
 
 def end(process: psutil.Process | None) -> None:
@@ -39,26 +36,28 @@ def end(process: psutil.Process | None) -> None:
             process.terminate()
 
 
-def _parents(folder: Path) -> list[psutil.Process]:
+def _children(folder: Path) -> list[psutil.Process]:
     server = warm_server.running(folder)
     with suppress(psutil.NoSuchProcess):
-        children = psutil.Process(server.pid).children() if server and server.pid else []
-        return [process for process in children if _named(process)]
+        return psutil.Process(server.pid).children() if server else []
     return []
 
 
-def _named(process: psutil.Process) -> bool:
+def _session(process: psutil.Process) -> str | None:
     with suppress(psutil.Error):
-        return PARENT in process.cmdline()
-    return False
+        if PARENT in process.cmdline():
+            return process.environ().get(SESSION)
+    return None
 
 
-def _born(process: psutil.Process) -> float:
-    with suppress(psutil.NoSuchProcess):
-        return process.create_time()
-    return 0.0
+def _name(session: SparkSession) -> str:
+    """What the server calls a session, without a job, which would wait for those of others.
 
-
-def _ask(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for _ in batches:
-        yield pa.record_batch([[os.getppid()]], ["pid"])
+    The client does not say; the list of files of all sessions does, of a file that we send.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        mark = Path(folder) / Path(folder).name
+        mark.touch()
+        connect.send(session, mark, file=True)
+    paths = [Path(row[0]) for row in session.sql("LIST FILES").collect()]
+    return next(path.parent.parent.name for path in paths if path.name == mark.name)

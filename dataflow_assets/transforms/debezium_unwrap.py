@@ -164,13 +164,12 @@ class DebeziumUnwrap(Step):
 
     def _operations(self) -> dict[str, _Operation]:
         names = {"c": "insert", "r": self.snapshot_operation, "u": "update", "d": "delete"}
-        return {code: self._operation(code, name) for code, name in names.items()}
-
-    def _operation(self, code: str, name: str) -> _Operation:
-        deleted = code == "d"
-        fields = {"__op": code, "__deleted": "true" if deleted else "false"}
-        side = "before" if deleted else "after"
-        return _Operation(name, side, fields if self.add_operation_fields else {})
+        found = {}
+        for code, name in names.items():
+            side, deleted = ("before", "true") if code == "d" else ("after", "false")
+            fields = {"__op": code, "__deleted": deleted} if self.add_operation_fields else {}
+            found[code] = _Operation(name, side, fields)
+        return found
 
     def _unwrapped(
         self, record: Record, row: dict[str, Any], operation: _Operation, source: Any

@@ -21,9 +21,10 @@ class Dedupe(Step):
 
     It thins out repeats that come close together; it does not make a table unique. What repeats in
     another micro-batch or another partition passes: an upsert sink is what makes those one row.
-    Nothing is remembered beyond the micro-batch. After a crash the next one begins where the last
-    commit ended, with nothing seen: a repeat of what was committed just before passes then, as it
-    does at every border between micro-batches. At worst a repeat passes.
+    Nothing is remembered beyond the micro-batch; in a replay each entry is one of its own. After a
+    crash the next one begins where the last commit ended, with nothing seen: a repeat of what was
+    committed just before passes then, as it does at every border between micro-batches. At worst a
+    repeat passes.
 
     A record without the key passes. A record counts as seen even if a later step or the sink
     rejects it, and its repeats are dropped: put `validate` and `cast` before it. The keys seen are

@@ -40,6 +40,7 @@ class Clickhouse(SinkDriver, Remote):
         r", or set autoCreateTable: true"
     )
     in_task = "clickhouse.before-insert"
+    emptying = "clickhouse.emptying"
     failpoints = (
         "drain.begun",
         "clickhouse.begin",

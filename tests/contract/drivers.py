@@ -75,6 +75,8 @@ class SinkDriver(ABC):
     failpoints: ClassVar[tuple[str, ...]]
     in_task: ClassVar[str]
     """The failpoint at which a task has read its records and has not yet committed them."""
+    emptying: ClassVar[str] = ""
+    """The failpoint between the commit of `table: truncate` and the end of it; none: it is one."""
     bad: ClassVar[tuple[bytes, ...]] = (b"not json", b'{"id": "x"}', b'{"id": 5, "zzz": 1}')
     """Bodies that it rejects, each for a reason of its own."""
 

@@ -162,7 +162,7 @@ class Merged(ErrorDriver):
         with clients.connect(self.dsn, "tests") as client:
             return [
                 {"error": json.loads(error), "original_message": json.loads(original)}
-                for error, original in clients.rows(client, query)
+                for error, original in clients.query_rows(client, query)
             ]
 
     def _sink(self, dsn: str) -> Sink:

@@ -61,6 +61,7 @@ class _Bucket(Remote):
 class _Target(SinkDriver):
     type = "files"
     in_task = "files.staged"
+    emptying = "files.removing"
     bad = (b"not json", b"", b'{"id": 1')
     failpoints: ClassVar[tuple[str, ...]] = (
         "drain.begun",

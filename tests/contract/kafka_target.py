@@ -27,6 +27,7 @@ PRODUCE, END_TXN = 0, 26  # Kafka's numbers of the requests
 class KafkaTarget(SinkDriver, Remote):
     type = "kafka"
     in_task = "kafka.before-commit"
+    emptying = "kafka.empty"
     failpoints = (
         "drain.begun",
         "kafka.begin",

@@ -7,12 +7,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from dataflow_assets.errors import DataflowError, PermanentError
+from dataflow_assets.runs.request import Report
 from tests.contract import SOURCES
 from tests.contract.conftest import Case, numbered
 from tests.contract.drivers import OffsetSourceDriver
@@ -20,6 +21,9 @@ from tests.contract.drivers import OffsetSourceDriver
 RECREATABLE = sorted(
     name for name, driver in SOURCES.items() if issubclass(driver, OffsetSourceDriver)
 )
+
+
+Held = AbstractContextManager[Callable[[], None]]
 
 
 @contextmanager
@@ -49,15 +53,15 @@ def held(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str) -> Iterator[C
 class Draining(threading.Thread):
     """A drain of its own; `error` is what ended it."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, reports: Iterator[Report]) -> None:
         super().__init__()
-        self.case = case
+        self._reports = reports
         self.error: DataflowError | None = None
         self.start()
 
     def run(self) -> None:
         try:
-            self.case.drain()
+            list(self._reports)
         except DataflowError as error:
             self.error = error
 
@@ -71,7 +75,7 @@ def test_nothing_is_stored_of_a_slice_during_which_the_topic_was_made_anew(
     assert isinstance(source, OffsetSourceDriver)
     source.seed(numbered(1, 9))
     with held(monkeypatch, tmp_path, "postgresql.copy") as wait:
-        draining = Draining(case)
+        draining = Draining(case.reports())
         wait()
         source.recreate()
     draining.join(60)
@@ -87,7 +91,7 @@ def test_nothing_of_a_topic_made_anew_between_plan_and_read_is_stored(
     assert isinstance(source, OffsetSourceDriver)
     source.seed(numbered(1, 9))
     with held(monkeypatch, tmp_path, "drain.begun") as wait:
-        draining = Draining(case)
+        draining = Draining(case.reports())
         wait()
         source.recreate()
         source.seed(numbered(101, 121))

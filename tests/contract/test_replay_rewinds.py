@@ -82,6 +82,39 @@ def test_an_error_sink_tells_readings_apart(kind: str, request: pytest.FixtureRe
         assert store.pending("ns/f", None, 10) == []
 
 
+OBJECTS = (
+    b'{\n  "id": 1,\r\n\t"name": "a\\nb"\r}',
+    b'{"id": 1.10, "name": "\\u0000\\ud83d\\ude00", "n": 12345678901234567890123}',
+)
+TEXTS = (
+    b'["of", "a", "list"]',
+    b"two\nlines\r\n\r",
+    b"with\0NUL",
+    "Zeilen\u2028trenner\u0085".encode(),
+    b'{"id": "\xff\xfe"}',
+    b'{"a": 1, "a": 2}',
+    b"\xff\n\0",
+    b"\n",
+    b"",
+    None,
+)
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_an_error_sink_gives_back_what_was_sent(kind: str, request: pytest.FixtureRequest) -> None:
+    """Whatever its bytes; of a JSON object the values."""
+    store = ERRORS[kind](request).declare().error_store()
+    store.prepare()
+    sent = [*OBJECTS, *TEXTS]
+    rejected = [Rejection(n, "sink", "why\nnot\0", body) for n, body in enumerate(sent)]
+    store.store([error_record(TARGET, OffsetSlice("0", 0, 99), one) for one in rejected])
+    found = {one.place: one.body for one in store.pending("ns/f", None, 100)}
+    bodies = [found["0", n] for n in range(len(sent))]
+    assert bodies[len(OBJECTS) :] == [*TEXTS]
+    for body, original in zip(bodies, OBJECTS, strict=False):
+        assert json.loads(body or b"", parse_float=str) == json.loads(original, parse_float=str)
+
+
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize(
     "columns", ["error text, original_message text", "data jsonb", "data text"]

@@ -26,7 +26,7 @@ def test_a_task_whose_producer_was_fenced_is_tried_again(
     flow = sink_case.flow()
     target = flow.target(flow.branches[0])
     with held(monkeypatch, tmp_path, "kafka.before-commit") as wait:
-        draining = Draining(sink_case)
+        draining = Draining(sink_case.reports())
         wait()
         for partition in ("0", "1"):  # what a second attempt of either task begins with
             Transaction(kafka.bootstrap, producer_of(target, partition), BRIEF).close()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dataflow_assets import failpoints
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import TakenOver
+from dataflow_assets.runs.request import Report, Start
+from tests.contract import SINKS
 from tests.contract.conftest import Case, numbered
-from tests.contract.test_recreated import Draining, held
+from tests.contract.test_recreated import Draining, Held, held
 
 
 def test_a_second_driver_fences_the_first(
@@ -19,7 +23,7 @@ def test_a_second_driver_fences_the_first(
     case.limit = 5
     case.source.seed(numbered(1, 41))
     with held(monkeypatch, tmp_path, case.sink.in_task) as wait:
-        first = Draining(case)
+        first = Draining(case.reports())
         wait()
         monkeypatch.delenv("DATAFLOW_FAILPOINT")
         case.drain()
@@ -30,6 +34,60 @@ def test_a_second_driver_fences_the_first(
     assert "taken over by run" in str(first.error)
     case.expect(numbered(1, 41))
     assert case.totals().rows == 40
+
+
+FINISHING = [
+    (label, failpoint)
+    for label, driver in sorted(SINKS.items())
+    if not driver.upserts  # these merge on Spark
+    for failpoint in driver.failpoints[driver.failpoints.index("drain.passed") : -1]
+]
+EMPTYING = [(label, driver.emptying) for label, driver in sorted(SINKS.items()) if driver.emptying]
+
+
+@pytest.mark.parametrize(("sink", "failpoint"), FINISHING, indirect=["sink"])
+def test_a_second_driver_fences_the_first_in_its_commit(
+    failpoint: str, sink_case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one is past its tasks, and goes on when all is stored by the second."""
+    case = sink_case
+    case.limit = 5
+    case.source.seed(numbered(1, 41))
+    reports = case.reports()
+    next(reports)
+    _expect_taken_over(case, reports, held(monkeypatch, tmp_path, failpoint), monkeypatch)
+    assert case.totals().rows == 40
+
+
+@pytest.mark.parametrize(("sink", "failpoint"), EMPTYING, indirect=["sink"])
+def test_a_second_driver_fences_the_first_while_that_empties_the_table(
+    failpoint: str, sink_case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the second one has stored since stays."""
+    case = sink_case
+    case.limit = 5
+    case.source.seed(numbered(1, 41))
+    case.drain()
+    reports = case.reports(Start("earliest", table="truncate"))
+    _expect_taken_over(case, reports, held(monkeypatch, tmp_path, failpoint), monkeypatch)
+    case.drain()
+    case.expect(numbered(1, 41))
+
+
+def _expect_taken_over(
+    case: Case, reports: Iterator[Report], holding: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holding as wait:
+        failpoints.arm(failpoints.from_environment())
+        first = Draining(reports)
+        wait()
+        monkeypatch.delenv("DATAFLOW_FAILPOINT")
+        case.drain()
+        case.expect(numbered(1, 41))
+        assert first.is_alive()
+    first.join(60)
+    assert isinstance(first.error, TakenOver), first.error
+    case.expect(numbered(1, 41))
 
 
 def test_a_restart_that_comes_late_is_refused(case: Case) -> None:

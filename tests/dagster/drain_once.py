@@ -28,22 +28,28 @@ def package_of_workers(spark: Any) -> list[str]:
     return sorted({row.file for row in frame.collect()})
 
 
+class Asking(SparkResource):
+    """Says where the workers' code came from, before the run's Spark ends."""
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        print(*package_of_workers(self.flow_session()), sep="\n")  # noqa: T201 - the test reads it
+        super().teardown_after_execution(context)
+
+
 def main(where: str, store: str) -> None:
-    """Drains, then says where the workers' code came from."""
+    """Drains, on the Spark of the first argument."""
     flow = memory_flow(Store(store))
     built = graph.build([flow])
-    spark = SparkResource(where=where)
     defs = dg.Definitions(
         assets=assets(built),
         jobs=[flow_job(flow, built.nodes)],
-        resources={"spark": spark, **io_managers(built)},
+        resources={"spark": Asking(where=where), **io_managers(built)},
         executor=dg.in_process_executor,
     )
     result = defs.resolve_job_def("orders_job").execute_in_process(
         run_config={"ops": {"orders": {"config": {"seconds": None}}}}
     )
     assert result.success
-    print(*package_of_workers(spark.flow_session()), sep="\n")  # noqa: T201 - read by the test
 
 
 if __name__ == "__main__":

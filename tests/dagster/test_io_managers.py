@@ -396,13 +396,15 @@ def test_a_table_of_postgresql_reads_as_it_was_written(
     assert (second.t, second.b, second.n, second.z) == ('a,"b"\nc', None, None, None)
 
 
-def test_parts_of_a_large_table_see_one_snapshot(
+@pytest.mark.parametrize("part_bytes", [64 * 1024, 1024**3], ids=["parts", "one part"])
+def test_all_reads_of_a_frame_see_one_snapshot(
+    part_bytes: int,
     spark: SparkSession,
     postgresql: devservers.PostgreSQL,
     schema: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(read, "PART_BYTES", 64 * 1024)
+    monkeypatch.setattr(read, "PART_BYTES", part_bytes)
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
         series = "SELECT g AS id FROM generate_series(1, 20000) g"
         connection.execute(f"CREATE TABLE {schema}.many AS {series}")

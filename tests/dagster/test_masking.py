@@ -1,13 +1,29 @@
 """Secrets are taken out of a text wherever they came from."""
 
+import logging
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import dagster as dg
 import pytest
+from pydantic import SecretStr
+from pyspark.sql import SparkSession
+from typing_extensions import override
 
-from dataflow_assets.connectors.memory import MemoryOffsetSource
+from dataflow_assets.assets import graph
+from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink, Store
 from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
+from dataflow_assets.contracts import Run, SinkSession, Target
+from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.redaction import mask
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Request
+from dataflow_assets.secrets import Secrets
+from jobs.replay import replay_jobs
+from tests.dagster.flows import SharedSpark, location, memory_flow
+
+SECRET = "hunter22-very-secret"
 
 
 def test_a_mounted_secret_is_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +35,86 @@ def test_a_mounted_secret_is_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     source = MemoryOffsetSource(store="s", topic="t")
     flow = Flow("default", "a", source, (Branch(sink),))
     assert "hunter22" not in mask("the driver said: password hunter22 is wrong", [flow])
+
+
+class Telling(MemorySliceSink):
+    """Its client tells the password whenever it cannot log in, as often as `refusals` says."""
+
+    refusals: int
+
+    @override
+    def open(self, target: Target, run: Run) -> SinkSession:
+        store = Store(self.store)
+        refused = store.query("select count(*) from identities where name like 'refused %'")[0][0]
+        if refused < self.refusals:
+            store.identify(f"refused {refused}", "yes")
+            logging.getLogger("dataflow_assets.telling").warning("the log says: %s", SECRET)
+            raise TransientError(f"the client says: cannot log in with {SECRET}")
+        return super().open(target, run)
+
+
+def telling(store: Store, refusals: int) -> Flow:
+    name = store.path.stem.removeprefix("dataflow-memory-")
+    flow = memory_flow(store, branches=(Branch(Telling(store=name, table="t", refusals=refusals)),))
+    return replace(flow, secrets=Secrets("n", {("n", "pg"): {"password": SecretStr(SECRET)}}))
+
+
+@dataclass
+class Seen:
+    """All that a run shows: its events, its tags, its lines on the terminal, its processes."""
+
+    instance: dg.DagsterInstance
+    capfd: pytest.CaptureFixture[str]
+
+    def of(self, result: dg.ExecuteInProcessResult) -> str:
+        events = "\n".join(str(event) for event in self.instance.all_logs(result.run_id))
+        run = str(self.instance.get_run_by_id(result.run_id))
+        return "\n".join((events, run, *self.capfd.readouterr(), *_arguments()))
+
+
+def _arguments() -> list[str]:
+    """The command lines of this process and of those that it has started."""
+    processes = Path("/proc", "self", "task").glob("*/children")
+    started = [pid for each in processes for pid in each.read_text().split()]
+    return [Path("/proc", pid, "cmdline").read_text() for pid in ("self", *started)]
+
+
+@pytest.fixture
+def seen(instance: dg.DagsterInstance, capfd: pytest.CaptureFixture[str]) -> Seen:
+    return Seen(instance, capfd)
+
+
+@pytest.mark.parametrize("refusals", [1, 1_000], ids=["tried again", "to the end"])
+def test_a_run_shows_no_secret(
+    refusals: int,
+    store: Store,
+    seen: Seen,
+    engine: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATAFLOW_PATIENCE", "0.6")
+    store.produce("orders", 0, [b'{"id": 1, "name": "a"}'])
+    job = location([telling(store, refusals)], engine).resolve_job_def("orders_job")
+    result = job.execute_in_process(instance=seen.instance, raise_on_error=False)
+    assert result.success == (refusals == 1)
+    shown = seen.of(result)
+    assert "the client says: cannot log in with ***" in shown
+    assert SECRET not in shown
+
+
+def test_a_replay_shows_no_secret(store: Store, seen: Seen, engine: SparkSession) -> None:
+    store.produce("orders", 0, [b'{"id": -1, "name": "a"}'])
+    list(drain(telling(store, 0), lambda: engine, Request()))
+    flow = telling(store, 1_000)
+    (job,) = replay_jobs(graph.build([flow]))
+    result = job.execute_in_process(
+        run_config={"ops": {"put_back": {"config": {"flow": flow.id}}}},
+        instance=seen.instance,
+        resources={"spark": SharedSpark(engine)},
+        raise_on_error=False,
+    )
+    assert not result.success
+    shown = seen.of(result)
+    assert "the log says: ***" in shown
+    assert "the client says: cannot log in with ***" in shown
+    assert SECRET not in shown

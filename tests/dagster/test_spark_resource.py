@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ import pytest
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.spark import connect
 from dataflow_assets.spark import package as packages
-from dataflow_assets.spark import warm_server
 from dataflow_assets.spark.session import Spark, SparkSettings
 from resources.spark import SparkResource
 from tests import ROOT
@@ -65,22 +65,39 @@ def test_a_session_is_made_once_and_ends_with_the_run(
     resource.teardown_after_execution(dg.build_init_resource_context())
 
 
-def test_a_lost_session_is_made_again(tmp_path: Path) -> None:
-    with devservers.SparkConnect(tmp_path) as server:
-        spark = Spark(SparkSettings(server.remote))
-        first = spark.session()
-        server.kill()
-        with pytest.raises(TransientError):
+def test_a_lost_session_is_made_again(mortal_spark: devservers.SparkConnect) -> None:
+    settings = SparkSettings(mortal_spark.remote)
+    asks, waits = Spark(settings), Spark(settings)
+    first, early = asks.session(), waits.session()
+    mortal_spark.kill()
+    with pytest.raises(TransientError):
+        asks.session()
+    mortal_spark.start()
+    second = asks.session()
+    assert second is not first
+    late = waits.session()  # it has not asked before: the port answers, the session is gone
+    assert late is not early
+    assert late.range(3).count() == 3
+
+
+def test_a_server_that_is_silent_is_waited_for_within_a_deadline(
+    mortal_spark: devservers.SparkConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = Spark(SparkSettings(mortal_spark.remote), own=True)
+    first = spark.session()
+    mortal_spark.pause()
+    with monkeypatch.context() as patch:
+        patch.setattr(connect, "ANSWER_SECONDS", 1)
+        patch.setattr(connect, "JOIN_SECONDS", 1)
+        with pytest.raises(TransientError, match="no answer within"):
             spark.session()
-        server.start()
-        second = spark.session()
-        assert second is not first
-        server.kill()
-        server.start()  # before anybody asked: the port answers, the session is gone
-        third = spark.session()
-        assert third is not second
-        assert third.range(3).count() == 3
+    mortal_spark.resume()
+    assert spark.session() is not first
+    mortal_spark.pause()
+    with monkeypatch.context() as patch:
+        patch.setattr(connect, "ANSWER_SECONDS", 1)
         spark.close()
+    mortal_spark.resume()
 
 
 def test_runs_share_a_session_and_go_on_when_somebody_closed_it(
@@ -125,25 +142,23 @@ def test_the_archive_is_named_by_its_content(
     assert packages.package() != first
 
 
-def test_the_warm_server_is_one_for_all_and_ends_when_nobody_uses_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["of another user", "for everybody", "elsewhere"])
+def test_an_archive_that_somebody_else_may_have_put_there_is_refused(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "server"
-    monkeypatch.setattr(warm_server, "folder", lambda: folder)
-    monkeypatch.setattr(warm_server, "LOOK_SECONDS", 1)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            first, second = pool.map(lambda _: warm_server.address(), range(2))
-        assert first == second
-        lease = folder / "lease"
-        long_ago = time.time() - 3600
-        os.utime(lease, (long_ago, long_ago))
-        deadline = time.monotonic() + 60
-        while warm_server.running(folder) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        assert warm_server.running(folder) is None
-    finally:
-        warm_server.stop()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    if how == "of another user":
+        monkeypatch.setattr(os, "getuid", lambda: 4711)
+    else:
+        folder = packages.package().parent
+        if how == "for everybody":
+            folder.chmod(0o777)
+        else:
+            folder.symlink_to(folder.rename(tmp_path / "elsewhere"))
+    with pytest.raises(
+        PermanentError, match=r"must be a folder of user .* remove it, or set TMPDIR"
+    ):
+        packages.package()
 
 
 @pytest.fixture

@@ -46,19 +46,34 @@ FOLDERS = sorted(
 MEMORY = ROOT / "dataflow_assets/connectors/memory"
 
 
-def _listed(end: str) -> list[str]:
-    """The modules that the checklist asks of a source or a sink."""
-    (line,) = re.findall(rf"^- \[ \] (.*) for a {end}$", CONNECTOR.read_text(), re.MULTILINE)
-    return re.findall(r"`([\w/]+\.py)`", line)
+# Rooms that a connector does without, and what stands for them.
+WAIVERS = {
+    "files": {"sink/checkpoint.py": "table/commit_log.py: it is a part of each commit's file"},
+    "kafka": {"source/read.py": "source/frame.py: Spark's own source reads"},
+    "memory": {
+        "client.py": "store.py: SQLite is a library",
+        "errors.py": "SQLite has no server that fails",
+    },
+}
 
 
-@pytest.mark.parametrize("end", ["source", "sink"])
-@pytest.mark.parametrize("folder", [MEMORY, MEMORY.parent / "files"], ids=lambda one: one.name)
-def test_connectors_built_along_the_page_have_the_rooms_of_its_checklist(
-    folder: Path, end: str
-) -> None:
-    assert _listed(end)
-    assert [name for name in _listed(end) if not (folder / name).exists()] == []
+def _rooms() -> set[str]:
+    """The modules that the page's table and its checklist ask for."""
+    lines = re.findall(
+        r"^\| (`.*?) \||^- \[ \] (.*) for a \w+$", CONNECTOR.read_text(), re.MULTILINE
+    )
+    return {name for line in lines for name in re.findall(r"`([\w/]+\.py)`", "".join(line))}
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda one: one.name)
+def test_every_connector_has_the_rooms_of_the_page(folder: Path) -> None:
+    assert len(_rooms()) > 10
+    missing = {name for name in _rooms() if not (folder / name).exists()}
+    assert missing == WAIVERS.get(folder.name, {}).keys()  # a waiver that is not needed fails, too
+
+
+def test_waivers_are_of_connectors() -> None:
+    assert {folder.name for folder in FOLDERS} >= WAIVERS.keys()
 
 
 def test_the_modules_of_the_page_are_those_of_memory() -> None:

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from dataflow_assets.cli import _parser
+from dataflow_assets.cli.parser import _parser
 from tests import ROOT
 
 README = ROOT / "README.md"

@@ -182,7 +182,9 @@ def to_clickhouse(
 
     def ids() -> list[int]:
         with clients.connect(dsn, "tests") as client:
-            return [id_ for (id_,) in clients.rows(client, "select id from target order by id")]
+            return [
+                id_ for (id_,) in clients.query_rows(client, "select id from target order by id")
+            ]
 
     manifest = write(
         tmp_path,

@@ -88,7 +88,10 @@ def test_clickhouse_dies_in_the_middle_and_comes_back(
             with clients.connect(dsn, "tests") as client:
                 if not client.command("exists target"):
                     return []
-                return [id_ for (id_,) in clients.rows(client, "select id from target order by id")]
+                return [
+                    id_
+                    for (id_,) in clients.query_rows(client, "select id from target order by id")
+                ]
 
         values = {"name": name, "bootstrap": kafka.bootstrap, "topic": name, "dsn": dsn}
         manifest = write(tmp_path, KAFKA_TO_CLICKHOUSE, limit=200, table="target", **values)
@@ -150,17 +153,17 @@ def test_an_interrupt_finishes_the_micro_batch(to_postgresql: RealFlow, command:
 
 @pytest.mark.crash
 def test_the_connect_server_dies_and_the_run_goes_on(
-    tmp_path: Path, to_postgresql: RealFlow
+    mortal_spark: devservers.SparkConnect, to_postgresql: RealFlow
 ) -> None:
-    with devservers.SparkConnect(tmp_path / "spark") as server:
-        to_postgresql.produce(15_000)
-        process = Command(server.remote).start("run", str(to_postgresql.manifest))
-        _wait_for_rows(to_postgresql, 500)
-        server.kill()
-        server.start()
-        _, err = process.communicate(timeout=150)
-        assert process.returncode == 0, err
-        to_postgresql.expect_everything_once()
+    to_postgresql.produce(6_000)
+    process = Command(mortal_spark.remote).start("run", str(to_postgresql.manifest))
+    _wait_for_rows(to_postgresql, 500)
+    mortal_spark.kill()
+    assert len(to_postgresql.ids()) < 6_000
+    mortal_spark.start()
+    _, err = process.communicate(timeout=150)
+    assert process.returncode == 0, err
+    to_postgresql.expect_everything_once()
 
 
 @pytest.mark.crash

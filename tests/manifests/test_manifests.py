@@ -209,6 +209,49 @@ def test_assets_that_mangle_alike(folder: Path) -> None:
     ]
 
 
+FOLDERS = """\
+apiVersion: dataflow.dataflow.io/v1
+kind: DataFlow
+metadata:
+  name: {name}
+spec:
+  source:
+    type: memory-offsets
+    config: {{store: s, topic: t}}
+  sink:
+    type: files
+    config: {{path: {sink}}}
+  errors:
+    type: files
+    config: {{path: {errors}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sink", "errors", "wrong"),
+    [
+        ("/lake/a/eu", "/lake/errors", ["spec.sink.config"]),
+        ("s3://lake/a/eu", "s3://lake/a/errors", []),
+        ("/lake/ab", "/lake/errors", []),
+        ("/lake/a", "/lake/errors", []),
+        ("/lake/b", "/lake/a/errors", ["spec.errors.config"]),
+        ("/lake/b", "/lake/a", ["spec.errors.config"]),
+        ("/lake/errors/b", "/lake/b", ["spec.sink.config"]),
+        ("/lake/b", "/lake/b/errors", ["spec.errors.config"]),
+    ],
+)
+def test_folders_of_flows_lie_side_by_side(
+    sink: str, errors: str, wrong: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", "/lake")
+    one = FOLDERS.format(name="one", sink="/lake/a", errors="/lake/errors")
+    other = FOLDERS.format(name="other", sink=sink, errors=errors)
+    (folder / "a.yaml").write_text(f"{one}---\n{other}")
+    found = said(load("."))
+    assert [line.split(": ")[1] for line in found] == wrong
+    assert all("choose folders side by side" in line for line in found)
+
+
 def test_several_flows_into_one_table_are_fine(folder: Path) -> None:
     (folder / "a.yaml").write_text(flow("a") + "---\n" + flow("b", topic="u"))
     assert names(load_strict(".")) == ["default/a", "default/b"]

@@ -18,6 +18,7 @@ from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.replay import replay
 from dataflow_assets.runs.request import Patience, Request
 from dataflow_assets.transforms.cast import Cast
+from dataflow_assets.transforms.dedupe import Dedupe
 from dataflow_assets.transforms.filter import Filter
 from dataflow_assets.transforms.flatten import Flatten
 from dataflow_assets.transforms.router import Router
@@ -26,6 +27,7 @@ FLATTEN = Transformation(Flatten.model_validate({"field": "items"}))
 PAYING = Transformation(Filter.model_validate({"condition": "$.name != 'free'"}))
 NOTHING = Transformation(Filter.model_validate({"condition": "$.name == 'x'"}))
 FAILING = Transformation(Cast.model_validate({"spec": {"name": "int64"}}))
+FIRST = Transformation(Dedupe.model_validate({"key": ["id"]}))
 BAD = "$.name == 'bad'"
 ITEMS = [{"id": 1, "name": "free"}, {"id": -2, "name": "bad"}, {"id": 3, "name": "paid"}]
 
@@ -178,3 +180,22 @@ def test_an_entry_of_an_earlier_version_goes_by_its_index(
     orders.steps = steps
     orders.replay()
     assert orders.ids() == ids
+
+
+def test_entries_of_one_key_are_each_of_a_micro_batch_of_their_own(empty: Orders) -> None:
+    empty.steps = (FIRST,)
+    for name in ("first", "second"):
+        empty.drain({"id": -2, "name": name})
+    empty.allowed = frozenset({-2})
+    assert empty.replay() == (2, 2, 0)
+    assert empty.ids() == [-2, -2]
+
+
+def test_inside_an_entry_steps_still_see_what_repeats(empty: Orders) -> None:
+    empty.steps = (FLATTEN, FIRST)
+    repeats = [{"id": -2, "name": "bad"}, {"id": -2, "name": "again"}, {"id": 3, "name": "paid"}]
+    empty.drain({"items": repeats})
+    assert empty.ids() == [3]
+    empty.allowed = frozenset({-2})
+    assert empty.replay() == (1, 1, 0)
+    assert empty.ids() == [-2, 3]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
 import pytest
 
 from dataflow_assets.contracts import (
+    OFFSET,
     Checkpoint,
+    Chunk,
     OffsetSlice,
     PartSlice,
     Position,
+    Rejection,
     Run,
     Slice,
     Span,
@@ -28,8 +32,39 @@ from dataflow_assets.sdk.checkpoint import (
     intent_of,
     owned,
     resumed,
+    uncovered,
     unknown_starts,
 )
+
+
+@pytest.mark.parametrize(
+    ("piece", "position", "left"),
+    [
+        (OffsetSlice("0", 2, 9), None, ([2, 3, 5], [4])),
+        (OffsetSlice("0", 2, 9), 2, ([2, 3, 5], [4])),
+        (OffsetSlice("0", 2, 9), 3, ([3, 5], [4])),
+        (OffsetSlice("0", 2, 9), 4, ([5], [4])),
+        (OffsetSlice("0", 2, 9), 5, ([5], [])),
+        (OffsetSlice("0", 2, 9), 6, None),
+        (OffsetSlice("0", 2, 9), 20, None),
+        (PartSlice("part-0", None, "10"), None, ([2, 3, 5], [4])),
+        (PartSlice("part-0", None, "10"), "9", ([2, 3, 5], [4])),
+        (PartSlice("part-0", None, "10"), "10", None),
+    ],
+)
+def test_what_the_checkpoint_does_not_cover_of_a_chunk(
+    piece: Slice, position: Position | None, left: tuple[list[int], list[int]] | None
+) -> None:
+    rows = pa.record_batch({OFFSET: pa.array([2, 3, 5], pa.int64())})
+    chunk = Chunk(rows, [Rejection(4, "decode", "why", None)], seen=6, size=100)
+    found = uncovered(chunk, piece, position)
+    offsets = found and (
+        found.rows.column(OFFSET).to_pylist(),
+        [one.offset for one in found.rejected],
+    )
+    assert offsets == left
+    assert found is None or (found.seen, found.size) == (6, 100)
+
 
 RUN = Run("r1", "h1", 7)
 OTHER = Run("r2", "h2", 8)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from grpc import RpcError
@@ -32,21 +31,22 @@ except Exception:
 
 
 @pytest.fixture
-def bereft(tmp_path: Path) -> Iterator[tuple[DataFrame, subprocess.Popen[str]]]:
+def bereft(
+    mortal_spark: devservers.SparkConnect,
+) -> Iterator[tuple[DataFrame, subprocess.Popen[str]]]:
     """A frame here and a client in a process of its own, both of a server that was killed."""
-    with devservers.SparkConnect(tmp_path / "spark") as server:
-        frame = Spark(SparkSettings(server.remote)).session().range(1)
-        client = subprocess.Popen(
-            [sys.executable, "-c", CLIENT, server.remote],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert client.stdout is not None
-        assert client.stdout.readline() == "ready\n"
-        server.kill()
+    frame = Spark(SparkSettings(mortal_spark.remote)).session().range(1)
+    client = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, mortal_spark.remote],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert client.stdout is not None
+    assert client.stdout.readline() == "ready\n"
+    mortal_spark.kill()
     yield frame, client
     client.kill()
 

@@ -1,9 +1,10 @@
 """kill -9 and SIGSTOP at random moments: `make chaos` does it 200 times, the suite a few times.
 
-Changes run from a topic into a sink while its driver, Spark's Python workers or JVM, the broker and
-the database are killed, apart and together, or a driver and a task are paused past a takeover by a
-second driver. Every few kills the whole target is compared with a model: values and order. A seed
-makes the same changes, kinds and victims again; what they meet depends on the machine.
+Changes run from a topic, or from files, into a sink while its driver, Spark's Python workers or
+JVM, the broker and the database are killed, apart and together, or a driver and a task are paused
+past a takeover by a second driver. Every few kills the whole target is compared with a model:
+values and order. A seed makes the same changes, kinds and victims again; what they meet depends on
+the machine.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ PATIENCE = 300.0  # seconds until all that was sent is stored
 
 
 class Storm:
-    """One flow from a topic into one sink, and what befalls it."""
+    """One flow into one sink, and what befalls it."""
 
     def __init__(self, mode: str, given: Fixtures, folder: Path, seed: object) -> None:
         self.chance = random.Random(f"{seed} {mode}")
         self.tally = Tally(mode)
         self.target = target(mode, given, self.chance, folder)
         spark = given.getfixturevalue("spark_server")
-        servers = (given.getfixturevalue(name) for name in ("kafka", self.target.server))
+        servers = (given.getfixturevalue(name) for name in (self.target.broker, self.target.server))
         self.places = Places(spark, *servers)
         self._command = Command(spark.remote)
         self.target.send(200)
@@ -69,8 +70,8 @@ class Storm:
     def account(self) -> None:
         """Waits until all that was sent is stored; raises when the target is not as it must be."""
         self.target.send(20)
+        stored = self._driver.until(lambda: self.target.stored(self._driver), PATIENCE)
         ends = self.target.model.ends
-        stored = self._driver.until(lambda: self._driver.stored(ends), PATIENCE)
         said = f"{self.tally}: {self._driver.positions} of {ends} is stored: {self._driver.said}"
         assert stored, said
         verdict = self.target.verdict()

@@ -1,8 +1,13 @@
-"""The targets of chaos: each sink, appending and matching rows by a key, read back in full."""
+"""The targets of chaos: each sink, appending and matching rows by a key, read back in full.
+
+Changes come from a topic; into one target from a folder of files.
+"""
 
 from __future__ import annotations
 
+import json
 import random
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +15,19 @@ from typing import Any, ClassVar
 
 from dataflow_assets import registry
 from tests import arrivals
+from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_model import Model, Verdict
-from tests.systems import SYSTEMS, Change, Clickhouse, Config, Fixtures, Iceberg, Kafka, manifest
+from tests.systems import (
+    SYSTEMS,
+    Change,
+    Clickhouse,
+    Config,
+    Files,
+    Fixtures,
+    Iceberg,
+    Kafka,
+    manifest,
+)
 from tests.systems import Postgresql as PostgresqlSystem
 
 BATCH = 100  # records of a slice
@@ -23,6 +39,11 @@ class Target(ABC):
     type: ClassVar[str]
     server: ClassVar[str]
     """The fixture of its server."""
+    reads: ClassVar[str] = "kafka"
+    """What the changes come from."""
+    broker: ClassVar[str] = "kafka"
+    """The fixture of that one's server."""
+    ways: ClassVar[tuple[str, ...]] = ("append", "upsert")
     keeps_absent: ClassVar[bool] = False
     columns: ClassVar[Mapping[str, str]] = {}
     """Their types, where the flow makes the table."""
@@ -32,14 +53,18 @@ class Target(ABC):
     ) -> None:
         upserts = way == "upsert"
         self.model = Model(chance, upserts=upserts, keeps_absent=upserts and self.keeps_absent)
-        self.source, self.system = SYSTEMS["kafka"](given), SYSTEMS[self.type](given)
-        self.read = self.source.at("source", {"tombstones": "delete"} if upserts else {})
+        self.source, self.system = SYSTEMS[self.reads](given), SYSTEMS[self.type](given)
+        self.read = self.source.at("source", self.reading(upserts=upserts))
         config = self._upserting() if upserts else self.appending()
-        self.stored = self.system.at("sink", {**config, **options})
+        self.written = self.system.at("sink", {**config, **options})
         if not upserts:
             self.create()
-        ends = ("kafka", self.read), (self.type, self.stored)
+        ends = (self.reads, self.read), (self.type, self.written)
         self.manifest = manifest(folder, *ends, records=BATCH)
+
+    def reading(self, *, upserts: bool) -> Config:
+        """What the config of the source has beside the place."""
+        return {"tombstones": "delete"} if upserts else {}
 
     def _upserting(self) -> Config:
         config: Config = {**(self.system.upsert or {}), **self.options()}
@@ -64,11 +89,15 @@ class Target(ABC):
         self.source.change(self.read, changes)
         return changes
 
+    def stored(self, driver: Driver) -> bool:
+        """Whether the driver has committed all that was sent."""
+        return driver.stored(self.model.ends)
+
     def verdict(self) -> Verdict:
         """What is wrong in the target."""
         if not self.model.upserts:
             return self.model.appended(self.sequences())
-        return self.model.upserted(self.system.rows(self.stored))
+        return self.model.upserted(self.system.rows(self.written))
 
     @abstractmethod
     def sequences(self) -> list[list[dict[str, Any]]]:
@@ -88,13 +117,13 @@ class Postgresql(Target):
         import psycopg
 
         columns = ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
-        with psycopg.connect(self.stored["connectionString"], autocommit=True) as connection:
-            sql = f"create table {self.stored['table']} ({columns}, {arrivals.IDENTITY})"
+        with psycopg.connect(self.written["connectionString"], autocommit=True) as connection:
+            sql = f"create table {self.written['table']} ({columns}, {arrivals.IDENTITY})"
             connection.execute(sql.encode())
 
     def sequences(self) -> list[list[dict[str, Any]]]:
         assert isinstance(self.system, PostgresqlSystem)
-        return [arrivals.postgresql(self.system.dsn, self.stored["table"])]
+        return [arrivals.postgresql(self.system.dsn, self.written["table"])]
 
 
 class ClickhouseTarget(Target):
@@ -110,13 +139,13 @@ class ClickhouseTarget(Target):
         assert isinstance(self.system, Clickhouse)
         columns = ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
         self.system.client.command(
-            f"CREATE TABLE {self.stored['table']} ({columns}) ENGINE = MergeTree ORDER BY tuple() "
+            f"CREATE TABLE {self.written['table']} ({columns}) ENGINE = MergeTree ORDER BY tuple() "
             "SETTINGS non_replicated_deduplication_window = 10000"
         )
 
     def sequences(self) -> list[list[dict[str, Any]]]:
         assert isinstance(self.system, Clickhouse)
-        return [arrivals.clickhouse(self.system.client, self.stored["table"])]
+        return [arrivals.clickhouse(self.system.client, self.written["table"])]
 
 
 class IcebergTarget(Target):
@@ -136,7 +165,7 @@ class IcebergTarget(Target):
 
     def sequences(self) -> list[list[dict[str, Any]]]:
         assert isinstance(self.system, Iceberg)
-        place = (self.stored["namespace"], self.stored["table"])
+        place = (self.written["namespace"], self.written["table"])
         return [arrivals.iceberg(self.system.catalog.load_table(place))]
 
 
@@ -148,7 +177,7 @@ class KafkaTarget(Target):
 
     def sequences(self) -> list[list[dict[str, Any]]]:
         assert isinstance(self.system, Kafka)
-        return arrivals.kafka(self.system.server.bootstrap, self.stored["topic"])
+        return arrivals.kafka(self.system.server.bootstrap, self.written["topic"])
 
     def verdict(self) -> Verdict:
         """Of states also their log: nothing stands in it twice or behind a later record."""
@@ -160,11 +189,46 @@ class KafkaTarget(Target):
         return found + Verdict(doubled=len(numbers) - len({*numbers})) + self.model.ordered(log)
 
 
+class FilesTarget(Target):
+    """Files have the order of their names: the commits, in each the partitions."""
+
+    type, server, ways = "files", "seaweedfs", ("append",)
+
+    def sequences(self) -> list[list[dict[str, Any]]]:
+        return [self.system.rows(self.written)]
+
+
+class FromFiles(Postgresql):
+    """Each time one more file, which is read in parts at once: without an order."""
+
+    reads, broker, ways = "files", "seaweedfs", ("append",)
+
+    def reading(self, *, upserts: bool) -> Config:  # noqa: ARG002 - it only appends
+        return {"parallelReads": 2, "pollInterval": 1}
+
+    def send(self, count: int) -> list[Change]:
+        changes = self.model.draw(count)
+        lines = "".join(json.dumps(change.row) + "\n" for change in changes)
+        assert isinstance(self.source, Files)
+        self.source.folder.put(f"{uuid.uuid4().hex}.jsonl", lines.encode())
+        return changes
+
+    def stored(self, driver: Driver) -> bool:  # noqa: ARG002 - positions are the source's own text
+        return len(self.system.rows(self.written)) >= len(self.model.sent)
+
+    def sequences(self) -> list[list[dict[str, Any]]]:
+        return [[row] for sequence in super().sequences() for row in sequence]
+
+
 TARGETS: dict[str, type[Target]] = {
-    target.type: target for target in (Postgresql, ClickhouseTarget, IcebergTarget, KafkaTarget)
+    "clickhouse": ClickhouseTarget,
+    "files": FilesTarget,
+    "files-source": FromFiles,
+    "iceberg": IcebergTarget,
+    "kafka": KafkaTarget,
+    "postgresql": Postgresql,
 }
-WAYS = ("append", "upsert")
-MODES = [f"{sink} {way}" for sink in sorted(TARGETS) for way in WAYS]
+MODES = [f"{name} {way}" for name, target in TARGETS.items() for way in target.ways]
 
 
 def target(mode: str, given: Fixtures, chance: random.Random, folder: Path) -> Target:

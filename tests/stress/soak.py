@@ -145,7 +145,7 @@ class Soak:
     def _tables(self) -> list[tuple[str, str]]:
         """Of Iceberg, at either end."""
         ends = [flow.read for flow in self._restarted if isinstance(flow, Changed)]
-        ends += [flow.target.stored for flow in self._steady if isinstance(flow, Sent)]
+        ends += [flow.target.written for flow in self._steady if isinstance(flow, Sent)]
         return [(end["namespace"], end["table"]) for end in ends if "catalogURI" in end]
 
 

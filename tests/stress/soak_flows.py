@@ -152,7 +152,7 @@ class FromIceberg(Changed):
 
 
 class Sent:
-    """A topic of changes into a sink that matches rows by `id`, as chaos has it."""
+    """Changes into a sink, as chaos has them: from a topic, or from files."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -179,6 +179,7 @@ def steady(given: Fixtures, chance: random.Random, folder: Path) -> list[Flow]:
         Sent(TARGETS["postgresql"]("upsert", given, chance, folder)),
         Sent(TARGETS["iceberg"]("upsert", given, chance, folder, **SELDOM)),
         FromClickhouse("kafka", given, chance, folder),
+        Sent(TARGETS["files"]("append", given, chance, folder)),
     ]
 
 
@@ -189,4 +190,5 @@ def restarted(given: Fixtures, chance: random.Random, folder: Path) -> list[Flow
         Sent(TARGETS["kafka"]("upsert", given, chance, folder)),
         FromPostgresql("clickhouse", given, chance, folder),
         FromIceberg("postgresql", given, chance, folder),
+        Sent(TARGETS["files-source"]("append", given, chance, folder)),
     ]

@@ -76,7 +76,9 @@ def _insert_at_once(client: Client) -> None:
         client.set_client_setting("async_insert", 0)
 
 
-def rows(client: Client, query: str, parameters: Mapping[str, Any] | None = None) -> list[Any]:
+def query_rows(
+    client: Client, query: str, parameters: Mapping[str, Any] | None = None
+) -> list[Any]:
     """The rows of a small answer as tuples. Raises Failure."""
     with failing():
         return list(client.query(query, parameters=dict(parameters or {})).result_rows)

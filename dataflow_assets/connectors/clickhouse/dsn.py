@@ -13,7 +13,7 @@ from functools import cache
 from urllib.parse import parse_qsl, unquote
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import foreign
+from dataflow_assets.sdk.database import foreign, unescaped
 
 _URL = re.compile(
     r"^(?P<scheme>clickhouse|https?)://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
@@ -77,14 +77,15 @@ def parse(text: str) -> Dsn:
         )
         raise PermanentError(f"connectionString: {foreign(text.strip()) or usual}")
     query = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
-    native, secure = match["scheme"] == "clickhouse", _is_secure(match["scheme"], query)
+    native = match["scheme"] == "clickhouse"
+    secure = match["scheme"] == "https" or _flag(query, "secure")
     found = [_host(part, native=native, secure=secure) for part in match["hosts"].split(",")]
     secure = secure or any(encrypted for _, _, encrypted in found)
     return Dsn(
         hosts=tuple((host, port) for host, port, _ in found),
         database=unquote(match["database"] or "") or query.get("database") or "default",
         user=unquote(match["user"] or "") or query.get("username") or query.get("user", "default"),
-        password=_unquoted(match["password"] or "") or query.get("password", ""),
+        password=unescaped(match["password"] or "") or query.get("password", ""),
         secure=secure,
         verify=not _flag(query, "skip_verify"),
         compress=_compression(query.get("compress", "true")),
@@ -120,10 +121,6 @@ def scrub(message: str, text: str) -> str:
     return message.replace(password, "***") if password else message
 
 
-def _is_secure(scheme: str, query: Mapping[str, str]) -> bool:
-    return scheme == "https" or _flag(query, "secure")
-
-
 def _host(text: str, *, native: bool, secure: bool) -> tuple[str, int, bool]:
     """Host, HTTP port and whether that port is encrypted."""
     match = re.match(r"^(\[[^\]]*\]|[^:]*)(?::(\d+))?$", text)
@@ -154,11 +151,6 @@ def _note(hosts: str, found: list[tuple[str, int, bool]]) -> str:
         for part, (_, port, _) in zip(hosts.split(","), found, strict=True)
     )
     return "" if same else f"clickhouse://{hosts} is reached over HTTP at {reached}"
-
-
-def _unquoted(password: str) -> str:
-    # A lone % cannot be an escape: such a password was never encoded.
-    return password if re.search(r"%(?![0-9a-fA-F]{2})", password) else unquote(password)
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

@@ -124,17 +124,3 @@ class ClickhouseSinkOptions(UpsertOptions, ClickhouseConnection):
     def engine(self) -> str:
         """What autoCreateTable makes."""
         return self.table_engine or ("ReplacingMergeTree" if self.upsert_mode else "MergeTree")
-
-    def no_table(self) -> PermanentError:
-        """Why there is nowhere to write, and the two ways out."""
-        return PermanentError(
-            f"table {'.'.join(self.place())} does not exist at {self.address()}; create it, or set "
-            "autoCreateTable: true"
-        )
-
-    def dropped(self) -> PermanentError:
-        """The table went away under a run."""
-        return PermanentError(
-            f"table {'.'.join(self.place())} of {self.address()} was dropped while the flow ran; "
-            "create it again, or set autoCreateTable: true: the next run fills it from the start"
-        )

@@ -26,8 +26,11 @@ from dataflow_assets.connectors.files.options import (
     within_root,
 )
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.failpoints import reach
 
 log = logging.getLogger(__name__)
+UNFINISHED = "_dataflow/unfinished"
+"""What is put on a disk is there until it is whole; what a crash leaves there may be deleted."""
 _SECOND = 10**9  # nanoseconds
 
 
@@ -102,62 +105,91 @@ class Folder:
         """Makes a file that was closed survive a loss of power; on S3 it does already."""
         if not self._options.on_s3:
             _sync(Path(self._path(name)))
-            _sync(Path(self._path(name)).parent)
+            self._sync_parent(name)
 
     def put(self, name: str, content: bytes) -> None:
         """Writes a file whole, over the one of this name. Durable when it returns."""
-        with self.create(name) as file:
-            file.write(content)
-        self.sync(name)
+        if self._options.on_s3:
+            with self.create(name) as file:
+                file.write(content)
+            return
+        self._parent(name)
+        self._unfinished(content).rename(self._path(name))
+        self._sync_parent(name)
 
     def put_new(self, name: str, content: bytes) -> bool:
         """Writes a file that must not exist yet; False where it does. Durable when it returns."""
         if self._options.on_s3:
             return put_new(self._options, self._path(name), content)
         self._parent(name)
-        path = Path(self._path(name))
-        staged = path.with_name(f".{uuid.uuid4().hex}")
-        with staged.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        unfinished = self._unfinished(content)
         try:
-            path.hardlink_to(staged)
+            Path(self._path(name)).hardlink_to(unfinished)
         except FileExistsError:
             return False
         finally:
-            staged.unlink()
-        _sync(path.parent)
+            unfinished.unlink()
+        self._sync_parent(name)
         return True
 
-    def publish(self, staged: str, final: str) -> None:
-        """Gives a staged file its final name; nothing is done where that has been done."""
-        try:
-            self._move(staged, final)
-        except OSError:
-            if self.stat(staged) or not self.stat(final):
-                raise
+    def _unfinished(self, content: bytes) -> Path:
+        """A durable file of the disk that has no name yet: a crash leaves it where nobody looks."""
+        name = f"{UNFINISHED}/{uuid.uuid4().hex}"
+        self._parent(name)
+        path = Path(self._path(name))
+        path.write_bytes(content)
+        _sync(path)
+        return path
 
-    def _move(self, staged: str, final: str) -> None:
+    def publish(self, staged: str, final: str) -> None:
+        """Gives a staged file its final name, at most once.
+
+        Where the staged file is gone that was done, and readers may have taken the file since.
+        """
         if self._options.on_s3:
-            self._files.copy_file(self._path(staged), self._path(final))
+            self._copy(staged, final)
+            reach("files.copied")
             self.delete(staged)
             return
         self._parent(final)
-        Path(self._path(staged)).rename(self._path(final))
-        _sync(Path(self._path(final)).parent)
+        with suppress(FileNotFoundError):
+            Path(self._path(staged)).rename(self._path(final))
+        self._sync_parent(final)
+
+    def _copy(self, staged: str, final: str) -> None:
+        """Nothing where that was done: a copy anew would be a changed file to who has read it."""
+        if self.stat(staged) is None or self.stat(final) is not None:
+            return
+        try:
+            self._files.copy_file(self._path(staged), self._path(final))
+        except OSError:
+            if self.stat(staged) is not None:  # else another driver was first
+                raise
 
     def delete(self, name: str) -> None:
-        """Takes a file away; nothing where there is none."""
+        """Takes a file away; nothing where there is none. Durable when it returns."""
         with suppress(FileNotFoundError):
             self._files.delete_file(self._path(name))
+            self._sync_parent(name)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
     def _parent(self, name: str) -> None:
         if not self._options.on_s3:
-            Path(self._path(name)).parent.mkdir(parents=True, exist_ok=True)
+            _make(Path(self._path(name)).parent)
+
+    def _sync_parent(self, name: str) -> None:
+        if not self._options.on_s3:
+            _sync(Path(self._path(name)).parent)
+
+
+def _make(folder: Path) -> None:
+    """The folder is there, also after a loss of power."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
 
 
 def _paths(folder: str) -> Iterator[str]:

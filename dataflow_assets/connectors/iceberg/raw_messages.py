@@ -20,13 +20,14 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.contracts import KIND, METADATA
+from dataflow_assets.formats.rows import is_beside
 
 DATA, WHOLE = "data", "_metadata"
 
 
 def message_form(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with the keys of their messages as columns."""
-    names = [field.name for field in batch.schema if not _told(field)]
+    names = [field.name for field in batch.schema if not is_beside(field)]
     if DATA not in names or not pa.types.is_string(batch.schema.field(DATA).type):
         return batch
     if set(names) == {DATA, WHOLE}:
@@ -36,14 +37,9 @@ def message_form(batch: pa.RecordBatch) -> pa.RecordBatch:
     return _wrapped(batch, [name for name in names if name != DATA])
 
 
-def _told(field: pa.Field) -> bool:
-    """Metadata of the row, not a column of the table."""
-    return METADATA in (field.metadata or {})
-
-
 def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
     """JSON text as text."""
-    fields = [field if _told(field) else field.remove_metadata() for field in batch.schema]
+    fields = [field if is_beside(field) else field.remove_metadata() for field in batch.schema]
     return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
@@ -51,7 +47,7 @@ def _wrapped(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     keys = _keys(names)
     fields = [batch.schema.field(name).with_name(keys[name]) for name in names]
     columns = [batch.column(name) for name in names]
-    told = [field for field in batch.schema if _told(field)]
+    told = [field for field in batch.schema if is_beside(field)]
     marked = [
         field.with_metadata({**(field.metadata or {}), METADATA: field.name.encode()})
         for field in fields

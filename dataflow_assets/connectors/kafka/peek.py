@@ -188,7 +188,7 @@ def _gathered(consumer: Consumer, awaited: set[int], deadline: float) -> dict[in
         for message in [*([first] if first else []), *consumer.consume(MOST, 0.002)]:
             partition = _partition(message)
             if message.error() is None:
-                found[partition].append(_seen(message))
+                found[partition].append(Seen(message.timestamp()[1], len(message)))
             if partition >= 0:
                 awaited.discard(partition)
     return found
@@ -200,10 +200,6 @@ def _partition(message: Message) -> int:
     number = message.partition()
     at_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
     return number if number is not None and (error is None or at_end) else -1
-
-
-def _seen(message: Message) -> Seen:
-    return Seen(message.timestamp()[1], len(message))
 
 
 def as_batch(messages: Sequence[Message]) -> pa.RecordBatch:

@@ -164,6 +164,9 @@ class Transaction:
         """
         self._live = None
 
+    # These three are methods, not lambdas or bound methods of the client: what `_again` holds in a
+    # frame of an error on its way must not be the client, which would live as long as the error.
+
     def _init(self, seconds: float) -> None:
         self._producer.init_transactions(seconds)
 

@@ -17,7 +17,7 @@ from psycopg import Error, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import foreign
+from dataflow_assets.sdk.database import foreign, unescaped
 from dataflow_assets.secrets import FOLDER, is_place, mounted
 
 _URL = re.compile(
@@ -128,17 +128,12 @@ def _from_url(text: str) -> dict[str, str] | None:
     host, port = _hosts(match["host"])
     found = {
         "user": unquote(match["user"] or ""),
-        "password": _unquoted(match["password"] or ""),
+        "password": unescaped(match["password"] or ""),
         "host": host,
         "port": port,
         "dbname": unquote(match["dbname"] or ""),
     }
     return {**found, **_query(match["query"] or "")}
-
-
-def _unquoted(password: str) -> str:
-    # A lone % cannot be an escape: such a password was never encoded.
-    return password if re.search(r"%(?![0-9a-fA-F]{2})", password) else unquote(password)
 
 
 def _hosts(text: str) -> tuple[str, str]:

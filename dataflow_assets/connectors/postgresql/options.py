@@ -112,19 +112,3 @@ class PostgresqlSinkOptions(SoftDeleteOptions, PostgresqlConnection):
             if not _TYPE.fullmatch(kind.strip()):
                 raise ValueError(f"{name}: not the name of a PostgreSQL type")
         return value
-
-    def no_table(self) -> PermanentError:
-        """Why there is nowhere to write, and the two ways out."""
-        schema, name = self.place()
-        return PermanentError(
-            f"table {schema}.{name} does not exist at {self.address()}; create it, or set "
-            "autoCreateTable: true"
-        )
-
-    def dropped(self) -> PermanentError:
-        """The table went away under a run."""
-        schema, name = self.place()
-        return PermanentError(
-            f"table {schema}.{name} of {self.address()} was dropped while the flow ran; create it "
-            "again, or set autoCreateTable: true: the next run fills it from the start"
-        )

@@ -64,7 +64,8 @@ def read(document: Document) -> Reading:
     sink, sink_findings = end(document, _SINK, registry.sinks(), model.SINKS)
     main = None
     if sink is not None and not sink_findings:
-        main = Branch(sink, _annotated(document, model.SINK_CONNECTION))
+        value = document.get("metadata", "annotations", model.SINK_CONNECTION)
+        main = Branch(sink, value if isinstance(value, str) else None)
     steps = dataflow_steps.read(document, main)
     errors, error_findings = end(document, _ERRORS, registry.sinks(), model.SINKS)
     findings += [*source_findings, *sink_findings, *steps.findings, *error_findings]
@@ -77,11 +78,6 @@ def read(document: Document) -> Reading:
     if findings or not document.sound:
         return Reading(document, tuple(findings), notes)
     return Reading(document, (), notes, _flow(document, envelope, source, steps, errors), envelope)
-
-
-def _annotated(document: Document, name: str) -> str | None:
-    value = document.get("metadata", "annotations", name)
-    return value if isinstance(value, str) else None
 
 
 def _header(document: Document) -> Iterable[Finding]:

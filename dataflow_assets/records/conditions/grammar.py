@@ -120,7 +120,8 @@ class _Reader:
     def _operand(self) -> Node:
         node = self._unary()
         if not self._sees("&&", "||", ")", ""):
-            after = "; a group is not compared" if self._ended_with(")") else ""
+            group = self.text[: self.at].rstrip().endswith(")")
+            after = "; a group is not compared" if group else ""
             self._fail(f"text after a condition{after}{self._hint()}; allowed: && || )")
         return node
 
@@ -264,9 +265,6 @@ class _Reader:
         self._skip()
         end = self.at == len(self.text)
         return any(self.text.startswith(sign, self.at) if sign else end for sign in signs)
-
-    def _ended_with(self, sign: str) -> bool:
-        return self.text[: self.at].rstrip().endswith(sign)
 
     def _skip(self) -> None:
         found = _BLANKS.match(self.text, self.at)

@@ -15,7 +15,18 @@ from dataflow_assets.sdk.polling.positions import PolledPosition
 def late_from(position: PolledPosition, overlap: int) -> str | None:
     """From where rows are read again; None where no late one can have come.
 
-    Not while a sweep is under way: it would start over with each of its spans.
+    Not while a sweep is under way: it would start over with each of its spans. Called on the driver
+    for each micro-batch.
+
+    Args:
+        position: where the flow is.
+        overlap: seconds of which rows may come late; 0 for none.
+
+    Returns:
+        A change value, as ISO 8601 text.
+
+    Raises:
+        PermanentError: the change column holds no times.
     """
     due = _late_until(position, overlap)
     if not due or position.sweeping or position.read_at is None:
@@ -27,7 +38,18 @@ def late_from(position: PolledPosition, overlap: int) -> str | None:
 
 
 def is_due(position: PolledPosition, overlap: int, now: str | None) -> bool:
-    """True once no late row can come any more, where the last ones have not been looked for."""
+    """True once no late row can come any more, where the last ones have not been looked for.
+
+    Called on the driver in each turn of the loop, and by sensors.
+
+    Args:
+        position: where the flow is.
+        overlap: seconds of which rows may come late; 0 for none.
+        now: the server's clock, as ISO 8601 text; None where nobody has asked for it.
+
+    Raises:
+        PermanentError: the change column holds no times.
+    """
     due = _late_until(position, overlap)
     if due is None or position.read_at is None:
         return False
@@ -35,7 +57,17 @@ def is_due(position: PolledPosition, overlap: int, now: str | None) -> bool:
 
 
 def seconds(since: str | None, until: str | None) -> float:
-    """Between two times of one clock; for ever where one is unknown."""
+    """Between two times of one clock.
+
+    Called on the driver whenever positions are compared.
+
+    Args:
+        since: ISO 8601 text, with or without a zone.
+        until: the same.
+
+    Returns:
+        Seconds, below 0 where `until` is earlier; infinity where one of them is None.
+    """
     if since is None or until is None:
         return float("inf")
     one, other = datetime.fromisoformat(since), datetime.fromisoformat(until)

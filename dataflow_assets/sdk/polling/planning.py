@@ -25,7 +25,7 @@ MOST = 64  # parts that one part is cut into: each has a row or a record in the 
 
 @dataclass(frozen=True)
 class PlannedSpan:
-    """What one span reads. A part None is a query as it stands."""
+    """What one span reads. A part None is a query as it is, with all its rows."""
 
     parts: tuple[Rows | None, ...]
     upto: PolledPosition
@@ -37,17 +37,28 @@ class PlannedSpan:
 class Planner:
     """Plans over one table or query, in parts within the limit.
 
-    `overlap`: seconds of which rows may come late.
+    Made on the driver for each plan, while the session asks the server (`PolledSession.asking`).
+    Every method may raise TransientError where the server cannot be reached.
     """
 
     polled: Polled
     overlap: int = 0
+    """Seconds of which rows may come late."""
     limit: Limit = Limit()
+    """Of one part, in rows and in bytes."""
 
     def step(self, position: PolledPosition, until: PolledPosition | None) -> PlannedSpan | None:
         """The next step, not beyond `until`; None where there is nothing to read.
 
         A first load ends at the bound that was fixed when it began, wherever `until` is by now.
+        Called once for each micro-batch.
+
+        Args:
+            position: where the flow is.
+            until: where to end; None for the end there is now.
+
+        Raises:
+            PermanentError: the position is of another way of reading.
         """
         if self.polled.wholly:
             at = until.read_at if until is not None and until.state == "query" else None
@@ -61,6 +72,13 @@ class Planner:
         """Parts within the limit that have these rows together; of very many rows larger ones.
 
         What is within it stays as it is: the ids of rejected rows are made of their places in it.
+        Called for each part that is not committed, where a part was too large for a sink.
+
+        Args:
+            rows: one part, as planned.
+
+        Returns:
+            At most `MOST` parts; their borders are those of the given part.
         """
         count, size = self.polled.size(rows)
         if count <= self.limit.records and size <= self.limit.bytes:
@@ -110,7 +128,9 @@ class Planner:
         new = self.polled.is_before(position.bound, last.bound)
         if not new and not late:
             return None
-        rows = Rows(self._begin(position, late), last.bound if new else position.bound)
+        again: Pair = (late, None)
+        back = late and self.polled.is_before(again, position.bound)
+        rows = Rows(again if back else position.bound, last.bound if new else position.bound)
         parts, rest = self.cut(rows, self.limit.records, PARTS)
         full = rest is not None
         (change, order), sweep = parts[-1].upto, position if position.sweeping else last
@@ -118,12 +138,19 @@ class Planner:
         upto = replace(position, change=change, order=order, read_at=sweep.read_at, sweeping=full)
         return PlannedSpan(parts, upto, full)
 
-    def _begin(self, position: PolledPosition, late: str | None) -> Pair:
-        again: Pair = (late, None)
-        return again if late and self.polled.is_before(again, position.bound) else position.bound
-
     def cut(self, rows: Rows, most: int, count: int) -> tuple[tuple[Rows, ...], Rows | None]:
-        """The first parts, and what is left behind them."""
+        """The first parts, and what is left behind them.
+
+        Called once for each micro-batch. Asks the server for the border of each part.
+
+        Args:
+            rows: all that is to be read.
+            most: the most rows of a part.
+            count: the most parts.
+
+        Returns:
+            The parts, and the rest; None where nothing is left.
+        """
         found, left, enough = list[Rows](), rows, min(most, PILOT)
         for _ in range(count):
             part, rest, enough = self._part(left, most, enough)
@@ -172,10 +199,10 @@ class Planner:
         return replace(rows, upto=border), replace(rows, after=border)
 
     def _check(self, position: PolledPosition) -> None:
-        wrong = ""
+        wrong, known = "", position.state == "rows" and position.bound != NOTHING
         if position.state == "query":
             wrong = "of a query that was read as a whole"
-        elif self._ordered_otherwise(position):
+        elif known and (position.change is not None) != self.polled.tracks:
             by = "a change column" if self.polled.tracks else "the order column alone"
             wrong = f"of another order than the one by {by}, which its rows have now"
         if wrong:
@@ -183,7 +210,3 @@ class Planner:
                 f"the checkpoint of {self.polled.title} is {wrong}; start from earliest or from "
                 "latest, or run dataflow reset"
             )
-
-    def _ordered_otherwise(self, position: PolledPosition) -> bool:
-        known = position.state == "rows" and position.bound != NOTHING
-        return known and (position.change is not None) != self.polled.tracks

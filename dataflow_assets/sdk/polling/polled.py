@@ -37,7 +37,10 @@ class Polled(Protocol):
         """The name of the first column of the order; empty where nothing orders the rows."""
 
     def now(self) -> str:
-        """The server's clock, as ISO 8601 text."""
+        """The server's clock, as ISO 8601 text.
+
+        Called once for each plan, and for lag.
+        """
 
     def newest(self) -> Pair:
         """The last pair there is now, none beyond the server's clock.
@@ -49,10 +52,16 @@ class Polled(Protocol):
         """
 
     def has_rows(self) -> bool:
-        """Whether there is any row at all."""
+        """Whether there is any row at all, with or without a place in the order.
+
+        Called for each micro-batch that finds no newest pair.
+        """
 
     def unordered(self) -> int:
-        """How many rows have no place in the order."""
+        """How many rows have no place in the order: a null in one of its columns.
+
+        Called when a first load begins, and once for each session and state.
+        """
 
     def is_before(self, one: Pair, other: Pair) -> bool:
         """Whether a pair comes before another.
@@ -70,7 +79,16 @@ class Polled(Protocol):
         """
 
     def estimate(self, rows: Rows) -> int:
-        """How many rows there are, about."""
+        """How many rows there are, about.
+
+        Called once for each span of a first load, to choose the size of parts.
+
+        Args:
+            rows: what is left of the load.
+
+        Returns:
+            Rows; a guess of the server's statistics will do.
+        """
 
     def count(self, rows: Rows) -> int:
         """How many rows there are; of very many, about."""

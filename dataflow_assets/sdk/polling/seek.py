@@ -11,7 +11,19 @@ from dataflow_assets.sdk.polling.positions import NOTHING, START, PolledPosition
 
 
 def end(polled: Polled) -> PolledPosition:
-    """The position of one who has read everything there is."""
+    """The position of one who has read everything there is.
+
+    Called on the driver for each micro-batch that has no fixed end, and for lag by sensors.
+
+    Args:
+        polled: the table as its server describes it now.
+
+    Returns:
+        `START` for an empty table.
+
+    Raises:
+        TransientError: the server cannot be reached.
+    """
     read_at = polled.now()
     if polled.wholly:
         return PolledPosition("query", read_at=read_at)
@@ -22,7 +34,18 @@ def end(polled: Polled) -> PolledPosition:
 
 
 def since(polled: Polled, where: str, last: PolledPosition) -> PolledPosition:
-    """The position right before a point in time, the last one at most."""
+    """The position right before a point in time, the last one at most.
+
+    Called on the driver once, when a run begins at a time.
+
+    Args:
+        polled: the table as its server describes it now.
+        where: ISO 8601.
+        last: the position of the end there is now.
+
+    Raises:
+        PermanentError: no column holds the time of a change.
+    """
     change = polled.before(where)
     if change is None:
         raise PermanentError(
@@ -35,11 +58,19 @@ def since(polled: Polled, where: str, last: PolledPosition) -> PolledPosition:
     return last if polled.is_before(last.bound, found.bound) else found
 
 
-def taken_over(polled: Polled, found: PolledPosition) -> PolledPosition:
+def from_operator(polled: Polled, found: PolledPosition) -> PolledPosition:
     """A checkpoint of the DataFlow Operator as a position in this table.
 
     An order value alone, where changes are tracked, is how far a first load has come: the rows
-    behind it are read up to the end there is now, and changes from there on.
+    behind it are read up to the end there is now, and changes from there on. Called on the driver
+    once, when a flow goes on from such a checkpoint.
+
+    Args:
+        polled: the table as its server describes it now.
+        found: the checkpoint's change value and order value.
+
+    Raises:
+        PermanentError: the checkpoint is not of the way in which this source is read.
     """
     if polled.wholly:
         raise PermanentError("a query without changeTrackingColumn has no checkpoint to take over")
@@ -62,6 +93,15 @@ def is_behind(
 
     A first load is behind whatever is not one; a query without order is due again after `interval`
     seconds, rows that overlap once more when no late one can come any more.
+
+    Called on the driver in each turn of the loop, for each pair of branches, and by sensors.
+
+    Args:
+        polled: the table as its server describes it now.
+        one: the position that may be behind.
+        other: of another branch, or of the end there is now.
+        interval: seconds between two reads of a query without order.
+        overlap: seconds of which rows may come late.
     """
     if one == other or other.at_start:
         return False
@@ -79,7 +119,20 @@ def is_behind(
 
 
 def lag(polled: Polled, position: PolledPosition, last: PolledPosition) -> tuple[int, float]:
-    """Rows behind, and the age of the oldest one by its own clock; of a first load, its own."""
+    """How far a position is behind the end.
+
+    Called on the driver after each micro-batch, and by sensors.
+
+    Args:
+        polled: the table as its server describes it now.
+        position: where the flow is.
+        last: the position of the end there is now.
+
+    Returns:
+        Rows behind, and the seconds since the oldest of them was changed, by the server's clock.
+        Of a first load, and where nothing tells when rows were changed: seconds since the last
+        read.
+    """
     if polled.wholly:
         return 0, max(0.0, seconds(position.read_at, last.read_at))
     if last.at_start:
@@ -100,7 +153,17 @@ def lag(polled: Polled, position: PolledPosition, last: PolledPosition) -> tuple
 
 
 def unread(polled: Polled, position: PolledPosition) -> Iterator[str]:
-    """What a person should know about rows that are never read."""
+    """What a person should know about rows that are never read.
+
+    Called on the driver once for each session and state.
+
+    Args:
+        polled: the table as its server describes it now.
+        position: where the flow is.
+
+    Yields:
+        Sentences for the log.
+    """
     if polled.wholly or position.state == "load":
         return
     rows = polled.unordered() - position.unordered

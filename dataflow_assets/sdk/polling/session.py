@@ -129,7 +129,7 @@ class PolledSession(SourceSession):
     def adopt(self, document: Mapping[str, Any]) -> Positions:
         position = adopted(document, self._source.type)
         with self.asking() as polled:
-            return {PARTITION: seek.taken_over(polled, position).dump()}
+            return {PARTITION: seek.from_operator(polled, position).dump()}
 
     def _tell(self, polled: Polled, position: PolledPosition) -> None:
         """What a person should know, once per session and state."""

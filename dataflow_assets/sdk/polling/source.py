@@ -14,6 +14,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import PartSlice, Slice, Source
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.database import ColumnName, DatabaseTable
+from dataflow_assets.sdk.place import named_by
 from dataflow_assets.sdk.polling.positions import Part
 
 C = TypeVar("C")
@@ -78,7 +79,11 @@ class PolledSource(DatabaseTable, Source):
     @override
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
         assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
-        return self.read(Part.parse(piece.part), metadata)
+        found = self.read(Part.parse(piece.part), metadata)
+        if self.verbatim:
+            return found
+        columns = self.order_by_column, self.change_tracking_column
+        return (named_by(batch, columns) for batch in found)
 
     @abstractmethod
     def read(
@@ -129,6 +134,6 @@ class PolledSource(DatabaseTable, Source):
             f"{self.title} does not exist: it was dropped, or never made. Create it, or fix `table`"
         )
 
-    def made_anew(self) -> TransientError:
+    def recreated(self) -> TransientError:
         """Why what was read so far is no part of the table that is there now."""
         return TransientError(f"{self.title} was re-created while the flow ran")

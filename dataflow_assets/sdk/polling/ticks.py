@@ -29,6 +29,14 @@ def tick(multiples: Mapping[int, int], values: int) -> int:
     """The tick of these values: how many of them are multiples of which of the WIDTHS.
 
     What is longer than a second must fit all of them: whole minutes are common among seconds.
+    Called on the driver by a connector, for each session and change column.
+
+    Args:
+        multiples: by width in nanoseconds: how many of the values are its multiples.
+        values: how many were looked at, `RECENT` at most.
+
+    Returns:
+        The width in nanoseconds; 1 where nothing is known.
     """
     if not values:
         return 1
@@ -40,28 +48,65 @@ def tick(multiples: Mapping[int, int], values: int) -> int:
 
 
 def running(now: int, width: int) -> int:
-    """The first value of the tick that runs now; values before this one are complete."""
+    """The first value of the tick that runs now; values before this one are complete.
+
+    Called on the driver by a connector, whenever it asks for the newest pair.
+
+    Args:
+        now: the server's clock, in nanoseconds.
+        width: of the column's tick, in nanoseconds.
+
+    Returns:
+        Nanoseconds. Days begin in some zone: all of the last one may still run.
+    """
     return now - LONGEST_DAY if width >= DAY else now // width * width
 
 
 def beside(now: int, latest: int) -> int:
-    """The earliest that the clock of any zone can show which has shown `latest` already."""
+    """The earliest that the clock of any zone can show which has shown `latest` already.
+
+    Called on the driver by a connector, for columns of times without a zone.
+
+    Args:
+        now: the server's clock in UTC, in nanoseconds.
+        latest: the column's latest value, in nanoseconds.
+
+    Returns:
+        Nanoseconds.
+    """
     return max(latest + (now - latest) % QUARTER, now - FARTHEST)
 
 
 def nanoseconds(moment: datetime) -> int:
-    """Since 1970; a time without zone counts as UTC."""
+    """A time as nanoseconds since 1970; a time without zone counts as UTC.
+
+    Called on the driver by connectors.
+    """
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
     return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds * 1_000
 
 
 def moment_of(nanoseconds: int) -> datetime:
-    """In UTC, cut to microseconds."""
+    """Nanoseconds since 1970 as a time in UTC, cut to microseconds.
+
+    Called on the driver by connectors.
+    """
     return _EPOCH + timedelta(microseconds=nanoseconds // 1_000)
 
 
 def waiting(column: str, width: int, otherwise: str) -> Iterator[str]:
-    """For people: that rows wait for so long that somebody may miss them; how they need not."""
+    """For people: that rows wait for so long that somebody may miss them; how they need not.
+
+    Called on the driver by a connector's `Polled.notes`.
+
+    Args:
+        column: its name.
+        width: of its tick, in nanoseconds.
+        otherwise: what a person may do instead.
+
+    Yields:
+        One sentence where the tick is a minute or a day, else nothing.
+    """
     if width < MINUTE:
         return
     what = "day" if width >= DAY else "minute"
@@ -72,7 +117,18 @@ def waiting(column: str, width: int, otherwise: str) -> Iterator[str]:
 
 
 def ties(column: str, kind: str, order: str) -> str:
-    """For people: why rows may be missed where no clock tells that a value is complete."""
+    """For people: why rows may be missed where no clock tells that a value is complete.
+
+    Called on the driver by a connector's `Polled.notes`.
+
+    Args:
+        column: the name of the change column.
+        kind: its type, as the database writes it.
+        order: the name of the order column.
+
+    Returns:
+        One sentence.
+    """
     return (
         f"{column} ({kind}) holds no times, and several rows may have the same value: a row that "
         f"gets the highest value after that value was read is missed where its {order} is lower "

@@ -121,7 +121,7 @@ def test_error_codes_have_their_names(clickhouse: devservers.ClickHouse) -> None
     query = "SELECT errorCodeToName({code:UInt32})"
     connected = client.connect(clickhouse.dsn(), "tests")
     for name, code in known.items():
-        assert client.rows(connected, query, {"code": code}) == [(name,)]
+        assert client.query_rows(connected, query, {"code": code}) == [(name,)]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_the_server_refuses(
 ) -> None:
     connected = client.connect(clickhouse.dsn(), "tests")
     with pytest.raises(Failure) as caught:
-        client.rows(connected, query)
+        client.query_rows(connected, query)
     assert (caught.value.code, caught.value.kind) == (code, kind)
     assert "127.0.0.1" not in caught.value.message
 
@@ -171,7 +171,7 @@ def test_the_first_host_that_answers_is_used(clickhouse: devservers.ClickHouse) 
     (port,) = system.free_ports(1)
     text = clickhouse.dsn().replace("127.0.0.1", f"127.0.0.1:{port},127.0.0.1")
     connected = client.connect(text, "tests")
-    assert client.rows(connected, "SELECT 1") == [(1,)]
+    assert client.query_rows(connected, "SELECT 1") == [(1,)]
 
 
 def test_a_stream_that_is_cut_off_is_no_end(clickhouse: devservers.ClickHouse) -> None:

@@ -60,7 +60,7 @@ def to_clickhouse(
 
         def refused() -> list[str]:
             query = "select reason from t_rejected final order by offset"
-            return [reason for (reason,) in client.rows(tables, query)]
+            return [reason for (reason,) in client.query_rows(tables, query)]
 
         return Pipe(kafka, topic(1, KEPT), engine, sink, read, refused)
 
@@ -69,7 +69,7 @@ def to_clickhouse(
 
 def columns(tables: Any) -> dict[str, str]:
     where = "database = currentDatabase() and table = 't'"
-    return dict(client.rows(tables, f"select name, type from system.columns where {where}"))
+    return dict(client.query_rows(tables, f"select name, type from system.columns where {where}"))
 
 
 def test_whole_bodies_and_their_metadata(to_clickhouse: MakePipe, tables: Any) -> None:

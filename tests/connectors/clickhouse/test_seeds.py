@@ -56,7 +56,7 @@ def stored(
         (flow,) = load_strict([tmp_path / name]).flows
         list(drain(flow, lambda: engine, Request(Run(), patience=Patience(20, 0.01, 0.05))))
         with client.connect(clickhouse.dsn(database), "tests") as connected:
-            return client.rows(connected, query)
+            return client.query_rows(connected, query)
 
     return run
 

@@ -393,7 +393,7 @@ def test_an_empty_part_tells_the_columns(server: Any) -> None:
     (piece,) = flow.session.plan(flow.at, MOST).slices
     server.command("TRUNCATE TABLE t")
     (batch,) = flow.source.batches(piece, frozenset())
-    assert (batch.num_rows, batch.schema.names) == (0, ["id", "created_at"])
+    assert (batch.num_rows, batch.schema.names) == (0, ["id", "created_at", "#place"])
 
 
 def test_a_look_moves_nothing(server: Any) -> None:

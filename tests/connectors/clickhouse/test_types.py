@@ -117,7 +117,7 @@ def test_each_type_is_read_as_the_table_says(
     connected.command(f"CREATE TABLE t (c {spelled}) ENGINE = Memory")
     connected.command(f"INSERT INTO t SELECT {value}" if "(" in value else _values(value))
     found = "SELECT type FROM system.columns WHERE database = currentDatabase() AND table = 't'"
-    ((text,),) = client.rows(connected, found)
+    ((text,),) = client.query_rows(connected, found)
     field = types.field("c", text)
     assert plain(field.type) == plain(arrow)
     assert (field.metadata.get(KIND), field.nullable) == (kind, Type.of(text).nullable)

@@ -1,14 +1,13 @@
-"""`python -m tests.connectors.files.drain MANIFEST`: drains it without Spark, to be killed."""
+"""Drains a manifest without Spark, in this process or in one that is killed."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast
 
 from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Patience, Request
+from dataflow_assets.runs.request import Patience, Request, Start
 from tests.in_process import Session
 
 
@@ -16,12 +15,10 @@ def _no_spark() -> NoReturn:
     raise NotImplementedError("this flow needs no Spark")
 
 
-def main(manifest: str) -> None:
+def main(manifest: str, table: Literal["", "truncate"] = "") -> None:
+    """`truncate`: from the beginning, into an emptied folder."""
     (flow,) = load_strict(Path(manifest)).flows
     session = cast("Any", Session(_no_spark))
-    for _ in drain(flow, lambda: session, Request(patience=Patience(0, 0.05, 0.2))):
+    start = Start("earliest", table=table) if table else Start()
+    for _ in drain(flow, lambda: session, Request(start=start, patience=Patience(0, 0.05, 0.2))):
         pass
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

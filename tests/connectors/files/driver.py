@@ -61,7 +61,12 @@ def folder(config: Config) -> Folder:
 def lines(found: Folder, *, rejected: bool = False) -> list[list[dict[str, Any]]]:
     """The records of each file, in the order of the files' names."""
     files = found.files("_rejected") if rejected else visible(found.files())
-    return [[json.loads(line) for line in content(found, file.name).splitlines()] for file in files]
+    return [rows(found, file.name) for file in files]
+
+
+def rows(found: Folder, name: str) -> list[dict[str, Any]]:
+    """The records of a file."""
+    return [json.loads(line) for line in content(found, name).splitlines()]
 
 
 def content(found: Folder, name: str) -> bytes:
@@ -82,5 +87,6 @@ __all__ = [
     "lines",
     "on_disk",
     "on_s3",
+    "rows",
     "visible",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -26,7 +27,27 @@ def test_a_file_is_published_once_however_often_it_is_asked_for(place: driver.Co
     folder.put("_dataflow/staged/a", b"{}\n")
     for _ in range(2):
         folder.publish("_dataflow/staged/a", "a.jsonl")
-    assert [(one.name, one.size) for one in folder.files()] == [("a.jsonl", 3)]
+    assert _seen(folder) == [("a.jsonl", 3)]
+    folder.delete("a.jsonl")  # by whoever has read the file
+    folder.publish("_dataflow/staged/a", "a.jsonl")
+    assert _seen(folder) == []
+
+
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+def test_a_copy_is_made_once_where_the_staged_file_was_not_deleted(place: driver.Config) -> None:
+    """A copy anew would change the time of a file that was read."""
+    folder = driver.folder(place)
+    folder.put("_dataflow/staged/a", b"{}\n")
+    folder.put("a.jsonl", b"{}\n")
+    made = folder.stat("a.jsonl")
+    time.sleep(1.1)  # times of S3 are seconds
+    folder.publish("_dataflow/staged/a", "a.jsonl")
+    assert folder.stat("a.jsonl") == made
+    assert _seen(folder) == [("a.jsonl", 3)]
+
+
+def _seen(folder: driver.Folder) -> list[tuple[str, int]]:
+    return [(one.name, one.size) for one in folder.files()]
 
 
 def test_a_folder_that_is_not_there_is_empty(place: driver.Config) -> None:

@@ -66,7 +66,11 @@ def parts(
 ) -> list[list[Row]]:
     """The rows of each part."""
     return [
-        [row for batch in source.batches(piece, metadata) for row in batch.to_pylist()]
+        [
+            {name: value for name, value in row.items() if name != "#place"}
+            for batch in source.batches(piece, metadata)
+            for row in batch.to_pylist()
+        ]
         for piece in span.slices
     ]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import connect, quote, rows, stream
+from dataflow_assets.connectors.clickhouse.client import connect, query_rows, quote, stream
 from dataflow_assets.connectors.clickhouse.errors import translated
 from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
 from dataflow_assets.errors import PermanentError
@@ -129,12 +129,12 @@ class _Reader:
 
 def _found(client: Client, place: FrameTable) -> Found:
     where = {"database": place.database, "table": place.table}
-    known = rows(client, _TABLE, where)
+    known = query_rows(client, _TABLE, where)
     if not known:
         raise place.missing()
     engine, total = known[0]
     final = engine.endswith("MergeTree") and any(kind in engine for kind in _FOLDED)
-    columns = tuple((str(name), str(kind)) for name, kind in rows(client, _COLUMNS, where))
+    columns = tuple((str(name), str(kind)) for name, kind in query_rows(client, _COLUMNS, where))
     return Found(columns, final, None if final else total)
 
 

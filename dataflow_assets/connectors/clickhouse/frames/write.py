@@ -21,23 +21,20 @@ from dataflow_assets.connectors.clickhouse.client import (
     insert,
     listed,
     literal,
+    query_rows,
     quote,
-    rows,
 )
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing, translated
 from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
 from dataflow_assets.connectors.clickhouse.table.table import Table, find
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
+from dataflow_assets.sdk.table_frames import ATTEMPT, Mode, refuse_unknown_columns, stage
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
     from pyspark.sql import DataFrame
 
-ATTEMPT = "_attempt"
 INSERT_ROWS = 200_000  # of one INSERT: Spark's own batches would make thousands of parts
-_RESULT = pa.schema([("attempt", pa.string()), ("rows", pa.int64())])
-_DDL = "attempt string, rows bigint"
 _VIEWS = """
 SELECT length(dependencies_table) FROM system.tables
 WHERE database = {database:String} AND name = {table:String}
@@ -58,35 +55,31 @@ def write(place: FrameTable, frame: DataFrame, mode: Mode, key: Sequence[str]) -
         table = work.target()
         try:
             work.create_stage()
-            done = map_batches(frame, _Stager(work.stage), _DDL).toArrow()
-            work.build(table, done.column("attempt").to_pylist())
+            attempts, count = stage(frame, _Stager(work.stage))
+            work.build(table, attempts)
             work.publish(table)
         finally:
             work.clear()
-    return sum(done.column("rows").to_pylist())
+    return count
 
 
 @dataclass(frozen=True)
 class _Stager:
-    """Inserts the rows of one Spark partition into the stage, marked by this attempt."""
+    """Inserts the rows of one Spark partition into the stage."""
 
     stage: FrameTable
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        attempt, count = uuid.uuid4().hex, 0
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> None:
         with closing(connect(self.stage.connection, APPLICATION)) as client, failing():
             for table in _gathered(batches):
-                marked = table.append_column(ATTEMPT, pa.array([attempt] * table.num_rows))
-                insert(client, self.stage.name, marked)
-                count += table.num_rows
-        yield pa.record_batch([[attempt], [count]], _RESULT)
+                insert(client, self.stage.name, table)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Batches put together until there are enough rows for an INSERT."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
-        waiting += [batch] if batch.num_rows else []
+        waiting.append(batch)
         if sum(each.num_rows for each in waiting) >= INSERT_ROWS:
             yield pa.Table.from_batches(waiting)
             waiting = []
@@ -140,7 +133,8 @@ class _Write:
 
     def build(self, table: Table, attempts: Sequence[str]) -> None:
         """The rows of these attempts in the target's types; a value that does not fit raises."""
-        source = f"{self.stage.name} WHERE {quote(ATTEMPT)} IN ({_listed(attempts)})"
+        counting = ", ".join(map(literal, attempts)) or "''"  # a frame without rows has none
+        source = f"{self.stage.name} WHERE {quote(ATTEMPT)} IN ({counting})"
         if self.mode == "upsert":
             self._check_once(source)
         self._command(f"CREATE TABLE {self.built.name} AS {self.place.name}")
@@ -200,7 +194,7 @@ class _Write:
         key = listed(self.key)
         # S608: names are quoted
         query = f"SELECT 1 FROM {source} GROUP BY {key} HAVING count() > 1 LIMIT 1"  # noqa: S608
-        if rows(self.client, query):
+        if query_rows(self.client, query):
             raise PermanentError(
                 f"{self.place}: the frame has several rows of one key: say which of them counts"
             )
@@ -208,13 +202,8 @@ class _Write:
     def _feeds_views(self) -> bool:
         """Materialized views see what is inserted, not what is attached."""
         where = {"database": self.place.database, "table": self.place.table}
-        return bool(rows(self.client, _VIEWS, where)[0][0])
+        return bool(query_rows(self.client, _VIEWS, where)[0][0])
 
     def _command(self, statement: str) -> None:
         with failing():
             self.client.command(statement)
-
-
-def _listed(attempts: Sequence[str]) -> str:
-    """A list that is never empty: of a frame without rows there is no attempt."""
-    return ", ".join(map(literal, attempts)) or "''"

@@ -11,8 +11,7 @@ import msgspec
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import Client, quote
+from dataflow_assets.connectors.clickhouse.client import Client, connect, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import failing, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.replay import moment, note_replayed
@@ -30,6 +29,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import HELD, entry
+from dataflow_assets.sdk.rejected_rows import whole_record
 
 _ID = {"id": "String", "flow": "String"}
 _AT = {"created_at": "DateTime64(6, 'UTC') DEFAULT now64(6)"}
@@ -79,8 +79,8 @@ class ClickhouseErrors(ErrorStore):
             if find(client, *self._sink.place()) is None:
                 return []
             self._check(client)
-            rows = clients.rows(client, query, {"flow": flow, "most": most})
-        return [entry(_joined(row))[1] for row in rows]
+            rows = query_rows(client, query, {"flow": flow, "most": most})
+        return [entry(whole_record(row))[1] for row in rows]
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:
@@ -119,13 +119,6 @@ class ClickhouseErrors(ErrorStore):
         where = f"the error sink {self._sink.address()}"
         with (
             translated(f"{what} {where}"),
-            clients.connect(self._sink.dsn(), "dataflow errors") as client,
+            connect(self._sink.dsn(), "dataflow errors") as client,
         ):
             yield client
-
-
-def _joined(texts: Sequence[str]) -> str:
-    """The whole record of a row in either layout."""
-    if len(texts) == 1:
-        return texts[0]
-    return f'{{"error":{texts[0]},"original_message":{texts[1]}}}'

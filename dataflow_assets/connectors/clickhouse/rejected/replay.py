@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import Client, literal, quote
+from dataflow_assets.connectors.clickhouse.client import Client, connect, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import failing, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.table import place, version, widen
 from dataflow_assets.contracts import Entries, Entry
-from dataflow_assets.sdk.rejected_records import origin
+from dataflow_assets.sdk.rejected_rows import row_entry
 
 _AT_ONCE = 500  # ids in one statement
 _THERE = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
@@ -45,12 +42,12 @@ class ClickhouseReplay(Entries):
     @override
     def pending(self, flow: str, since: datetime | None, most: int) -> list[Entry]:
         with self._client("reading") as client:
-            if not clients.rows(client, _THERE, dict(zip("dt", self._where, strict=True))):
+            if not query_rows(client, _THERE, dict(zip("dt", self._where, strict=True))):
                 return []
             widen(client, self._where)
             query = _PENDING.format(r=self._place, since=moment(since))
-            rows = clients.rows(client, query, {"flow": flow, "most": most})
-        return [_entry(row) for row in rows]
+            rows = query_rows(client, query, {"flow": flow, "most": most})
+        return [row_entry(row) for row in rows]
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:
@@ -63,7 +60,7 @@ class ClickhouseReplay(Entries):
         where = f"{self._place} of {self._sink.address()}"
         with (
             translated(f"{what} {where}"),
-            clients.connect(self._sink.dsn(), "dataflow replay") as client,
+            connect(self._sink.dsn(), "dataflow replay") as client,
         ):
             yield client
 
@@ -81,15 +78,3 @@ def moment(since: datetime | None) -> str:
     """A moment as SQL; without one the first that there is."""
     at = (since or datetime(1970, 1, 1, tzinfo=UTC)).astimezone(UTC)
     return f"toDateTime64({literal(at.strftime('%Y-%m-%d %H:%M:%S.%f'))}, 6, 'UTC')"
-
-
-def _entry(row: Sequence[Any]) -> Entry:
-    id_, branch, stage, n, body, body_encoding, key, key_encoding, *place, rows, reading = row
-    sent, named = _bytes(body, body_encoding), _bytes(key, key_encoding)
-    return Entry(id_, branch, stage, n, sent, named, origin(id_, *place), rows, reading)
-
-
-def _bytes(text: str | None, encoding: str | None) -> bytes | None:
-    if text is None:
-        return None
-    return base64.b64decode(text) if encoding == "base64" else text.encode()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import Client, quote
+from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import insert_rows, inserting
 from dataflow_assets.connectors.clickhouse.table.table import WINDOW
 from dataflow_assets.contracts import Rejection, Slice, Target
+from dataflow_assets.sdk.rejected_rows import encoded
 
 _TEXT = "Nullable(String)"
 _COLUMNS = {
@@ -54,7 +53,7 @@ def place(database: str, table: str) -> tuple[str, str]:
 
 def widen(client: Client, where: tuple[str, str], columns: Sequence[str] = ("rows",)) -> None:
     """Gives the table of an earlier version these columns, and readings. Raises Failure."""
-    if not clients.rows(client, _NARROW, dict(zip(("database", "table"), where, strict=True))):
+    if not query_rows(client, _NARROW, dict(zip(("database", "table"), where, strict=True))):
         return
     added = "".join(f"ADD COLUMN IF NOT EXISTS {quote(n)} {_COLUMNS[n]}, " for n in columns)
     with failing():
@@ -97,8 +96,8 @@ def token(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
-    body, body_encoding = _encoded(one.body)
-    key, key_encoding = _encoded(one.key)
+    body, body_encoding = encoded(one.body)
+    key, key_encoding = encoded(one.key)
     return {
         "id": one.id(target, piece),
         "flow": target.flow,
@@ -118,13 +117,3 @@ def _row(target: Target, piece: Slice, one: Rejection) -> dict[str, Any]:
         "rows": one.rows,
         "_version": version(one.reading(target, piece)),
     }
-
-
-def _encoded(value: bytes | None) -> tuple[str | None, str | None]:
-    """As text where it is text, else base64; and which of the two."""
-    if value is None:
-        return None, None
-    try:
-        return value.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return base64.b64encode(value).decode(), "base64"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -92,8 +92,7 @@ class Buffer:
 
     def _rejection(self, offset: int, n: int, reason: str) -> Rejection:
         sent = next((found for found in self._found(offset)), Sent(None))
-        found = Rejection(offset, "sink", reason, sent.body, n)
-        return replace(found, metadata=sent.metadata, rows=sent.rows)
+        return Rejection(offset, "sink", reason, None, n).of(sent)
 
     def _found(self, offset: int) -> Iterator[Sent]:
         for sent in self._sent:
@@ -130,7 +129,8 @@ def _beyond(rows: pa.RecordBatch, schema: pa.Schema) -> dict[int, str]:
     """By row: why a time does not fit its column, which would turn it into another one."""
     found: dict[int, str] = {}
     for one in schema:
-        limits = _LIMITS.get(_type_name(one))
+        text = (one.metadata or {}).get(CLICKHOUSE_TYPE, b"").decode()
+        limits = _LIMITS.get(Type.of(text).bare.name if text else "")
         if limits is None or not pa.types.is_temporal(one.type):
             continue
         low, high = (pa.scalar(limit, one.type) for limit in limits)
@@ -140,8 +140,3 @@ def _beyond(rows: pa.RecordBatch, schema: pa.Schema) -> dict[int, str]:
             reason = f"{column[at]} lies outside {limits[0]} to {limits[1]}"
             found.setdefault(at, f"column {one.name}: {reason}")
     return found
-
-
-def _type_name(field: pa.Field) -> str:
-    text = (field.metadata or {}).get(CLICKHOUSE_TYPE, b"").decode()
-    return Type.of(text).bare.name if text else ""

@@ -27,7 +27,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable, exists
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import removed, taken_over
+from dataflow_assets.sdk.checkpoint import removed, taken_over_by
 
 _TRIES = 50
 
@@ -59,8 +59,7 @@ class BranchCheckpoint:
         state = fold(self._log.read())
         for _ in range(_TRIES):
             base, self.epoch, self._n = state.head.place, state.head.epoch + 1, 0
-            host = f"{run.host} (pid {run.pid})"
-            writer = self._record_head(replace(state.snapshot(), run=run.id, host=host))
+            writer = self._record_head(replace(state.snapshot(), run=run.id, host=run.place))
             rows = self._log.read()
             state = fold(rows)
             if state.head.place != (self.epoch, 0) or state.writer != writer:
@@ -69,7 +68,7 @@ class BranchCheckpoint:
             if before.head.place == base:
                 return state
             # Our head did not know what its predecessor did last.
-            return self.head(replace(before.snapshot(), run=run.id, host=host))
+            return self.head(replace(before.snapshot(), run=run.id, host=run.place))
         raise TransientError(f"flow {self._target.flow}: other runs took every epoch that was free")
 
     @property
@@ -121,7 +120,7 @@ class BranchCheckpoint:
     def _over(self, head: Head) -> PermanentError:
         if head.epoch < self.epoch:
             return removed(self._target.flow, "table dataflow_ledger")
-        return taken_over(self._target.flow, f"run {head.run} on host {head.host}")
+        return taken_over_by(self._target.flow, head.run, head.host)
 
 
 def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:

@@ -116,7 +116,9 @@ class Chunks:
         try:
             totals = rows.insert(piece, border)
         except Stopped as held:  # the table has refused the whole INSERT: nothing of it stands
-            self._shorten(state, piece, held)
+            # What lies before the record at which the flow stops is a chunk by itself.
+            if isinstance(piece.after, int) and held.offset > piece.after:
+                self._branch.whole(state, self._piece.partition, held.offset)
             raise
         failpoints.reach("clickhouse.inserted")
         at = utc_now()
@@ -125,11 +127,6 @@ class Chunks:
         moved = Partition(piece.upto, self.partition.totals + totals, at, border.version)
         partitions = {**state.partitions, self._piece.partition: moved}
         self._state = replace(state, partitions=partitions, pending={}, whole={})
-
-    def _shorten(self, state: State, piece: Piece, held: Stopped) -> None:
-        """What lies before the record at which the flow stops is a chunk by itself."""
-        if isinstance(piece.after, int) and held.offset > piece.after:
-            self._branch.whole(state, self._piece.partition, held.offset)
 
     def _cut(self, state: State, upto: Position) -> Piece:
         name, generation = self._piece.partition, state.head.generation

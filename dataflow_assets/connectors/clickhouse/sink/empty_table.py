@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import uuid
 
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import Client, literal, quote
+from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.table.table import Table
 from dataflow_assets.contracts import Target
@@ -37,7 +36,7 @@ WHERE database = {d:String} AND table = {t:String} AND active AND rows > 0 ORDER
 
 def holds_rows(client: Client, table: Table) -> bool:
     """Whether the table has a row, be it one that a mutation hides. Raises Failure."""
-    found = clients.rows(client, _TOTAL, {"u": table.uuid})
+    found = query_rows(client, _TOTAL, {"u": table.uuid})
     return not found or found[0][0] != 0
 
 
@@ -58,7 +57,7 @@ def check_size(client: Client, table: Table, target: Target) -> None:
 
     They would be out of the table by then, and the flow could not be opened any more.
     """
-    found = clients.rows(client, _BYTES, {"u": table.uuid})
+    found = query_rows(client, _BYTES, {"u": table.uuid})
     size, most = (found[0][0] or 0) if found else 0, _most(client)
     if size > most > 0:
         raise PermanentError(
@@ -72,7 +71,7 @@ def check_size(client: Client, table: Table, target: Target) -> None:
 def _most(client: Client) -> int:
     """How many bytes the server drops at once, 0 for any; unknown where nobody may ask."""
     try:
-        found = clients.rows(client, _MOST, {})
+        found = query_rows(client, _MOST, {})
     except Failure:
         return 0
     return int(found[0][0]) if found else 0
@@ -93,7 +92,7 @@ def make(client: Client, table: Table, name: str) -> None:
 def move(client: Client, table: Table, name: str) -> None:
     """All rows of the table into its exit. Raises Failure, also where the exit was dropped."""
     here, target = quote(table.database, name), quote(table.database, table.name)
-    found = clients.rows(client, _PARTITIONS, {"d": table.database, "t": table.name})
+    found = query_rows(client, _PARTITIONS, {"d": table.database, "t": table.name})
     moves = [f"MOVE PARTITION ID {literal(one)} TO TABLE {here}" for (one,) in found]
     for first in range(0, len(moves), _AT_ONCE):
         with failing():

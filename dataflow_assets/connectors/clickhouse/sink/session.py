@@ -11,7 +11,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse.client import connect, query_rows
 from dataflow_assets.connectors.clickhouse.errors import Failure, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
@@ -19,9 +19,7 @@ from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoi
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
 from dataflow_assets.connectors.clickhouse.sink.writer import Committed
-from dataflow_assets.connectors.clickhouse.table import checkpoint_table
-from dataflow_assets.connectors.clickhouse.table import create_table as making
-from dataflow_assets.connectors.clickhouse.table import table as tables
+from dataflow_assets.connectors.clickhouse.table import checkpoint_table, create_table
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Border,
     Done,
@@ -30,7 +28,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     Partition,
 )
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
-from dataflow_assets.connectors.clickhouse.table.table import Table
+from dataflow_assets.connectors.clickhouse.table.table import Table, find, forgetful_views
 from dataflow_assets.contracts import (
     Checkpoint,
     Cut,
@@ -76,7 +74,7 @@ class ClickhouseSinkSession(SinkSession):
         self._database, self._name = sink.place()
         self._at = local_now()
         with translated(f"opening {self._sink.address()}"):
-            self._client = clients.connect(sink.dsn(), f"dataflow {target.flow}")
+            self._client = connect(sink.dsn(), f"dataflow {target.flow}")
         try:
             self._open()
         except BaseException:
@@ -106,13 +104,13 @@ class ClickhouseSinkSession(SinkSession):
             return None
         query = "SELECT total_rows FROM system.tables WHERE uuid = {u:UUID}"
         with translated(f"counting the rows of {self._sink.address()}"):
-            found = clients.rows(self._client, query, {"u": self._table.uuid})
+            found = query_rows(self._client, query, {"u": self._table.uuid})
         return found[0][0] if found else None
 
     @override
     def create(self, sample: pa.Schema) -> None:
         with translated(f"creating {self._sink.address()}"):
-            making.create(self._client, self._sink, sample)
+            create_table.create(self._client, self._sink, sample)
             self._find()
             self._head(replace(self._state.snapshot(), target=self.identity))
 
@@ -153,7 +151,8 @@ class ClickhouseSinkSession(SinkSession):
         self._at = span.at or local_now()
         unfinished = recovery.unfinished(self._state, span)
         if unfinished is not None:
-            recovery.check_window(self._state, self._log.blocks, self._place(), self._target)
+            place = self._table, f"{self._database}.{self._name}"
+            recovery.check_window(self._state, self._log.blocks, place, self._target)
             self._at = unfinished.at or self._at
             return unfinished
         check_begun(self._target.flow, span, self.checkpoint.positions)
@@ -245,20 +244,17 @@ class ClickhouseSinkSession(SinkSession):
             self._branch = BranchCheckpoint(self._log, self._target)
             self._state = self._branch.take(self._run)
             self._log.prune(self._state.head)
-            self._tell()
+            if self._table is not None and self._table.viewed:
+                for note in forgetful_views(self._client, self._table):
+                    log.warning("flow %s: %s", self._target.flow, note)
             self._empty()
 
     def _find(self) -> None:
-        self._table: Table | None = tables.find(self._client, self._database, self._name)
+        self._table: Table | None = find(self._client, self._database, self._name)
         self._upsert = UpsertRules()
         if self._table is not None:
             self._table.check()
             self._upsert = UpsertRules.of(self._sink, self._table)
-
-    def _tell(self) -> None:
-        if self._table is not None and self._table.viewed:
-            for note in tables.forgetful_views(self._client, self._table):
-                log.warning("flow %s: %s", self._target.flow, note)
 
     def _empty(self) -> None:
         """Takes the rows out, where a head says that they go; whoever opens next repeats it.
@@ -367,6 +363,3 @@ class ClickhouseSinkSession(SinkSession):
 
     def _head(self, head: Head) -> None:
         self._state = self._branch.head(head)
-
-    def _place(self) -> tuple[Table | None, str]:
-        return self._table, f"{self._database}.{self._name}"

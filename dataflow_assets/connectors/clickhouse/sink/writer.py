@@ -14,8 +14,7 @@ import msgspec
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import Client
+from dataflow_assets.connectors.clickhouse.client import Client, connect
 from dataflow_assets.connectors.clickhouse.errors import Failure, Kind
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected import table
@@ -35,7 +34,6 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
-from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.rejected_records import settle
 
 
@@ -100,7 +98,7 @@ class ClickhouseWriter(Writer):
         if self._chunks is None:
             target = self._ticket.target
             with self._guarded():
-                self._client = clients.connect(self._sink.dsn(), f"dataflow {target.flow}")
+                self._client = connect(self._sink.dsn(), f"dataflow {target.flow}")
                 replicated = self._facts.replicated
                 log = CheckpointTable(
                     self._client, *self._sink.place(), target, replicated=replicated
@@ -108,18 +106,9 @@ class ClickhouseWriter(Writer):
                 branch = BranchCheckpoint(log, target, self._ticket.epoch)
                 chunks = Chunks(branch, log, self._piece, target.id)
                 self._first = chunks.first()
-                self._check_table(log.uuid)
+                self._sink.check_table(log.uuid, self._facts.uuid)
                 self._chunks = chunks
         return self._chunks
-
-    def _check_table(self, uuid: str | None) -> None:
-        if uuid is None:
-            raise self._sink.dropped()
-        if uuid != self._facts.uuid:
-            raise TransientError(
-                f"table {self._sink.address()} was replaced by another one of its name while the "
-                "flow ran"
-            )
 
     def _committed(self, complete: bool) -> Committed:
         if not isinstance(self._piece, OffsetSlice):

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dataflow_assets.connectors.clickhouse.client import Client, quote, rows
+from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
 from dataflow_assets.connectors.clickhouse.source import upper_bound
 from dataflow_assets.connectors.clickhouse.source.relation import Relation, SourceColumn
 from dataflow_assets.connectors.clickhouse.type_names import Type
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.polling import NOTHING, Pair, PolledPosition, Rows
-from dataflow_assets.sdk.polling import ticks as ticking
+from dataflow_assets.sdk.polling import NOTHING, Pair, PolledPosition, Rows, ticks
 
 _NOW = "SELECT toString(now64(6, 'UTC'))"
 
@@ -64,7 +63,7 @@ class PolledTable:
 
     def now(self) -> str:
         """The server's clock."""
-        return str(rows(self.client, _NOW)[0][0])
+        return str(query_rows(self.client, _NOW)[0][0])
 
     def newest(self) -> Pair:
         """The last pair there is now, none of a tick of the server's clock that still runs."""
@@ -101,7 +100,7 @@ class PolledTable:
         for column, (left, right) in reversed([*zip(columns, pairs, strict=True)]):
             less, same = _compared(values, column, left, right)
             sql = f"({less}) OR ({same}) AND ({sql})"
-        return bool(rows(self.client, f"SELECT {sql}", values.found)[0][0])
+        return bool(query_rows(self.client, f"SELECT {sql}", values.found)[0][0])
 
     def estimate(self, rows: Rows) -> int:
         """How many rows there are: counted, which reads two columns."""
@@ -176,9 +175,9 @@ class PolledTable:
         if change is None or order is None:
             return
         if change.digits is None:
-            yield ticking.ties(change.name, change.type, order.name)
+            yield ticks.ties(change.name, change.type, order.name)
         width = upper_bound.tick(self.client, self.relation, change)
-        yield from ticking.waiting(change.name, width, "use a DateTime or a DateTime64 column")
+        yield from ticks.waiting(change.name, width, "use a DateTime or a DateTime64 column")
 
     def _until_now(self, column: SourceColumn) -> tuple[str, Values]:
         values = Values()
@@ -210,7 +209,7 @@ class PolledTable:
         return f"FROM {self.relation.base}" + (f" WHERE {where}" if where else "")
 
     def _ask(self, query: str, values: Values | None = None) -> list[Any]:
-        return rows(self.client, query, values.found if values else {})
+        return query_rows(self.client, query, values.found if values else {})
 
     @property
     def _order(self) -> SourceColumn:

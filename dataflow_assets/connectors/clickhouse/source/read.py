@@ -45,9 +45,11 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     relation = describe(client, source)
     if relation.identity != part.identity:
-        raise source.made_anew()
+        raise source.recreated()
     failpoints.reach("clickhouse.read")
-    columns = [*_columns(relation), *_metadata(relation, metadata)]
+    expressions = [types.selected(column.name, column.type) for column in relation.columns]
+    stored = zip(expressions, relation.fields(), strict=True)
+    columns = [*stored, *_metadata(relation, metadata)]
     schema, values = pa.schema([field for _, field in columns]), Values()
     query = _query(relation, part, [expression for expression, _ in columns], values)
     query += "" if most is None else f" LIMIT {most}"
@@ -87,11 +89,6 @@ def _query(relation: Relation, part: Part, selected: list[str], values: Values) 
     ranked = [relation.change, relation.order] if changes else [relation.order]
     order = ", ".join(f"{quote(column.name)} NULLS FIRST" for column in ranked if column)
     return f"{query} WHERE {conditions(relation, values, part.rows)} ORDER BY {order}"
-
-
-def _columns(relation: Relation) -> list[tuple[str, pa.Field]]:
-    expressions = [types.selected(column.name, column.type) for column in relation.columns]
-    return [*zip(expressions, relation.fields(), strict=True)]
 
 
 def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.Field]]:

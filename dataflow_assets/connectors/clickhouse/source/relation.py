@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import Client, literal, quote, rows
+from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.type_names import Type
 
@@ -76,7 +76,7 @@ class Relation:
 def identity(client: Client, source: ClickhouseSourceOptions) -> str | None:
     """The id of the table itself; None where there is none."""
     database, table = source.place()
-    found = rows(client, _TABLE, {"database": database, "table": table})
+    found = query_rows(client, _TABLE, {"database": database, "table": table})
     if not found:
         return None
     uuid, made = found[0]
@@ -87,7 +87,7 @@ def describe(client: Client, source: ClickhouseSourceOptions) -> Relation:
     """The source's relation as of now. Raises PermanentError where it cannot be read this way."""
     if source.query:
         base, own = source.bare_query(), None
-        described = rows(client, f"DESCRIBE TABLE (SELECT * FROM {base})")  # noqa: S608
+        described = query_rows(client, f"DESCRIBE TABLE (SELECT * FROM {base})")  # noqa: S608
         columns = [SourceColumn(name, kind) for name, kind, *_ in described]
     else:
         database, table = source.place()
@@ -95,7 +95,7 @@ def describe(client: Client, source: ClickhouseSourceOptions) -> Relation:
         if own is None:
             raise source.no_table()
         base = quote(database, table) + (" FINAL" if source.final else "")
-        found = rows(client, _COLUMNS, {"database": database, "table": table})
+        found = query_rows(client, _COLUMNS, {"database": database, "table": table})
         columns = [SourceColumn(name, kind, default in _HIDDEN) for name, kind, default in found]
     named = {column.name: column for column in columns}
     shown = tuple(column for column in columns if not column.hidden)

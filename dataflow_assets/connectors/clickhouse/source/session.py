@@ -55,5 +55,5 @@ class ClickhouseSourceSession(PolledSession):
         with translated(f"looking for new rows in {self._source.title}"):
             relation = describe(self._client, self._source)
             if relation.identity not in {None, self._identity}:
-                raise self._source.made_anew()
+                raise self._source.recreated()
             yield PolledTable(self._client, relation, self._source.title)

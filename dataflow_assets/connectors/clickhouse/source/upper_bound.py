@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from dataflow_assets.connectors.clickhouse.client import Client, quote, rows
+from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
 from dataflow_assets.connectors.clickhouse.source.relation import Relation, SourceColumn
 from dataflow_assets.sdk.polling import moment, ticks
 
@@ -31,7 +31,7 @@ def upto(client: Client, relation: Relation, column: SourceColumn) -> str | None
     if column.digits is None:
         return None
     if column.is_day:
-        return str(rows(client, "SELECT toString(today())")[0][0])
+        return str(query_rows(client, "SELECT toString(today())")[0][0])
     now, tick = _sampled(client, relation, column)
     return _text(ticks.running(now, tick), column.digits, day=False)
 
@@ -66,7 +66,7 @@ def _sampled(client: Client, relation: Relation, column: SourceColumn) -> tuple[
         days=ticks.RECENT_DAYS,
         most=ticks.RECENT,
     )
-    ((now, values, *multiples),) = rows(client, query)
+    ((now, values, *multiples),) = query_rows(client, query)
     found = ticks.tick(dict(zip(ticks.WIDTHS, multiples, strict=True)), values)
     return int(now), max(found, 10 ** (9 - (column.digits or 0)))
 

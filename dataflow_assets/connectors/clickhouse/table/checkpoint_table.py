@@ -7,8 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dataflow_assets.connectors.clickhouse import client as clients
-from dataflow_assets.connectors.clickhouse.client import Client, quote
+from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Entry, Head
 from dataflow_assets.contracts import PART, Target
@@ -108,7 +107,7 @@ class CheckpointTable:
         """Other flows into the same table; for each the statement that removes its checkpoint."""
         found = self._rows(_OTHERS.format(log=self._place), {"uuid": uuid})
         here = self._place
-        return {flow: _GONE.format(here, clients.literal(flow)) for (flow,) in found}
+        return {flow: _GONE.format(here, literal(flow)) for (flow,) in found}
 
     def prune(self, head: Head) -> None:
         """Takes out what the head says by itself, where that has become a lot."""
@@ -116,13 +115,13 @@ class CheckpointTable:
         if rows < _MANY:
             return
         covered = [
-            f"partition = {clients.literal(name)} AND "
+            f"partition = {literal(name)} AND "
             f"toUInt64OrDefault(after, toUInt64(0)) < {part.position}"
             for name, part in head.partitions.items()
             if isinstance(part.position, int)
         ]
-        intent = clients.literal(head.intent.id if head.intent else "")
-        covered.append(f"startsWith(partition, {clients.literal(PART)}) AND after != {intent}")
+        intent = literal(head.intent.id if head.intent else "")
+        covered.append(f"startsWith(partition, {literal(PART)}) AND after != {intent}")
         query = _PRUNE.format(
             log=self._place,
             epoch=head.epoch,
@@ -166,7 +165,7 @@ def prepare(client: Client, database: str) -> None:
 def check_replicated(client: Client, database: str) -> None:
     """Raises PermanentError where the target is on several servers, and checkpoints on one."""
     query = "SELECT engine FROM system.tables WHERE database = {d:String} AND name = {t:String}"
-    for (engine,) in clients.rows(client, query, {"d": database, "t": NAME}):
+    for (engine,) in query_rows(client, query, {"d": database, "t": NAME}):
         if not engine.startswith(("Replicated", "Shared")):
             raise PermanentError(
                 f"the target is replicated, and the checkpoint table {database}.{NAME} is not: "
@@ -180,7 +179,7 @@ def check_replicated(client: Client, database: str) -> None:
 def exists(client: Client, database: str) -> bool:
     """Whether there is a checkpoint table."""
     query = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
-    return bool(clients.rows(client, query, {"d": database, "t": NAME}))
+    return bool(query_rows(client, query, {"d": database, "t": NAME}))
 
 
 def inserting(token: str, *, replicated: bool = False) -> dict[str, Any]:

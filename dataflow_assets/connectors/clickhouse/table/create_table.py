@@ -39,14 +39,16 @@ def statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
             "with its columns; name them under `columns`, or create the table"
         )
     order = _order(sink, names)
-    required, messages = _required(sink, order), _of_messages(sample)
+    required, messages = {*order, sink.replacing_version_column}, _of_messages(sample)
     types_ = {
         name: sink.columns.get(name)
         or column_type(_field(sink, given[name]), required=name in required, messages=messages)
         for name in names
     }
-    types_ |= {name: kind for name, kind in _filled(sink).items() if name not in types_}
-    return _statement(sink, types_, order)
+    deletes = {VERSION: "UInt64", DELETED: "UInt8"} if sink.delete_mode else {}
+    return _statement(
+        sink, types_ | {k: v for k, v in (deletes | _CREATED).items() if k not in types_}, order
+    )
 
 
 def raw_statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
@@ -98,18 +100,6 @@ def _order(sink: ClickhouseSinkOptions, names: list[str]) -> tuple[str, ...]:
     return ()
 
 
-def _required(sink: ClickhouseSinkOptions, order: tuple[str, ...]) -> frozenset[str]:
-    """Columns that cannot be NULL: of the key and the version."""
-    version = sink.replacing_version_column
-    return frozenset([*order, version] if version else order)
-
-
-def _filled(sink: ClickhouseSinkOptions) -> dict[str, str]:
-    if not sink.delete_mode:
-        return dict(_CREATED)
-    return {VERSION: "UInt64", DELETED: "UInt8", **_CREATED}
-
-
 def _field(sink: ClickhouseSinkOptions, field: pa.Field) -> pa.Field:
     """The version of a ReplacingMergeTree cannot be text: in messages that is a time."""
     if field.name != sink.replacing_version_column or field.type != pa.string():
@@ -132,10 +122,7 @@ def column_type(field: pa.Field, *, required: bool = False, messages: bool = Tru
 
 def _of_messages(sample: pa.Schema) -> bool:
     """Whether the sample tells of JSON, which knows only few types."""
-    return all(field.type in _JSON_TYPES or _compound(field.type) for field in sample) and not any(
-        field.metadata for field in sample
+    compound = (pa.types.is_struct, pa.types.is_list, lambda kind: isinstance(kind, pa.JsonType))
+    return not any(field.metadata for field in sample) and all(
+        kind in _JSON_TYPES or any(test(kind) for test in compound) for kind in sample.types
     )
-
-
-def _compound(kind: pa.DataType) -> bool:
-    return isinstance(kind, pa.JsonType) or pa.types.is_struct(kind) or pa.types.is_list(kind)

@@ -10,9 +10,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.clickhouse import types
-from dataflow_assets.connectors.clickhouse.client import Client, quote
+from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
 from dataflow_assets.connectors.clickhouse.type_names import Type, listed, unquoted
 from dataflow_assets.contracts import HAS_DEFAULT, KEY, KIND
 from dataflow_assets.errors import PermanentError
@@ -160,13 +159,13 @@ class Table:
 def find(client: Client, database: str, name: str) -> Table | None:
     """The table; None where there is none. Raises Failure."""
     given = {"d": database, "t": name}
-    found = clients.rows(client, _TABLE, given)
+    found = query_rows(client, _TABLE, given)
     if not found:
         return None
     engine, full, uuid, partition, sorting, total, viewed = found[0]
     columns = [
         Column(column, kind, default_kind, default, comment, bool(parts))
-        for column, kind, default_kind, default, comment, parts in clients.rows(
+        for column, kind, default_kind, default, comment, parts in query_rows(
             client, _COLUMNS, given
         )
     ]
@@ -195,8 +194,8 @@ def forgetful_views(client: Client, target: Table) -> Iterator[str]:
 
     A materialized view sees an INSERT that is repeated after a crash once more.
     """
-    ((told,),) = clients.rows(client, _TELLS_VIEWS)
-    views = clients.rows(client, _VIEWS, {"u": target.uuid}) if told else []
+    ((told,),) = query_rows(client, _TELLS_VIEWS)
+    views = query_rows(client, _VIEWS, {"u": target.uuid}) if told else []
     for database, name, *place in views:
         table = find(client, *place)
         if table is not None and table.forgets:
@@ -211,7 +210,7 @@ def _settings(client: Client, full: str, *, replicated: bool) -> dict[str, int]:
     kind = "replicated_" if replicated else ""
     found = {
         name: int(value)
-        for name, value in clients.rows(client, _DEFAULTS.format(kind=kind))
+        for name, value in query_rows(client, _DEFAULTS.format(kind=kind))
         if value.isdecimal()
     }
     said = re.findall(r"\b(\w*dedup\w*) = (\d+)", full.partition(" SETTINGS ")[2])

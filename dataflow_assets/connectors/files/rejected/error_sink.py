@@ -16,12 +16,15 @@ from typing_extensions import override
 from dataflow_assets.connectors.files.client import Folder, hidden
 from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesConnection
+from dataflow_assets.connectors.files.table.nesting import refuse_own, refuse_within
 from dataflow_assets.contracts import Entry, EntryName, ErrorRecord, ErrorStore
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.rejected_records import HELD, entry
 
 BESIDE = "_rejected"
 _REPLAYED = "_dataflow/replayed"
+_BLANKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 class FileErrors(ErrorStore):
@@ -34,6 +37,8 @@ class FileErrors(ErrorStore):
     def prepare(self) -> None:
         with translated(self._options, "reach the error sink"):
             Folder(self._options).check()
+            refuse_own(self._options)
+            refuse_within(self._options)
 
     @override
     def store(self, records: Sequence[ErrorRecord]) -> None:
@@ -50,7 +55,7 @@ class FileErrors(ErrorStore):
             folder = Folder(self._options)
             names = (name for one in folder.files(_REPLAYED) for name in _names(folder, one.name))
             done = dict(sorted(names, key=lambda name: name[1]))
-            found = [told for body in self._bodies(folder) if (told := _of(body, flow))]
+            found = [told for at, line in self._lines(folder) if (told := _of(at, line, flow))]
         found.sort(key=lambda pair: (pair[1].reading, pair[0]))
         latest = {one.id: (at, one) for at, one in found}
         waiting = [
@@ -60,10 +65,13 @@ class FileErrors(ErrorStore):
         ]
         return [one for _, one in sorted(waiting, key=_age)][:most]
 
-    def _bodies(self, folder: Folder) -> Iterator[bytes]:
+    def _lines(self, folder: Folder) -> Iterator[tuple[str, bytes]]:
+        """The lines that are not empty, and where each of them is."""
         for file in folder.files(self._within.rstrip("/")):
             if self._within or not hidden(file.name):
-                yield from folder.read(file.name).splitlines()
+                for number, line in enumerate(folder.read(file.name).splitlines(), 1):
+                    if line:
+                        yield f"{self._options.path}/{file.name}, line {number}", line
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:
@@ -74,8 +82,8 @@ class FileErrors(ErrorStore):
 
 
 def text(records: Sequence[ErrorRecord]) -> bytes:
-    """One line for each record."""
-    return b"".join(one.body + b"\n" for one in records)
+    """One line for each record: in JSON a line break is a blank, or it is escaped."""
+    return b"".join(one.body.translate(_BLANKS) + b"\n" for one in records)
 
 
 def _age(pair: tuple[datetime, Entry]) -> tuple[datetime, str]:
@@ -94,12 +102,19 @@ class _Told(msgspec.Struct):
     error: _Origin
 
 
-def _of(body: bytes, flow: str) -> tuple[datetime, Entry] | None:
-    """A line read back; None for what is no error record, another flow's, or held."""
+def _of(place: str, line: bytes, flow: str) -> tuple[datetime, Entry] | None:
+    """A line read back; None for another flow's, and for one that is held.
+
+    Raises:
+        PermanentError: the line is no error record; it might have been one.
+    """
     try:
-        if msgspec.json.decode(body, type=_Told).error.flow != flow:
+        if msgspec.json.decode(line, type=_Told).error.flow != flow:
             return None
-        at, one = entry(body)
-    except (msgspec.MsgspecError, LookupError, TypeError, ValueError):
-        return None
+        at, one = entry(line)
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+        raise PermanentError(
+            f"{place}, cannot be read as an error record ({error}): mend the line, or move the "
+            "file out of the folder"
+        ) from None
     return None if one.id.endswith(HELD) else (at, one)

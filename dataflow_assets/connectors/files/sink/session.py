@@ -10,19 +10,19 @@ import msgspec
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.files.client import Folder, visible
+from dataflow_assets.connectors.files.client import Folder, Stored
 from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesSinkOptions
 from dataflow_assets.connectors.files.rejected.error_sink import BESIDE
 from dataflow_assets.connectors.files.sink.writer import Staged
 from dataflow_assets.connectors.files.table.commit_log import (
     LOGS,
-    STAGED,
     CommitLog,
     Moved,
     head,
     heads,
     name_of,
+    rows,
 )
 from dataflow_assets.connectors.files.table.identity import identify
 from dataflow_assets.contracts import (
@@ -48,15 +48,10 @@ class FilesSession(StoredSession):
         with translated(sink, "open"):
             self._folder = Folder(sink)
             self._folder.check()
-            self._identity = identify(self._folder, sink.path)
+            self._identity = identify(sink)
             self._log = CommitLog(self._folder, target)
             super().__init__(sink, target, run)
-            self._clear_staged()
-
-    def _clear_staged(self) -> None:
-        """What tasks of earlier epochs have left; the files of commits are published by now."""
-        for one in self._folder.files(f"{STAGED}/{name_of(self._target)}"):
-            self._folder.delete(one.name)
+            self._log.clear(self.checkpoint.epoch)
 
     @property
     @override
@@ -74,7 +69,7 @@ class FilesSession(StoredSession):
     @override
     def holds_rows(self) -> bool:
         with translated(self._sink, "look into"):
-            return any(visible(self._folder.files()))
+            return bool(rows(self._folder))
 
     @override
     def read(self) -> BranchState | None:
@@ -93,7 +88,10 @@ class FilesSession(StoredSession):
         with translated(self._sink, "commit to"):
             if empty:
                 refuse_shared(self._target, self._sink.address(), self._others())
-            return self._log.commit(step, empties=empty)
+            return self._log.commit(step, removes=self._rows if empty else tuple)
+
+    def _rows(self) -> tuple[Stored, ...]:
+        return rows(self._folder)
 
     def _others(self) -> dict[str, str]:
         """By the other flows into this folder: what removes a checkpoint."""
@@ -136,7 +134,7 @@ class FilesSession(StoredSession):
 
 
 def _final(staged: Staged, stem: str) -> str:
-    name = f"{stem}-{staged.name.rpartition('/')[2]}"
+    name = f"{stem}-{staged.name.rpartition('-')[2]}"
     return f"{BESIDE}/{name}" if staged.rejected else name
 
 

@@ -74,3 +74,8 @@ class FilesSink(FilesSinkOptions):
         from dataflow_assets.connectors.files.rejected.error_sink import BESIDE, FileErrors
 
         return FileErrors(self, f"{BESIDE}/")
+
+    @override
+    def folder(self) -> tuple[str, ...]:
+        store = (self.s3_endpoint or "s3") if self.on_s3 else "disk"
+        return (store, *self.root.strip("/").split("/"))

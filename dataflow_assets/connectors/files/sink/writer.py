@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from typing_extensions import override
 
 from dataflow_assets.connectors.files.client import Folder
 from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesSinkOptions
 from dataflow_assets.connectors.files.rejected.error_sink import text
-from dataflow_assets.connectors.files.table.commit_log import STAGED, name_of
+from dataflow_assets.connectors.files.table.commit_log import head, staged_by
 from dataflow_assets.contracts import (
     DELETE,
     OFFSET,
@@ -33,12 +32,13 @@ from dataflow_assets.contracts import (
     Totals,
     Writer,
 )
+from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.checkpoint import covered
+from dataflow_assets.records.record import NotJson, parse
+from dataflow_assets.sdk.checkpoint import owned, uncovered
 from dataflow_assets.sdk.rejected_records import error_record, settle
 
 SUFFIX = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
-_syntax = msgspec.json.Decoder(msgspec.Raw)
 
 
 class Staged(msgspec.Struct):
@@ -54,7 +54,7 @@ class FilesWriter(Writer):
     def __init__(self, sink: FilesSinkOptions, ticket: Ticket, piece: Slice) -> None:
         self._sink, self._ticket, self._piece = sink, ticket, piece
         self._position = ticket.positions.get(piece.partition)
-        self._files = _RollingFiles(sink, f"{STAGED}/{name_of(ticket.target)}")
+        self._files = _RollingFiles(sink, staged_by(ticket.target, ticket.epoch))
         self._rejected: list[Rejection] = []
         self._seen: Position | None = None
         self._rows = self._bytes = 0
@@ -63,27 +63,13 @@ class FilesWriter(Writer):
     @override
     def write(self, chunk: Chunk) -> None:
         self._seen = chunk.seen
-        if not self._covers(chunk):
-            self._write(self._uncovered(chunk))
+        if (left := uncovered(chunk, self._piece, self._position)) is not None:
+            self._write(left)
             reach("files.write")
-
-    def _covers(self, chunk: Chunk) -> bool:
-        position = self._position
-        reached = isinstance(position, int) and chunk.seen <= position
-        return reached or covered(self._piece, position)
-
-    def _uncovered(self, chunk: Chunk) -> Chunk:
-        """From the checkpoint on: the slice begins below it where another branch is behind."""
-        position = self._position
-        if not isinstance(position, int):
-            return chunk
-        rows = chunk.rows.filter(pc.greater_equal(chunk.rows.column(OFFSET), position))
-        rejected = [one for one in chunk.rejected if one.offset >= position]
-        return replace(chunk, rows=rows, rejected=rejected)
 
     def _write(self, chunk: Chunk) -> None:
         lines, refused = _lines(chunk)
-        with translated(self._sink, "write into"):
+        with self._writing():
             self._files.write(lines)
         self._rows += len(lines)
         self._rejected += [*chunk.rejected, *refused]
@@ -95,7 +81,7 @@ class FilesWriter(Writer):
         if isinstance(piece, PartSlice) and not complete:
             self.abort()
             return Receipt(target.branch, piece.partition, None, Totals())
-        with translated(self._sink, "write into"):
+        with self._writing():
             settle(target, piece, self._rejected, self._beside)
             staged = self._files.close()
         self._handed_over = True
@@ -104,6 +90,18 @@ class FilesWriter(Writer):
         totals = Totals(self._rows, len(self._rejected), self._bytes)
         names = tuple(msgspec.json.encode(one).decode() for one in staged)
         return Receipt(target.branch, piece.partition, position, totals, names)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A newer driver clears away what tasks of this one have staged: that one is named."""
+        with translated(self._sink, "write into"):
+            try:
+                yield
+            except FileNotFoundError:
+                ticket, newest = self._ticket, head(Folder(self._sink), self._ticket.target)
+                state, place = newest.state if newest else None, self._sink.address()
+                owned(ticket.target.flow, state, ticket.epoch, ticket.run, place)
+                raise
 
     def _beside(self, rejections: Sequence[Rejection]) -> None:
         records = [error_record(self._ticket.target, self._piece, one) for one in rejections]
@@ -126,35 +124,28 @@ def _lines(chunk: Chunk) -> tuple[list[bytes], list[Rejection]]:
     for row, (body, operation) in enumerate(zip(bodies, operations, strict=True)):
         try:
             lines.append(_line(body, deleted=operation == DELETE))
-        except ValueError as error:
+        except RejectedRecord as error:
             offset = rows.column(OFFSET)[row].as_py()
             n = rows.column(N)[row].as_py() if N in names else 0
             sent = chunk.sent.get(offset, Sent(body))
-            reason, of = str(error), sent.rows
-            refused.append(
-                Rejection(offset, "sink", reason, sent.body, n, metadata=sent.metadata, rows=of)
-            )
+            refused.append(Rejection(offset, "sink", error.reason, None, n).of(sent))
     return lines, refused
 
 
 def _line(body: bytes | None, *, deleted: bool) -> bytes:
-    """Raises ValueError for what has no line."""
+    """Raises RejectedRecord for what has no line."""
     if body is None or deleted:
-        raise ValueError("files are appended to only: a delete has no line")
-    try:
-        raw = _syntax.decode(body)
-        if b"\n" in body or b"\r" in body:
-            return msgspec.json.format(bytes(raw), indent=-1)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"the body is not JSON: {error}") from None
-    return body
+        raise RejectedRecord("sink", "files are appended to only: a delete has no line")
+    if isinstance(parse(body), NotJson):
+        raise RejectedRecord("sink", "the body is not JSON")
+    return msgspec.json.format(body, indent=-1) if b"\n" in body or b"\r" in body else body
 
 
 class _RollingFiles:
     """Files of lines, the next one begun when one is long enough."""
 
-    def __init__(self, sink: FilesSinkOptions, within: str) -> None:
-        self._sink, self._within = sink, within
+    def __init__(self, sink: FilesSinkOptions, stem: str) -> None:
+        self._sink, self._stem = sink, stem
         self._staged: list[Staged] = []
         self._file: Any = None
         self._bytes = 0
@@ -170,7 +161,7 @@ class _RollingFiles:
 
     def _begin(self) -> None:
         kind = self._sink.compression
-        name = f"{self._within}/{uuid.uuid4().hex}{SUFFIX[kind]}"
+        name = f"{self._stem}{uuid.uuid4().hex}{SUFFIX[kind]}"
         self._staged.append(Staged(name))
         self._file = Folder(self._sink).create(name)
         if kind != "none":
@@ -182,7 +173,7 @@ class _RollingFiles:
         Folder(self._sink).sync(self._staged[-1].name)
 
     def add_rejected(self, content: bytes) -> None:
-        name = f"{self._within}/{uuid.uuid4().hex}.jsonl"
+        name = f"{self._stem}{uuid.uuid4().hex}.jsonl"
         self._staged.append(Staged(name, rejected=True))
         Folder(self._sink).put(name, content)
 

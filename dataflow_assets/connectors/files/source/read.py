@@ -15,6 +15,7 @@ from dataflow_assets.connectors.files.source.planning import Range, compression,
 from dataflow_assets.contracts import METADATA, PartSlice, Slice
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.place import constant, named
 
 BLOCK = 1 << 20  # bytes of one read
 _ROWS = 10_000  # of one batch
@@ -70,7 +71,9 @@ def _batch(name: str, rows: list[Line], metadata: frozenset[str]) -> pa.RecordBa
     for key in sorted(metadata & columns.keys()):
         fields.append(pa.field(f"#{key}", _METADATA[key], metadata={METADATA: key.encode()}))
         arrays.append(pa.array(columns[key], _METADATA[key]))
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    at = pa.array(columns["position"], pa.int64())
+    return named(batch, {"file": constant(name, len(rows)), "byte": at})
 
 
 def _lines_of(folder: Folder, one: Range) -> Iterator[Line]:

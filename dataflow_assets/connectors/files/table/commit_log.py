@@ -5,6 +5,7 @@ that this commit adds. It is put only if it does not exist yet: of two drivers o
 version, and the other finds it there and stops. The newest version is the truth; data files become
 visible after it, and the next commit is made only once they are. So what a reader sees was
 committed, and whoever takes the next epoch after a crash makes visible what is still missing.
+A version that takes files out names each of them: whoever does so late or again meets no other.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dataflow_assets.connectors.files.client import Folder, visible
+from dataflow_assets.connectors.files.client import Folder, Stored, visible
 from dataflow_assets.contracts import Target
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
@@ -27,6 +28,7 @@ LOGS = "_dataflow/log"
 STAGED = "_dataflow/staged"
 TURNS = 20  # of drivers that commit to the same branch
 KEPT = 20  # versions before the newest one, for people
+_VERSION = re.compile(r"/\d{12}\.json$")
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,14 @@ class Commit:
     branch: str
     state: BranchState
     files: tuple[Moved, ...] = ()
-    empties: bool = False
-    """Every file that readers see is taken away."""
+    removes: tuple[Stored, ...] = ()
+    """The files that are taken away, as they were: not those that have their names later."""
 
 
 Names = Callable[[int], tuple[Moved, ...]]
 """By the version of a commit: the data files that it adds."""
+Removed = Callable[[], tuple[Stored, ...]]
+"""The files that a commit takes away, looked up after the files of the last one are visible."""
 
 
 def name_of(target: Target) -> str:
@@ -62,18 +66,33 @@ def name_of(target: Target) -> str:
 
 def heads(folder: Folder) -> list[Commit]:
     """The newest commit of every branch that writes into the folder."""
-    newest = {one.name.rpartition("/")[0]: one.name for one in folder.files(LOGS)}
+    newest = {name.rpartition("/")[0]: name for name in _versions(folder, LOGS)}
     return [_read(folder, name) for name in newest.values()]
 
 
 def head(folder: Folder, target: Target) -> Commit | None:
     """The newest commit of a branch; None before the first."""
-    files = folder.files(f"{LOGS}/{name_of(target)}")
-    return _read(folder, files[-1].name) if files else None
+    names = _versions(folder, f"{LOGS}/{name_of(target)}")
+    return _read(folder, names[-1]) if names else None
+
+
+def _versions(folder: Folder, below: str) -> list[str]:
+    """Other files may be there as well: what a person or a tool leaves counts for nothing."""
+    return [one.name for one in folder.files(below) if _VERSION.search(one.name)]
 
 
 def _read(folder: Folder, name: str) -> Commit:
     return msgspec.json.decode(folder.read(name), type=Commit)
+
+
+def staged_by(target: Target, epoch: int) -> str:
+    """What the names of the files begin with that tasks of an epoch write."""
+    return f"{STAGED}/{name_of(target)}/{epoch}-"
+
+
+def rows(folder: Folder) -> tuple[Stored, ...]:
+    """The files that readers see; folders below hold none of a sink's."""
+    return tuple(one for one in visible(folder.files()) if "/" not in one.name)
 
 
 class CommitLog:
@@ -82,29 +101,48 @@ class CommitLog:
     def __init__(self, folder: Folder, target: Target) -> None:
         self._folder, self._target = folder, target
         self._below = f"{LOGS}/{name_of(target)}"
+        self._published = 0
 
     def commit(
-        self, step: StateChange, files: Names = lambda _: (), *, empties: bool = False
+        self, step: StateChange, files: Names = lambda _: (), removes: Removed = tuple
     ) -> BranchState:
         """Makes of the newest version the next one, then its files visible.
 
         Raises:
             TakenOver, CheckpointRemoved: of the step, on what others have left; nothing is stored.
-            TransientError: others were first each time.
+            TransientError: others were first each time, or staged files are gone.
         """
         target = self._target
         for _ in range(TURNS):
             last = head(self._folder, target)
             state = step(last.state if last else None)
-            if last and last.state.checkpoint.epoch != state.checkpoint.epoch:
+            if last and last.version != self._published:
                 self._publish(last)
             version = last.version + 1 if last else 1
-            following = Commit(version, target.flow, target.branch, state, files(version), empties)
-            if self._stored(following):
+            added = files(version)
+            following = Commit(version, target.flow, target.branch, state, added, removes())
+            if self._complete(following) and self._stored(following):
                 self._publish(following)
                 self._folder.delete(self._name(version - KEPT))
                 return state
-        raise TransientError(f"{TURNS} times another driver committed to {self._below} first")
+        raise TransientError(
+            f"{TURNS} times another driver committed to {self._below} first, or files below "
+            f"{STAGED} were gone"
+        )
+
+    def clear(self, epoch: int) -> None:
+        """Deletes what tasks of earlier epochs have left; a newer driver may have begun already."""
+        for name in self._staged():
+            written = name.rpartition("/")[2].partition("-")[0]
+            if written.isdecimal() and int(written) < epoch:
+                self._folder.delete(name)
+
+    def _staged(self) -> set[str]:
+        return {one.name for one in self._folder.files(f"{STAGED}/{name_of(self._target)}")}
+
+    def _complete(self, commit: Commit) -> bool:
+        """Whether all files are there: a newer driver clears away those of this one."""
+        return not commit.files or self._staged().issuperset(one.staged for one in commit.files)
 
     def _stored(self, commit: Commit) -> bool:
         """Whether a commit has become the newest version.
@@ -116,7 +154,7 @@ class CommitLog:
         if not self._folder.put_new(name, msgspec.json.encode(commit)):
             return False
         reach("files.committed")
-        names = [one.name for one in self._folder.files(self._below)]
+        names = _versions(self._folder, self._below)
         if names[-1:] == [name] and not self._follows(commit.version, names):
             self._folder.delete(name)
             return False
@@ -127,12 +165,14 @@ class CommitLog:
 
     def _publish(self, commit: Commit) -> None:
         """Makes visible what a version adds; may be repeated."""
-        if commit.empties:
-            for one in visible(self._folder.files()):
+        if commit.removes:
+            for one in {*commit.removes} & {*rows(self._folder)}:
+                reach("files.removing")
                 self._folder.delete(one.name)
         for moved in commit.files:
             self._folder.publish(moved.staged, moved.final)
             reach("files.published")
+        self._published = commit.version
 
     def _name(self, version: int) -> str:
         return f"{self._below}/{version:012d}.json"

@@ -70,13 +70,9 @@ def describe(sink: IcebergConnection) -> tuple[pa.Schema, int | None]:
 
 def _readable(table: Table, names: Sequence[str] | None) -> pa.Schema:
     """The columns in Spark's types: times and the like as text."""
-    fields = [_spark_field(column) for column in row_schema(table.schema())]
-    return pa.schema([f for f in fields if names is None or f.name in names])
-
-
-def _spark_field(column: pa.Field) -> pa.Field:
-    kind = pa.string() if pa.types.is_time(column.type) else column.type
-    return pa.field(column.name, kind)
+    fields = [f for f in row_schema(table.schema()) if names is None or f.name in names]
+    text = pa.string()
+    return pa.schema([(f.name, text if pa.types.is_time(f.type) else f.type) for f in fields])
 
 
 def _groups(tasks: list[FileScanTask]) -> Iterator[tuple[FileScanTask, ...]]:

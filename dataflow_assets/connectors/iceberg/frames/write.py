@@ -62,17 +62,14 @@ def _table(catalog: BoundedCatalog, sink: IcebergSinkOptions, frame: DataFrame) 
         table = catalog.table(sink.identifier)
         if table is None:
             create_table.ensure_namespace(catalog, sink)
-            table = catalog.made(sink.identifier, table_schema(_named(columns)), {})
+            # Spark takes columns for nullable or not by how they were computed: that is no rule.
+            nullable = [column.with_nullable(True) for column in columns]
+            table = catalog.made(sink.identifier, table_schema(nullable), {})
     create_table.check(table)
     refuse_unknown_columns(
         f"table {'.'.join(table.name())}", columns.names, table.schema().column_names
     )
     return table
-
-
-def _named(columns: pa.Schema) -> list[pa.Field]:
-    """Spark takes columns for nullable or not by how they were computed: a table is no judge."""
-    return [column.with_nullable(True) for column in columns]
 
 
 def _stage(frame: DataFrame, table: Table) -> tuple[list[DataFile], int]:

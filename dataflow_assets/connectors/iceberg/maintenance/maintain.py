@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
-from dataflow_assets.connectors.iceberg.rejected import table as rejects
+from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 from dataflow_assets.contracts import Positions, utc_now
 from dataflow_assets.sdk.maintenance import Keep, Tidied
@@ -33,7 +33,7 @@ def maintain(
 ) -> list[Tidied]:
     """As `Maintained.maintain`; nobody reads the table of rejected records by snapshots."""
     catalog = connect(sink)
-    tables = (sink.identifier, _unread_since(readers)), (rejects.identifier(sink), None)
+    tables = (sink.identifier, _unread_since(readers)), (identifier(sink), None)
     tidied: list[Tidied] = []
     for name, unread in tables:
         with translated(sink, "tidy"):

@@ -51,7 +51,8 @@ class Stage:
     ) -> None:
         self._target, self._name, self._key = target, f"{name}-merge", key
         columns = file_schema(target.iceberg_schema, names)
-        self._upserts = pa.schema([*[_required(f, f.name in key) for f in columns], *_SYSTEM])
+        whole = [f.with_nullable(f.nullable and f.name not in key) for f in columns]
+        self._upserts = pa.schema([*whole, *_SYSTEM])
         self._deletes = pa.schema(
             [*[f.with_nullable(f.name not in key) for f in columns], *_SYSTEM]
         )
@@ -108,10 +109,6 @@ class Stage:
         self._paths, self._done, self._waiting = [], [], []
 
 
-def _required(field: pa.Field, is_key: bool) -> pa.Field:
-    return field.with_nullable(False) if is_key else field
-
-
 def _document(path: str, rows: pa.Table, target: WriteTarget, key: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"path": path, "rows": rows.num_rows, "bytes": rows.nbytes}
     found["schema"] = target.iceberg_schema.schema_id
@@ -124,13 +121,10 @@ def _values(column: pa.ChunkedArray, name: str, target: WriteTarget) -> dict[str
     kind = target.iceberg_schema.find_type(name)
     known = pc.unique(column)
     some = known.to_pylist() if len(known) <= NAMED else []
-    order = pc.sort_indices(known.cast(pa.binary()) if _fixed(known.type) else known)
+    fixed = pa.types.is_fixed_size_binary(known.type)
+    order = pc.sort_indices(known.cast(pa.binary()) if fixed else known)
     ends = [known[int(order[0])].as_py(), known[int(order[-1])].as_py()]
     return {"ends": [_text(kind, v) for v in ends], "some": [_text(kind, v) for v in some]}
-
-
-def _fixed(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_fixed_size_binary(kind))
 
 
 def _text(kind: object, value: Any) -> str:

@@ -37,7 +37,7 @@ from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.rejected_records import origin
+from dataflow_assets.sdk.rejected_rows import origin
 
 ATTEMPTS = 20  # other writers' commits to give way to
 _AT_ONCE = 1_000  # ids in one commit

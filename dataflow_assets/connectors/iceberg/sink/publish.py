@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyiceberg.manifest import DataFile
-
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.merge.merge import HeadMoved, Merge
 from dataflow_assets.connectors.iceberg.merge.stage import Staged
@@ -89,9 +87,6 @@ class Publisher:
         try:
             return self._property.commit(step, change)
         except (TakenOver, CheckpointRemoved, HeadMoved):
-            self._discard(change.files)
+            if self._property.committer is not None:
+                self._property.committer.discard(change.files)
             raise
-
-    def _discard(self, files: Sequence[DataFile]) -> None:
-        if self._property.committer is not None:
-            self._property.committer.discard(files)

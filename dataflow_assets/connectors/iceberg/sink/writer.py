@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,6 @@ from dataflow_assets.contracts import (
     OP,
     Chunk,
     N,
-    OffsetSlice,
     PartSlice,
     Position,
     Receipt,
@@ -34,6 +33,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.failpoints import arm, reach
+from dataflow_assets.sdk.checkpoint import uncovered
 from dataflow_assets.sdk.rejected_records import settle
 
 
@@ -85,43 +85,24 @@ class IcebergWriter(Writer):
         )
         self._rejects = RejectWriter(sink, ticket.target, piece, name, ticket.rejected)
         self._rejected: list[Rejection] = []
-        self._covered = self._covered_offset()
+        self._position = ticket.positions.get(piece.partition)
         self._seen: Position | None = None
         self._totals = Totals()
         self._handed_over = False
 
-    def _covered_offset(self) -> int:
-        stored = self._ticket.positions.get(self._piece.partition)
-        return stored if isinstance(stored, int) else -1
-
-    @property
-    def _done_before(self) -> bool:
-        piece = self._piece
-        return (
-            isinstance(piece, PartSlice)
-            and self._ticket.positions.get(piece.partition) == piece.upto
-        )
-
     def write(self, chunk: Chunk) -> None:
         """Buffers to row groups; what the checkpoint covers already is left out."""
         self._seen = chunk.seen
-        covered = isinstance(self._piece, OffsetSlice) and chunk.seen <= self._covered
-        if covered or self._done_before:
-            return
-        with translated(self._sink, "write files of"):
-            self._write(self._uncovered(chunk.rows), chunk)
+        if (left := uncovered(chunk, self._piece, self._position)) is not None:
+            with translated(self._sink, "write files of"):
+                self._write(left)
 
-    def _write(self, rows: pa.RecordBatch, chunk: Chunk) -> None:
-        taken, refused = self._rows.write(rows)
-        here = [_with_message(r, chunk) for r in refused]
-        known = [r for r in chunk.rejected if r.offset >= self._covered]
-        self._rejected += [*known, *here]
-        self._totals += Totals(taken, len(known) + len(here), chunk.size)
-
-    def _uncovered(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        if not isinstance(self._piece, OffsetSlice) or self._piece.after >= self._covered:
-            return rows
-        return rows.filter(pc.greater_equal(rows.column(OFFSET), self._covered))
+    def _write(self, chunk: Chunk) -> None:
+        taken, refused = self._rows.write(chunk.rows)
+        here = [r.of(chunk.sent.get(r.offset, Sent(None))) for r in refused]
+        rejected = [*chunk.rejected, *here]
+        self._rejected += rejected
+        self._totals += Totals(taken, len(rejected), chunk.size)
 
     def close(self, complete: bool) -> Receipt:
         """Ends the files and hands them over in the receipt."""
@@ -143,11 +124,6 @@ class IcebergWriter(Writer):
         if not self._handed_over:
             self._rows.abort()
             self._rejects.abort()
-
-
-def _with_message(rejection: Rejection, chunk: Chunk) -> Rejection:
-    sent = chunk.sent.get(rejection.offset, Sent(None))
-    return replace(rejection, body=sent.body, metadata=sent.metadata, rows=sent.rows)
 
 
 def _without_deletes(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Rejection]]:

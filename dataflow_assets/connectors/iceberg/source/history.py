@@ -53,7 +53,8 @@ class Lost(Exception):
 
 def between(metadata: TableMetadata, position: SnapshotPosition, head: Snapshot) -> History:
     """What came after the position, up to the head. Raises Lost."""
-    roots = _ancestors(metadata, position.snapshot)
+    last = None if position.snapshot is None else metadata.snapshot_by_id(position.snapshot)
+    roots = {snapshot.snapshot_id for snapshot in lineage(metadata, last)}
     found: list[SnapshotChange] = []
     for snapshot in lineage(metadata, head):
         if snapshot.snapshot_id in roots:
@@ -89,11 +90,6 @@ def lineage(metadata: TableMetadata, head: Snapshot | None) -> Iterator[Snapshot
         yield head
         parent = head.parent_snapshot_id
         head = None if parent is None else known.get(parent)
-
-
-def _ancestors(metadata: TableMetadata, snapshot_id: int | None) -> set[int]:
-    known = None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
-    return {snapshot.snapshot_id for snapshot in lineage(metadata, known)}
 
 
 def change(snapshot: Snapshot) -> SnapshotChange:

@@ -30,6 +30,7 @@ from dataflow_assets.connectors.iceberg.source.projection import Values, project
 from dataflow_assets.connectors.iceberg.source.types import typed_schema
 from dataflow_assets.contracts import METADATA, PartSlice, Slice
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.place import constant, named
 
 ROWS_AT_ONCE = 32_768
 
@@ -114,9 +115,12 @@ class _Reader:
         with self._table.io.new_input(each.path).open() as stream:
             file = self._opened(pq.ParquetFile(stream, pre_buffer=True), each)
             for first, batch in _batches(file, each):
-                kept = _without(batch, first, deleted)
-                if kept.num_rows:
-                    yield project(kept, file.schema, self.schema, file.values)
+                numbers = _left(first, batch.num_rows, deleted)
+                if len(numbers):
+                    kept = batch if len(numbers) == batch.num_rows else batch.take(numbers - first)
+                    rows = project(kept, file.schema, self.schema, file.values)
+                    place = {"file": constant(each.path, len(numbers)), "row": pa.array(numbers)}
+                    yield named(rows, place)
 
     def _opened(self, parquet: pq.ParquetFile, each: Range) -> _File:
         names = self._table.metadata.name_mapping()
@@ -173,11 +177,7 @@ def _group(file: _File, group: int) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def _without(batch: pa.RecordBatch, first: int, deleted: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """The batch, whose first row has this number, without the rows that are deleted."""
-    low, high = np.searchsorted(deleted, [first, first + batch.num_rows])
-    if low == high:
-        return batch
-    kept = np.ones(batch.num_rows, np.bool_)
-    kept[deleted[low:high] - first] = False
-    return batch.filter(pa.array(kept))
+def _left(first: int, rows: int, deleted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The numbers of so many rows from the first one on, without those that are deleted."""
+    low, high = np.searchsorted(deleted, [first, first + rows])
+    return np.delete(np.arange(first, first + rows), deleted[low:high] - first)

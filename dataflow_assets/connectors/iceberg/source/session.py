@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile, files, row_groups
 from dataflow_assets.connectors.iceberg.source.history import behind, lineage
 from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_behind
-from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, Range, cut
+from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, cut
 from dataflow_assets.connectors.iceberg.source.planning import Ahead, SnapshotStep, ahead
 from dataflow_assets.connectors.iceberg.source.read import read
 from dataflow_assets.connectors.iceberg.table.position import BEGINNING, SnapshotPosition
@@ -198,12 +198,9 @@ class IcebergSourceSession(SourceSession):
 
 
 def _span(table: Table, found: Cut) -> Span:
-    upto = found.end.text()
-    return Span.of_parts(upto, (_part(table, ranges) for ranges in found.parts), full=found.more)
-
-
-def _part(table: Table, ranges: tuple[Range, ...]) -> str:
-    return Part(str(table.metadata.table_uuid), ranges).text()
+    uuid = str(table.metadata.table_uuid)
+    parts = (Part(uuid, ranges).text() for ranges in found.parts)
+    return Span.of_parts(found.end.text(), parts, full=found.more)
 
 
 def _head(table: Table, stop: SnapshotPosition | None) -> Snapshot | None:

@@ -20,8 +20,8 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
 )
 from dataflow_assets.connectors.kafka.sink.last_record import Last, LastRecordReader
 from dataflow_assets.contracts import REPLAY, Checkpoint, Target
-from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import removed, taken_over
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.checkpoint import removed, taken_over_by
 
 Record = TypeVar("Record")
 
@@ -105,7 +105,7 @@ class CheckpointTopic:
         if head is None:
             raise self._removed()
         if head.epoch != epoch:
-            raise taken_over(self._target.flow, f"run {head.run} on host {head.host}")
+            raise taken_over_by(self._target.flow, head.run, head.host)
         return head
 
     def others(self, topic: str) -> dict[str, str]:
@@ -133,11 +133,8 @@ class CheckpointTopic:
         try:
             return self._reader.last(self._topic_admin, list(partitions), patience)
         except (TransientError, PermanentError) as error:
-            raise self._reason(error) from error
-
-    def _reason(self, error: DataflowError) -> DataflowError:
-        """Without the topic there is nothing to wait for."""
-        return error if self._topic_admin.find() else self._removed()
+            # Without the topic there is nothing to wait for.
+            raise (error if self._topic_admin.find() else self._removed()) from error
 
     def _removed(self) -> PermanentError:
         return removed(self._target.flow, f"topic {self.topic}")

@@ -102,8 +102,9 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def taken(self, run: Run, flow: str) -> Head:
         """The same under a new epoch."""
-        host = f"{run.host} (pid {run.pid})"
-        return msgspec.structs.replace(self, epoch=self.epoch + 1, run=run.id, host=host, flow=flow)
+        return msgspec.structs.replace(
+            self, epoch=self.epoch + 1, run=run.id, host=run.place, flow=flow
+        )
 
     @property
     def parts(self) -> tuple[PartSlice, ...]:
@@ -163,11 +164,8 @@ class Stored(msgspec.Struct, frozen=True):
             return base
         if isinstance(checkpoint.position, int):
             return max(checkpoint.position, base) if isinstance(base, int) else checkpoint.position
-        return checkpoint.position if self._open(checkpoint) else base
-
-    def _open(self, checkpoint: PartitionCheckpoint) -> bool:
-        """Whether the checkpoint is of the intent that is still recorded."""
-        return self.head.intent is not None and checkpoint.serial == self.head.serial
+        of_intent = self.head.intent is not None and checkpoint.serial == self.head.serial
+        return checkpoint.position if of_intent else base
 
     def restarted(self, positions: Positions, source: str | None, target: str | None) -> Head:
         """The head of a new generation."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -167,6 +167,5 @@ def _rejection(
     offset = rows.column(OFFSET)[row].as_py()
     n = rows.column(N)[row].as_py() if N in rows.schema.names else 0
     value, key = (rows.column(name)[row].as_py() for name in ("value", "key"))
-    found = sent.get(offset, Sent(value))
-    one = Rejection(offset, error.stage, error.reason, found.body, n, key)
-    return replace(one, metadata=found.metadata, rows=found.rows)
+    one = Rejection(offset, error.stage, error.reason, value, n, key)
+    return one.of(sent.get(offset, Sent(value)))

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import prepare_topic
-from dataflow_assets.connectors.kafka.sink import checkpoint_records as store
+from dataflow_assets.connectors.kafka.sink import checkpoint_records
 from dataflow_assets.connectors.kafka.sink.checkpoint import LOOK_SECONDS, CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     Head,
@@ -180,7 +180,7 @@ class KafkaSinkSession(SinkSession):
     def _open(self) -> None:
         self._side_topic.prepare()
         self._producer = self._taken(producer_of(self._target))
-        head = self._side_topic.head() or Head(store.new_generation())
+        head = self._side_topic.head() or Head(checkpoint_records.new_generation())
         self._stored = Stored(head)
         self._epoch = head.epoch + 1
         self._write(head.taken(self._run, self._target.flow))
@@ -241,7 +241,12 @@ class KafkaSinkSession(SinkSession):
         assert self._producer is not None, "a session that was closed is used again"  # noqa: S101
         try:
             self._producer.begin()
-            self._producer.send(Outgoing(self._side_topic.topic, store.dump(head), store.HEAD), 0)
+            self._producer.send(
+                Outgoing(
+                    self._side_topic.topic, checkpoint_records.dump(head), checkpoint_records.HEAD
+                ),
+                0,
+            )
             self._producer.commit()
         except Fenced:
             self._side_topic.owned(self._epoch)  # says who has taken the flow over

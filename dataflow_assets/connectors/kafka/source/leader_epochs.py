@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from dataflow_assets.connectors.kafka.client import CLIENT, Bounds
 from dataflow_assets.connectors.kafka.consumer_group import Committed
@@ -76,14 +76,11 @@ def cut_off(bootstrap: str, topic: str, asked: Mapping[int, SeenEpoch]) -> dict[
     """
     consumer = Consumer(CLIENT | SETTINGS | _OWN | {"bootstrap.servers": bootstrap})
     try:
-        consumer.assign([_place(topic, p, one) for p, one in asked.items()])
+        seen = asked.items()
+        consumer.assign([TopicPartition(topic, p, s.last, leader_epoch=s.epoch) for p, s in seen])
         return _answers(consumer, topic, set(asked))
     finally:
         consumer.close()
-
-
-def _place(topic: str, partition: int, one: SeenEpoch) -> TopicPartition:
-    return TopicPartition(topic, partition, one.last, leader_epoch=one.epoch)
 
 
 def _answers(consumer: Consumer, topic: str, awaited: set[int]) -> dict[int, int | None]:
@@ -91,27 +88,14 @@ def _answers(consumer: Consumer, topic: str, awaited: set[int]) -> dict[int, int
     deadline = time.monotonic() + SILENCE
     while awaited:
         message = consumer.poll(0.1)
-        if message is not None and _decided(message):
-            number = _partition(message)
+        error = message.error() if message is not None else None
+        if message is not None and (error is None or error.code() in (_END, _RESET)):
+            partition = message.partition()
+            number = -1 if partition is None else partition
             awaited.discard(number)
-            cut = _CUT.search(_error(message))
+            cut = _CUT.search(error.str() if error else "")
             found |= {number: int(cut["kept"]) if cut["kept"] else None} if cut else {}
         elif time.monotonic() > deadline:
             names = ", ".join(map(str, sorted(awaited)))
             raise TransientError(f"topic {topic}: the leaders of partitions {names} do not answer")
     return found
-
-
-def _decided(message: Message) -> bool:
-    error = message.error()
-    return error is None or error.code() in (_END, _RESET)
-
-
-def _error(message: Message) -> str:
-    error = message.error()
-    return error.str() if error else ""
-
-
-def _partition(message: Message) -> int:
-    number = message.partition()
-    return -1 if number is None else number

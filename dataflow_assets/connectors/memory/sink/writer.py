@@ -124,8 +124,7 @@ class _MemoryWriter(Writer):
 
 
 def _negative(row: dict[str, Any], sent: Sent) -> Rejection:
-    rejection = Rejection(row[OFFSET], "sink", "id is negative", sent.body, row.get(N, 0))
-    return replace(rejection, metadata=sent.metadata, rows=sent.rows)
+    return Rejection(row[OFFSET], "sink", "id is negative", None, row.get(N, 0)).of(sent)
 
 
 class SpanWriter(_MemoryWriter):

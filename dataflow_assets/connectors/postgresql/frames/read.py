@@ -52,9 +52,8 @@ def read(
     ):
         columns = _columns(link, place, names)
         ranges = _ranges(*_blocks(link, place))
-    # Several statements see one state only in an exported snapshot; one needs none.
-    snapshot = _exported(place, held) if len(ranges) > 1 else ""
-    reader = _Reader(place, tuple(columns), tuple(ranges), snapshot)
+    # Also where there is one range: a lazy frame may be read more than once.
+    reader = _Reader(place, tuple(columns), tuple(ranges), _exported(place, held))
     schema = from_arrow_schema(pa.schema([(c.name, c.final) for c in columns]))
     return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(reader, schema)
 
@@ -65,8 +64,8 @@ def _exported(place: FrameTable, held: ExitStack) -> str:
     link = held.enter_context(closing(psycopg.connect(conninfo, autocommit=True)))
     link.execute("SET idle_in_transaction_session_timeout = 0")
     link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    row = link.execute("SELECT pg_export_snapshot()").fetchone()
-    return str(row[0]) if row else ""
+    ((name,),) = link.execute("SELECT pg_export_snapshot()").fetchall()
+    return str(name)
 
 
 def describe(place: FrameTable) -> tuple[pa.Schema, int | None]:
@@ -102,8 +101,7 @@ class _Reader:
         with psycopg.connect(conninfo, autocommit=True) as connection:
             connection.execute("SET TIME ZONE 'UTC'")
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            if self.snapshot:
-                connection.execute(f"SET TRANSACTION SNAPSHOT '{self.snapshot}'".encode())
+            connection.execute(f"SET TRANSACTION SNAPSHOT '{self.snapshot}'".encode())
             with connection.cursor().copy(query.encode()) as copy:
                 yield from self._parsed(_Stream(iter(copy)))
 

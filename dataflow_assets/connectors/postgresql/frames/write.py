@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,14 +23,10 @@ from dataflow_assets.connectors.postgresql.frames.frame_table import (
     is_bytes,
     translated_frames,
 )
-from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
+from dataflow_assets.sdk.table_frames import ATTEMPT, Mode, refuse_unknown_columns, stage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-ATTEMPT = "_attempt"
-_RESULT = pa.schema([("attempt", pa.string()), ("rows", pa.int64())])
-_DDL = "attempt string, rows bigint"
 
 
 def write(place: FrameTable, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
@@ -38,43 +34,35 @@ def write(place: FrameTable, frame: DataFrame, mode: Mode, key: Sequence[str]) -
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
-    stage = FrameTable(place.connection, place.schema, f"_dataflow_{uuid.uuid4().hex[:12]}")
+    beside = FrameTable(place.connection, place.schema, f"_dataflow_{uuid.uuid4().hex[:12]}")
     with (
         translated_frames(place, "writing"),
         closing(TextLink(place.connection, APPLICATION)) as link,
     ):
         _create(link, place, columns, key)
         types = _types(link, place, columns)
-        _create_stage(link, stage, types)
+        _create_stage(link, beside, types)
         try:
-            done = map_batches(frame, _Stager(stage), _DDL).toArrow()
-            move = _Move(place, stage, types, mode, key)
-            move.run(link, done.column("attempt").to_pylist())
+            attempts, rows = stage(frame, _Stager(beside))
+            _Move(place, beside, types, mode, key).run(link, attempts)
         finally:
             with suppress(Failure):
-                link.execute(f"DROP TABLE IF EXISTS {stage.name}")
-    return sum(done.column("rows").to_pylist())
+                link.execute(f"DROP TABLE IF EXISTS {beside.name}")
+    return rows
 
 
 @dataclass(frozen=True)
 class _Stager:
-    """Copies the rows of one Spark partition into the stage, marked by this attempt."""
+    """Copies the rows of one Spark partition into the stage."""
 
     stage: FrameTable
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        attempt, rows = uuid.uuid4().hex, 0
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> None:
         with closing(TextLink(self.stage.connection, APPLICATION)) as link:
             link.execute("BEGIN")
             for batch in batches:
-                if batch.num_rows:
-                    marked = _texts(batch).append_column(
-                        ATTEMPT, pa.array([attempt] * batch.num_rows)
-                    )
-                    link.load(self.stage.schema, self.stage.table, marked)
-                    rows += batch.num_rows
+                link.load(self.stage.schema, self.stage.table, _texts(batch))
             link.execute("COMMIT")
-        yield pa.record_batch([[attempt], [rows]], _RESULT)
 
 
 def _create(link: TextLink, place: FrameTable, columns: pa.Schema, key: Sequence[str]) -> None:

@@ -17,8 +17,8 @@ import msgspec
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.postgresql import client as links
 from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql.client import Link, give, take
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind, translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.table import batches
@@ -29,6 +29,7 @@ from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.record import encode, parse
 from dataflow_assets.sdk.rejected_records import entry
+from dataflow_assets.sdk.rejected_rows import whole_record
 
 _APPLICATION = "dataflow-errors"
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
@@ -62,7 +63,7 @@ class PostgresqlErrors(ErrorStore):
             rows = link.execute(layout.waiting(), flow, moment, most)
             if rows and not layout.notes:  # before anything is put back that cannot be noted
                 _alter(link, layout)
-        found = [entry(_record(row))[1] for row in rows]
+        found = [entry(whole_record(row))[1] for row in rows]
         return list({one.id: one for one in found}.values())
 
     @override
@@ -76,18 +77,18 @@ class PostgresqlErrors(ErrorStore):
         """Whether a session of this connection string can store the records as well."""
         return dsn.same(self._sink.dsn(), connection)
 
-    def join(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
+    def join(self, link: Link, records: Sequence[ErrorRecord]) -> None:
         """Stores them in the transaction that the link is in."""
         with translated(f"storing rejected records in the error sink {self._sink.address()}"):
             self._put(link, records)
 
-    def _put(self, link: links.Link, records: Sequence[ErrorRecord]) -> None:
+    def _put(self, link: Link, records: Sequence[ErrorRecord]) -> None:
         layout = self._layout(link)
         rows = {one.id: _row(one) for one in records}
         for batch in batches(list(rows.values())):
             self._insert(link, layout, batch)
 
-    def _insert(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
+    def _insert(self, link: Link, layout: Layout, rows: Sequence[str]) -> None:
         """What a type cannot hold after all goes in as base64: never is an error record refused."""
         link.execute("SAVEPOINT dataflow_errors")
         try:
@@ -102,7 +103,7 @@ class PostgresqlErrors(ErrorStore):
         else:
             link.execute("RELEASE SAVEPOINT dataflow_errors")
 
-    def _inserted(self, link: links.Link, layout: Layout, rows: Sequence[str]) -> None:
+    def _inserted(self, link: Link, layout: Layout, rows: Sequence[str]) -> None:
         text = f"[{','.join(rows)}]"
         if len(link.execute(layout.insert(), text)) == len(rows):
             return
@@ -114,7 +115,7 @@ class PostgresqlErrors(ErrorStore):
                 "records for something else than their id: drop it, or name another table"
             )
 
-    def _layout(self, link: links.Link, *, make: bool = False) -> Layout:
+    def _layout(self, link: Link, *, make: bool = False) -> Layout:
         found = find(link, *self._sink.place())
         if found is None and make:
             create_table.create_errors(link, self._sink)
@@ -125,11 +126,11 @@ class PostgresqlErrors(ErrorStore):
         return error_table.layout(self._sink, found)
 
     @contextmanager
-    def _transaction(self, what: str) -> Iterator[links.Link]:
+    def _transaction(self, what: str) -> Iterator[Link]:
         """One of its own, in a session of its own."""
         connection = self._sink.dsn()
         with translated(f"{what} the error sink {self._sink.address()}"):
-            link = links.take(connection, "text", _APPLICATION)
+            link = take(connection, "text", _APPLICATION)
             try:
                 link.execute("BEGIN")
                 yield link
@@ -137,10 +138,10 @@ class PostgresqlErrors(ErrorStore):
             except BaseException:
                 link.close()  # the server rolls back
                 raise
-            links.give(connection, "text", link)
+            give(connection, "text", link)
 
 
-def _alter(link: links.Link, layout: Layout) -> None:
+def _alter(link: Link, layout: Layout) -> None:
     """Gives an older table the column that a replay fills; a person must where the role may not."""
     try:
         link.execute(layout.noting())
@@ -151,13 +152,6 @@ def _alter(link: links.Link, layout: Layout) -> None:
             f"the error sink's table {layout.place} has no column for what was replayed: "
             f"{failure.reason}; run as its owner: {layout.noting()}"
         ) from None
-
-
-def _record(texts: Sequence[str]) -> str:
-    """The whole record of a row in either layout."""
-    if len(texts) == 1:
-        return texts[0]
-    return f'{{"error":{texts[0]},"original_message":{texts[1]}}}'
 
 
 class _Body(msgspec.Struct):
@@ -176,8 +170,7 @@ def _row(record: ErrorRecord) -> str:
 
 def _joined(id_: str, flow: str, error: bytes, original: bytes, metadata: str) -> str:
     told, message = error.decode(), original.decode()
-    whole = f'{{"error":{told},"original_message":{message}}}'
-    return json.dumps([id_, flow, told, message, whole, metadata])
+    return json.dumps([id_, flow, told, message, whole_record((told, message)), metadata])
 
 
 def _resealed(row: str) -> str:

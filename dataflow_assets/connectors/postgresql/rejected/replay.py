@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,13 +10,12 @@ from datetime import datetime
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.postgresql import client as links
-from dataflow_assets.connectors.postgresql.client import Row
+from dataflow_assets.connectors.postgresql.client import Link, give, take
 from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import Entries, Entry
-from dataflow_assets.sdk.rejected_records import origin
+from dataflow_assets.sdk.rejected_rows import row_entry
 
 _APPLICATION = "dataflow-replay"
 _PENDING = """
@@ -50,7 +48,7 @@ class PostgresqlReplay(Entries):
             checkpoint_tables.prepare(link, self._schema)  # an older table lacks a column
             moment = since.isoformat() if since else None
             rows = link.execute(_PENDING.format(**self._names), flow, moment, most)
-        return [_entry(row) for row in rows]
+        return [row_entry(row) for row in rows]
 
     @override
     def replayed(self, entries: Sequence[Entry]) -> None:
@@ -60,26 +58,14 @@ class PostgresqlReplay(Entries):
             link.execute(_REPLAYED.format(**self._names), listed)
 
     @contextmanager
-    def _link(self, what: str) -> Iterator[links.Link]:
+    def _link(self, what: str) -> Iterator[Link]:
         """In autocommit: each statement here is whole by itself."""
         connection = self._sink.dsn()
         with translated(f"{what} {self._names['r']} beside {self._sink.address()}"):
-            link = links.take(connection, "text", _APPLICATION)
+            link = take(connection, "text", _APPLICATION)
             try:
                 yield link
             except BaseException:
                 link.close()
                 raise
-            links.give(connection, "text", link)
-
-
-def _entry(row: Row) -> Entry:
-    id_, branch, stage, n, body, body_encoding, key, key_encoding, *place, rows, reading = row
-    sent, named = _bytes(body, body_encoding), _bytes(key, key_encoding)
-    return Entry(id_, branch, stage, n, sent, named, origin(id_, *place), rows, reading)
-
-
-def _bytes(text: str | None, encoding: str | None) -> bytes | None:
-    if text is None:
-        return None
-    return base64.b64decode(text) if encoding == "base64" else text.encode()
+            give(connection, "text", link)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Sequence
 
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.contracts import Rejection, Slice, Target
+from dataflow_assets.sdk.rejected_rows import encoded
 
 _INSERT = """
 INSERT INTO {r} (id, flow, branch, source, partition, "offset", n, stage, reason,
@@ -42,28 +42,11 @@ def store(
 
 def _row(target: Target, piece: Slice, rejection: Rejection) -> str:
     where = (rejection.id(target, piece), rejection.offset, rejection.n)
-    why = (rejection.stage, _printable(rejection.reason))
-    sent = (*_encoded(rejection.body), *_encoded(rejection.key))
+    reason = rejection.reason.encode("utf-8", "replace").decode().replace("\0", "\\0")
+    sent = (*encoded(rejection.body, "\0"), *encoded(rejection.key, "\0"))
     step = (rejection.step, rejection.step_type)
     again = (rejection.rows, rejection.reading(target, piece))
-    return json.dumps([*where, *why, *sent, *step, *again])
-
-
-def _encoded(value: bytes | None) -> tuple[str | None, str | None]:
-    """As text where PostgreSQL can store it as text, else base64; and which of the two."""
-    if value is None:
-        return None, None
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        return base64.b64encode(value).decode(), "base64"
-    return text, "utf-8"
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode().replace("\0", "\\0")
+    return json.dumps([*where, rejection.stage, reason, *sent, *step, *again])
 
 
 def batches(rows: Sequence[str]) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataflow_assets.connectors.postgresql.client import Link, Row, TextLink
 from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
+from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -85,11 +85,11 @@ class BranchCheckpoint:
         self._link = link
         self._schema = schema
         self._target = target
-        self._names = store.statements(schema)
+        self._names = checkpoint_tables.statements(schema)
 
     def take(self, run: Run) -> None:
         """A new epoch; writers of older ones find it in every partition's row."""
-        ((self.epoch,),) = self._execute(_TAKE, run.id, f"{run.host} (pid {run.pid})")
+        ((self.epoch,),) = self._execute(_TAKE, run.id, run.place)
         self._execute(_FENCE, self.epoch)
 
     def hold(self, identity: str | None) -> None:
@@ -97,9 +97,9 @@ class BranchCheckpoint:
         if not self._execute(_ASSERT, self.epoch, self._target.manifest, identity):
             raise self._lost()
 
-    def read(self) -> store.Stored:
+    def read(self) -> checkpoint_tables.Stored:
         """All of it; raises when another run has the epoch."""
-        found = store.read(self._link, self._schema, self._target)
+        found = checkpoint_tables.read(self._link, self._schema, self._target)
         if found is None or found.head.epoch != self.epoch:
             raise self._lost()
         return found
@@ -117,13 +117,13 @@ class BranchCheckpoint:
     def insert(self, positions: Mapping[str, Position | None] | Positions) -> None:
         """Partitions not known yet."""
         if positions:
-            rows = [[name, *store.columns(where)] for name, where in positions.items()]
+            rows = [[name, *checkpoint_tables.columns(where)] for name, where in positions.items()]
             self._execute(_INSERT, self.epoch, json.dumps(rows))
 
     def intend(self, parts: Sequence[PartSlice]) -> None:
         """The parts of a bounded read."""
         if parts:
-            self._execute(_INTEND, store.dump_intent(parts))
+            self._execute(_INTEND, checkpoint_tables.dump_intent(parts))
 
     def retire(self) -> None:
         """Removes the partitions; what they counted is counted by the head."""
@@ -145,7 +145,7 @@ class BranchCheckpoint:
         return found
 
     def _lost(self) -> PermanentError:
-        return store.lost(self._link, self._schema, self._target, self.epoch)
+        return checkpoint_tables.lost(self._link, self._schema, self._target, self.epoch)
 
     def _execute(self, query: str, *parameters: object) -> list[Row]:
         text = query.format(**self._names)
@@ -157,7 +157,11 @@ def peek(sink: PostgresqlSinkOptions, target: Target) -> Checkpoint | None:
     schema, _ = sink.place()
     with (
         translated(f"reading the checkpoint of {sink.address()}"),
-        closing(TextLink(sink.dsn(), store.application(target))) as link,
+        closing(TextLink(sink.dsn(), checkpoint_tables.application(target))) as link,
     ):
-        stored = None if store.missing(link, schema) else store.read(link, schema, target)
+        stored = (
+            None
+            if checkpoint_tables.missing(link, schema)
+            else checkpoint_tables.read(link, schema, target)
+        )
     return stored.state.checkpoint if stored and stored.state.known else None

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.encode_arrays import literals
 from dataflow_assets.connectors.postgresql.sink.encode_numerics import numerics
@@ -22,14 +23,17 @@ from dataflow_assets.contracts import KIND
 
 _JSONB_VERSION = b"\x01"
 _DASHES = (8, 13, 18, 23)
+_CANONICAL = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
 
-def project(rows: pa.RecordBatch, fields: Sequence[pa.Field], as_binary: bool) -> pa.RecordBatch:
-    """The rows' columns of these names, typed as the table's."""
+def copy_rows(
+    link: Link, place: tuple[str | None, str], fields: Sequence[pa.Field], rows: pa.RecordBatch
+) -> None:
+    """Copies the rows' columns of these names, typed as the table's. Raises Failure."""
     arrays = [rows.column(field.name) for field in fields]
     plain = [field.with_nullable(True) for field in fields]
     found = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(plain))
-    return binary(found) if as_binary else textual(found)
+    link.load(*place, binary(found) if link.binary else textual(found))
 
 
 def binary(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -68,14 +72,10 @@ def _array(values: pa.Array, field: pa.Field) -> pa.Array:
 def uuids(values: pa.Array, name: str) -> pa.Array:
     """UUID text as 16 bytes each: at once where it is canonical, else one by one."""
     text = values.drop_null()
-    if len(text) and _canonical(text):
+    canonical = pc.match_substring_regex(text, _CANONICAL)
+    if len(text) and pc.all(canonical).as_py():
         return _from_hex(values, text)
     return pa.array([_parsed(value, name) for value in values.to_pylist()], pa.binary(16))
-
-
-def _canonical(text: pa.Array) -> bool:
-    pattern = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
-    return bool(pc.all(pc.match_substring_regex(text, pattern)).as_py())
 
 
 def _from_hex(values: pa.Array, text: pa.Array) -> pa.Array:

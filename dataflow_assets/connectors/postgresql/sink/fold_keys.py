@@ -107,13 +107,9 @@ class Batch:
             verb: Literal["delete", "mark"] = "delete" if self.rules.hard else "mark"
             yield FoldedRows(verb, self.rules.key, key_order.sorted_by(rows, self.rules.key))
 
-    def _alive(self) -> Bools:
-        """Rows that leave something in the table."""
-        return outliving(self.group, self.deleted) if self.rules.hard else ~self.deleted
-
     def _merged(self) -> Iterator[FoldedRows]:
         """One row per key, each column from the last row that carried it."""
-        alive = self._alive()
+        alive = outliving(self.group, self.deleted) if self.rules.hard else ~self.deleted
         places = carriers(self.group, alive, self.mask, self.absent)
         names = self.rules.schema.names
         final = last(self.group, np.ones(len(self.group), np.bool_))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,8 @@ from typing_extensions import override
 from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.sink import encode_copy, fold_keys, key_order
+from dataflow_assets.connectors.postgresql.sink import fold_keys, key_order
+from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints
 from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import GROUP, Rules
@@ -55,9 +56,8 @@ class Loader(ABC):
         offsets = rows.column(OFFSET).to_pylist()
         ordinals = rows.column(N).to_pylist() if N in rows.schema.names else [0] * len(offsets)
         for offset, n in zip(offsets, ordinals, strict=True):
-            sent = self._message(offset)
-            found = Rejection(offset, "sink", reason, sent.body, n or 0, error_type=error_type)
-            self._found.append(replace(found, metadata=sent.metadata, rows=sent.rows))
+            found = Rejection(offset, "sink", reason, None, n or 0, error_type=error_type)
+            self._found.append(found.of(self._message(offset)))
 
     def _message(self, offset: int) -> Sent:
         found = (sent[offset] for sent in reversed(self._sent) if offset in sent)
@@ -99,20 +99,13 @@ class AppendLoader(Loader):
 
     def _apply(self) -> None:
         if self._rows:
-            self._copy(_joined(self._rows))
+            parts = _by_columns(_joined(self._rows), self._schema, self._optional)
+            for names, part in parts:
+                fields = [self._schema.field(name) for name in names]
+                load = partial(copy_rows, self._link, self._place, fields)
+                for row, failure in self._trial.run(part, load):
+                    self._reject(row, failure.reason, failure.error_type)
         self._rows, self._sent = [], []
-
-    def _copy(self, rows: pa.RecordBatch) -> None:
-        for names, part in _by_columns(rows, self._schema, self._optional):
-            fields = [self._schema.field(name) for name in names]
-            for row, failure in self._trial.run(part, self._load(fields)):
-                self._reject(row, failure.reason, failure.error_type)
-
-    def _load(self, fields: Sequence[pa.Field]) -> Callable[[pa.RecordBatch], None]:
-        def load(rows: pa.RecordBatch) -> None:
-            self._link.load(*self._place, encode_copy.project(rows, fields, self._link.binary))
-
-        return load
 
     def _appendable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if OP not in rows.schema.names:

@@ -15,10 +15,9 @@ from dataflow_assets.connectors.postgresql.errors import Failure, translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
-from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
-from dataflow_assets.connectors.postgresql.table import create_table as making
-from dataflow_assets.connectors.postgresql.table import table as tables
+from dataflow_assets.connectors.postgresql.table import checkpoint_tables, create_table
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
+from dataflow_assets.connectors.postgresql.table.table import Table, find, holds_rows
 from dataflow_assets.contracts import (
     Checkpoint,
     Cut,
@@ -56,7 +55,7 @@ class PostgresqlSinkSession(SinkSession):
         self._schema, self._name = sink.place()
         self._columns: pa.Schema | None = None
         with translated(f"opening {self._sink.address()}"):
-            self._link = TextLink(sink.dsn(), store.application(target))
+            self._link = TextLink(sink.dsn(), checkpoint_tables.application(target))
         self._branch = BranchCheckpoint(self._link, self._schema, target)
         try:
             self._open()
@@ -84,7 +83,7 @@ class PostgresqlSinkSession(SinkSession):
     @override
     def create(self, sample: pa.Schema) -> None:
         with translated(f"creating {self._sink.address()}"), self._transaction():
-            making.create(self._link, self._sink, sample)
+            create_table.create(self._link, self._sink, sample)
             self._table = self._found()
             self._columns = None
             self._branch.hold(self.identity)
@@ -95,7 +94,7 @@ class PostgresqlSinkSession(SinkSession):
         with translated(f"looking for rows in {self._sink.address()}"):
             if self._table is None:
                 return False
-            return tables.holds_rows(self._link, self._schema, self._name, self._table.oid)
+            return holds_rows(self._link, self._schema, self._name, self._table.oid)
 
     @override
     def adopt(self) -> None:
@@ -177,17 +176,19 @@ class PostgresqlSinkSession(SinkSession):
 
     def _open(self) -> None:
         with translated(f"opening {self._sink.address()}"):
-            store.prepare(self._link, self._schema)
-            self._link.execute(_END_OLDER, store.application(self._target, 0)[:-1] + "%")
+            checkpoint_tables.prepare(self._link, self._schema)
+            self._link.execute(
+                _END_OLDER, checkpoint_tables.application(self._target, 0)[:-1] + "%"
+            )
             with self._transaction():
                 self._branch.take(self._run)
                 self._reload()
-            name = store.application(self._target, self._branch.epoch)
+            name = checkpoint_tables.application(self._target, self._branch.epoch)
             self._link.execute("SELECT set_config('application_name', $1, false)", name)
             self._table = self._found()
 
-    def _found(self) -> tables.Table | None:
-        found = tables.find(self._link, self._schema, self._name)
+    def _found(self) -> Table | None:
+        found = find(self._link, self._schema, self._name)
         if found is not None:
             found.check()
         return found
@@ -239,7 +240,7 @@ class PostgresqlSinkSession(SinkSession):
         with translated(f"reading the checkpoint of {self._sink.address()}"):
             self._keep(self._branch.read())
 
-    def _keep(self, stored: store.Stored) -> None:
+    def _keep(self, stored: checkpoint_tables.Stored) -> None:
         self._stored = stored
         self._checkpoint = stored.state.checkpoint
 

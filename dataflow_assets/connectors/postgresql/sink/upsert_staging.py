@@ -12,8 +12,8 @@ import pyarrow as pa
 from dataflow_assets.connectors.postgresql.client import Link, qualified, quote
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.sink import encode_copy
 from dataflow_assets.connectors.postgresql.sink.copy_new_keys import DirectCopy
+from dataflow_assets.connectors.postgresql.sink.encode_copy import copy_rows
 from dataflow_assets.connectors.postgresql.sink.key_order import Ints, firsts
 from dataflow_assets.connectors.postgresql.sink.refused_rows import Trial
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
@@ -77,8 +77,10 @@ class UpsertStaging:
             fields.append(pa.field(DELETED, pa.bool_()))
         statements = self._statements(step)
         stage = partial(self._stage, fields)
-        copy = partial(self._copy, fields)
-        direct = self._insertable(step)
+        copy = partial(copy_rows, self._link, self._place, fields)
+        marked = DELETED in step.rows.schema.names
+        # A row of a new key is inserted as it is.
+        direct = step.verb == "upsert" and not marked and not self._lacks_required(step.columns)
 
         def load(rows: pa.RecordBatch) -> None:
             if direct and self._direct.load(rows, stage, copy):
@@ -114,23 +116,12 @@ class UpsertStaging:
         fields = [self._schema.field(name) for name in self._rules.key]
         self._stage([*fields, pa.field(POSITION, pa.int64())], rows)
 
-    def _insertable(self, step: FoldedRows) -> bool:
-        """True where a row of a new key is inserted as it is."""
-        marked = DELETED in step.rows.schema.names
-        return step.verb == "upsert" and not marked and not self._lacks_required(step.columns)
-
     def _stage(self, fields: Sequence[pa.Field], rows: pa.RecordBatch) -> None:
-        self._empty()
-        self._most = max(self._most, rows.num_rows)
-        self._link.load(None, self._name, encode_copy.project(rows, fields, self._link.binary))
-
-    def _copy(self, fields: Sequence[pa.Field], rows: pa.RecordBatch) -> None:
-        self._link.load(*self._place, encode_copy.project(rows, fields, self._link.binary))
-
-    def _empty(self) -> None:
         if self._most:
             verb = "TRUNCATE" if self._most > _MANY else "DELETE FROM"
             self._link.execute(f"{verb} {self._words['staged']}")
+        self._most = max(self._most, rows.num_rows)
+        copy_rows(self._link, (None, self._name), fields, rows)
 
     def _statements(self, step: FoldedRows) -> list[str]:
         if step.verb == "delete":
@@ -150,7 +141,9 @@ class UpsertStaging:
         # A row that lacks a required column can only update: PostgreSQL refuses the insert before
         # it looks for the conflict. What finds no row is inserted, and refused with its reason.
         forget = _FORGET_KNOWN.format(**self._words)
-        return [*self._update(values), forget, self._insert(values)]
+        sets, newer = self._sets(values), self._newer(values, "s")
+        update = [_UPDATE.format(**self._words, sets=sets, newer=newer)] if sets else []
+        return [*update, forget, self._insert(values)]
 
     def _insert(self, values: dict[str, str]) -> str:
         sets = self._sets({name: f"excluded.{quote(name)}" for name in values})
@@ -158,10 +151,6 @@ class UpsertStaging:
         action = f"UPDATE SET {sets} WHERE {newer}" if sets else "NOTHING"
         given = {"names": _list(values), "values": ", ".join(values.values()), "action": action}
         return _INSERT.format(**self._words, **given)
-
-    def _update(self, values: dict[str, str]) -> list[str]:
-        sets, newer = self._sets(values), self._newer(values, "s")
-        return [_UPDATE.format(**self._words, sets=sets, newer=newer)] if sets else []
 
     def _sets(self, values: dict[str, str]) -> str:
         changed = {name: v for name, v in values.items() if name not in self._rules.key}

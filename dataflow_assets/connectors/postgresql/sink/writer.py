@@ -14,14 +14,13 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.postgresql import client as links
+from dataflow_assets.connectors.postgresql.client import Link, give, qualified, take
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
-from dataflow_assets.connectors.postgresql.rejected import table as rejected
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
+from dataflow_assets.connectors.postgresql.rejected.table import store
 from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
-from dataflow_assets.connectors.postgresql.table import checkpoint_tables as store
-from dataflow_assets.connectors.postgresql.table import table
+from dataflow_assets.connectors.postgresql.table import checkpoint_tables, table
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
 from dataflow_assets.contracts import (
     ErrorRecord,
@@ -32,7 +31,6 @@ from dataflow_assets.contracts import (
     Slice,
     Ticket,
 )
-from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
@@ -64,14 +62,14 @@ class PostgresqlWriter(SliceTransaction):
         self._dsn = sink.dsn()
         self._driver = table.driver_of(ticket.schema)
         self._schema, self._name = sink.place()
-        self._names = store.statements(self._schema)
-        self._link: links.Link | None = None
+        self._names = checkpoint_tables.statements(self._schema)
+        self._link: Link | None = None
         self._loader: Loader
         self._stored = Partition(piece.after)
 
     @override
     def begin(self) -> None:
-        self._link = links.take(self._dsn, self._driver, self._application())
+        self._link = take(self._dsn, self._driver, self._application())
         self._link.execute("BEGIN")
         self._stored = self._locked(self._link)
         self._loader = loader(self._sink, self._link, self._ticket.schema)
@@ -94,9 +92,11 @@ class PostgresqlWriter(SliceTransaction):
         settle(target, self._piece, self._rejected, self._beside, self._joined)
         failpoints.reach("postgresql.before-commit")
         counts = (self._rows, len(self._rejected), self._size)
-        values = (*self._row(), *store.columns(position), *counts, self._place())
+        values = (*self._row(), *checkpoint_tables.columns(position), *counts, self._place())
         ((oid, *moved),) = link.execute(_MOVE.format(**names), *values)
-        self._check_table(oid)  # again: only the rows' own lock has kept it from being replaced
+        self._sink.check_table(
+            oid, table.oid_of(self._ticket.schema)
+        )  # again: only the rows' own lock has kept it from being replaced
         link.execute("COMMIT")
         self._stored = Partition.of(tuple(moved))
         failpoints.reach("postgresql.after-commit")
@@ -109,7 +109,7 @@ class PostgresqlWriter(SliceTransaction):
     def release(self) -> None:
         link, self._link = self._link, None
         if link is not None:
-            links.give(self._dsn, self._driver, link)
+            give(self._dsn, self._driver, link)
 
     @override
     def abort(self) -> None:
@@ -121,31 +121,24 @@ class PostgresqlWriter(SliceTransaction):
     def staged(self) -> tuple[str, ...]:
         return (self._stored.dump(),) if self._begun and self.stored() is not None else ()
 
-    def _locked(self, link: links.Link) -> Partition:
+    def _locked(self, link: Link) -> Partition:
         found = link.execute(_LOCK.format(**self._names), *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
-            raise store.lost(link, self._schema, self._ticket.target, self._ticket.epoch)
+            raise checkpoint_tables.lost(
+                link, self._schema, self._ticket.target, self._ticket.epoch
+            )
         ((_, oid, intent, *row),) = found
-        self._check_table(oid)
+        self._sink.check_table(oid, table.oid_of(self._ticket.schema))
         flow, stored = self._ticket.target.flow, Partition.of(tuple(row))
         if isinstance(self._piece, PartSlice):
-            check_recorded(flow, self._piece, store.load_intent(intent))
+            check_recorded(flow, self._piece, checkpoint_tables.load_intent(intent))
         check_planned(flow, self._piece, stored.position)
         return stored
-
-    def _check_table(self, oid: str | None) -> None:
-        if oid is None:
-            raise self._sink.dropped()
-        if oid != table.oid_of(self._ticket.schema):
-            raise TransientError(
-                f"table {self._sink.address()} was replaced by another one of its name while the "
-                "flow ran"
-            )
 
     def _beside(self, found: Sequence[Rejection]) -> None:
         """Into the table of rejected records."""
         link, target = self._session(), self._ticket.target
-        rejected.store(link, self._names["r"], target, self._piece, found)
+        store(link, self._names["r"], target, self._piece, found)
 
     def _joined(self, records: Sequence[ErrorRecord]) -> bool:
         """Into an error sink of the same database, with the rows."""
@@ -156,7 +149,7 @@ class PostgresqlWriter(SliceTransaction):
         errors.join(self._session(), records)
         return True
 
-    def _session(self) -> links.Link:
+    def _session(self) -> Link:
         assert self._link is not None, "a writer that ended is used again"  # noqa: S101
         return self._link
 
@@ -165,10 +158,10 @@ class PostgresqlWriter(SliceTransaction):
         return target.flow, target.branch, self._piece.partition
 
     def _place(self) -> str:
-        return links.qualified(self._schema, self._name)
+        return qualified(self._schema, self._name)
 
     def _application(self) -> str:
-        return store.application(self._ticket.target, self._ticket.epoch)
+        return checkpoint_tables.application(self._ticket.target, self._ticket.epoch)
 
     @override
     @contextlib.contextmanager
@@ -177,21 +170,18 @@ class PostgresqlWriter(SliceTransaction):
             yield
         except Failure as failure:
             self.abort()
-            raise self._meaning(failure) from None
+            if failure.sqlstate == _UNDEFINED_TABLE and self._gone():
+                raise self._sink.dropped() from None
+            raise failure.error(f"writing to {self._sink.address()}") from None
         except BaseException:
             self.abort()
             raise
 
-    def _meaning(self, failure: Failure) -> DataflowError:
-        if failure.sqlstate == _UNDEFINED_TABLE and self._gone():
-            return self._sink.dropped()
-        return failure.error(f"writing to {self._sink.address()}")
-
     def _gone(self) -> bool:
         """Whether it is the target that is missing; our own session has ended with the error."""
         with contextlib.suppress(Failure):
-            link = links.take(self._dsn, self._driver, self._application())
+            link = take(self._dsn, self._driver, self._application())
             found = link.execute("SELECT to_regclass($1::text) IS NULL", self._place())
-            links.give(self._dsn, self._driver, link)
+            give(self._dsn, self._driver, link)
             return bool(found[0][0])
         return False

@@ -5,7 +5,7 @@ A batch is made as soon as enough rows are there: memory does not grow with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
@@ -57,14 +57,20 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     relation = describe(link, source)
     if relation.oid != part.identity:
-        raise source.made_anew()
+        raise source.recreated()
     link.execute("BEGIN READ ONLY")
     link.execute("SELECT set_config('statement_timeout', '0', true)")
     failpoints.reach("postgresql.read")
-    columns = [*_columns(relation), *_metadata(relation, metadata)]
+    columns = [
+        (selected(quoted(one), one.type), one.type.field(one.name), one.type)
+        for one in relation.columns
+    ]
+    columns += _metadata(relation, metadata)
     decoder = Decoder([field for _, field, _ in columns], [kind for *_, kind in columns])
     values = Values()
-    query = _query(relation, part, _listed([expression for expression, *_ in columns]), values)
+    # Under names of their own: ORDER BY must mean the table's columns.
+    listed = ", ".join(f"{each} AS {RESULT}_{at}" for at, (each, *_) in enumerate(columns))
+    query = _query(relation, part, listed, values)
     values.bind(link)
     limit = "" if most is None else f" LIMIT {most}"
     yield from _copied(link, decoder, f"COPY ({query}{limit}) TO STDOUT (FORMAT binary)")
@@ -105,18 +111,6 @@ def _query(relation: Relation, part: Part, selected: str, values: Values) -> str
     return f"SELECT {selected} FROM {relation.base} WHERE {where} ORDER BY {', '.join(ranks)}"  # noqa: S608
 
 
-def _listed(expressions: Sequence[str]) -> str:
-    """Under names of their own: ORDER BY must mean the table's columns."""
-    return ", ".join(f"{each} AS {RESULT}_{at}" for at, each in enumerate(expressions))
-
-
-def _columns(relation: Relation) -> list[tuple[str, pa.Field, TypeOf]]:
-    return [
-        (selected(quoted(column), column.type), column.type.field(column.name), column.type)
-        for column in relation.columns
-    ]
-
-
 def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.Field, TypeOf]]:
     found = []
     if "id" in wanted and relation.order is not None:
@@ -125,7 +119,11 @@ def _metadata(relation: Relation, wanted: frozenset[str]) -> list[tuple[str, pa.
         )
     if "operation" in wanted:
         text = SourceColumn("operation", TypeOf("text", "text"), required=True)
-        found.append(_marked("operation", _operation(relation), text))
+        operation = _INSERT
+        if relation.times is not None:
+            created, updated = map(quoted, relation.times)
+            operation = _OPERATION.format(created=created, updated=updated)
+        found.append(_marked("operation", operation, text))
     return found
 
 
@@ -133,10 +131,3 @@ def _marked(name: str, expression: str, column: SourceColumn) -> tuple[str, pa.F
     field = column.type.field(f"_dataflow_{name}")
     marked = field.with_metadata({**(field.metadata or {}), METADATA: name.encode()})
     return expression, marked, column.type
-
-
-def _operation(relation: Relation) -> str:
-    if relation.times is None:
-        return _INSERT
-    created, updated = map(quoted, relation.times)
-    return _OPERATION.format(created=created, updated=updated)

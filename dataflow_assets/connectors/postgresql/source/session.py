@@ -11,7 +11,7 @@ from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.errors import Failure, translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.planning import PolledTable
-from dataflow_assets.connectors.postgresql.source.relation import Relation, describe, identity
+from dataflow_assets.connectors.postgresql.source.relation import describe, identity
 from dataflow_assets.sdk.polling import PolledSession
 
 _MAKE = """
@@ -67,7 +67,8 @@ class PostgresqlSourceSession(PolledSession):
     def asking(self) -> Iterator[PolledTable]:
         with translated(f"looking for new rows in {self._source.title}"):
             relation = describe(self._link, self._source)
-            self._check(relation)
+            if relation.oid is not None and not self._identity.endswith(f".{relation.oid}"):
+                raise self._source.recreated()
             self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             try:
                 yield PolledTable(self._link, relation, self._source.title, self._source.overlap)
@@ -76,7 +77,3 @@ class PostgresqlSourceSession(PolledSession):
                 with suppress(Failure):
                     self._link.execute("ROLLBACK")
                 raise
-
-    def _check(self, relation: Relation) -> None:
-        if relation.oid is not None and not self._identity.endswith(f".{relation.oid}"):
-            raise self._source.made_anew()

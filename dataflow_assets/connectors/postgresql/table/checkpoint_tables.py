@@ -23,7 +23,7 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.checkpoint import BranchState, removed, taken_over
+from dataflow_assets.sdk.checkpoint import BranchState, removed, taken_over_by
 
 _TABLES = {
     "dataflow_checkpoint": """(
@@ -220,7 +220,7 @@ def lost(link: Link, schema: str, target: Target, epoch: int) -> PermanentError:
     if not heads or heads[0][2] == epoch:
         return removed(target.flow, f"schema {schema}")
     run, host, _ = heads[0]
-    return taken_over(target.flow, f"run {run} on host {host}")
+    return taken_over_by(target.flow, run, host)
 
 
 def dump_intent(parts: Iterable[PartSlice]) -> str:

@@ -65,7 +65,10 @@ def statement(sink: PostgresqlSinkOptions, found: Mapping[str, str]) -> str:
         )
     key = _primary(sink, set(types))
     lines = [f"{quote(column)} {types[column]}" for column in sorted(types)]
-    lines += [f"{quote(name)} {kind}" for name, kind in _added(sink) if name not in types]
+    added = {"created_at": _STAMP, "updated_at": _STAMP}
+    if sink.soft_delete_column:
+        added[sink.soft_delete_column] = "TIMESTAMP"
+    lines += [f"{quote(name)} {kind}" for name, kind in added.items() if name not in types]
     if key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote, key))})")
     body = ",\n  ".join(lines)
@@ -95,11 +98,6 @@ def _index(link: Link, sink: PostgresqlSinkOptions) -> None:
     except Failure as failure:
         log.warning("table %s.%s is made without an index on data: %s", schema, name, failure)
         link.execute("ROLLBACK TO SAVEPOINT dataflow_index")
-
-
-def _added(sink: PostgresqlSinkOptions) -> list[tuple[str, str]]:
-    soft = [(sink.soft_delete_column, "TIMESTAMP")] if sink.soft_delete_column else []
-    return [("created_at", _STAMP), ("updated_at", _STAMP), *soft]
 
 
 def _primary(sink: PostgresqlSinkOptions, columns: set[str]) -> tuple[str, ...]:

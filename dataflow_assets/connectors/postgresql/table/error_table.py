@@ -142,7 +142,8 @@ def layout(sink: PostgresqlSinkOptions, table: Table) -> Layout:
         raise _unfit(sink, f"it has the columns {', '.join(known)}")
     extra = [n for n, kinds in _OPTIONAL.items() if n in known and known[n].base in kinds]
     filled = {name: known[name].base for name in (*wanted, *extra)}
-    if required := [c.name for c in table.columns if _needs_value(c) and c.name not in filled]:
+    unfilled = (c for c in table.columns if c.name not in filled)
+    if required := [c.name for c in unfilled if c.required and not c.default]:
         raise _unfit(sink, f"nothing fills its columns {', '.join(required)}, which are NOT NULL")
     return Layout(qualified(*sink.place()), filled, REPLAYED in known)
 
@@ -152,10 +153,6 @@ _OPTIONAL = {"id": _TEXT, "flow": _TEXT, "_metadata": _JSON | _TEXT}
 
 def _holds(known: Mapping[str, Column], names: tuple[str, ...]) -> bool:
     return all(name in known and known[name].base in _JSON | _TEXT for name in names)
-
-
-def _needs_value(column: Column) -> bool:
-    return column.required and not column.default
 
 
 def _unfit(sink: PostgresqlSinkOptions, why: str) -> PermanentError:

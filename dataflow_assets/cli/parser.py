@@ -1,0 +1,289 @@
+"""The command line's commands and options, and how a command ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from dataflow_assets.cli import commands, previewing
+from dataflow_assets.cli.console import err, sentence, trace
+from dataflow_assets.errors import ManifestError
+
+Add = Callable[..., argparse.ArgumentParser]
+
+PATHS = "manifests, or folders of them"
+_OFFSETS = re.compile(r"[^=,\s]+=\d+(,[^=,\s]+=\d+)*")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d.*")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and hands back its exit code."""
+    parser = _parser()
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given:
+        parser.print_help(sys.stderr)
+        return 2
+    asked = parser.parse_args(given)
+    if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
+        parser.error("--table truncate needs --from: rows that were read stay read otherwise")
+    if getattr(asked, "table", "keep") == "adopt" and asked.start != "checkpoint":
+        parser.error("--table adopt goes on from the checkpoint: leave --from out")
+    if not (asked.verbose or sys.warnoptions):
+        warnings.simplefilter("ignore")
+    try:
+        code: int = asked.command(asked)
+    except BrokenPipeError:
+        # whoever read our output has seen enough; nothing may be written there any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except ManifestError as error:
+        err(str(error))
+        return 1
+    except Exception as error:  # noqa: BLE001 (one sentence; the traceback on demand)
+        if asked.verbose:
+            err(trace(error))
+        err(f"dataflow: {sentence(error)}")
+        return 1
+    return code
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("dataflow-assets")
+    except PackageNotFoundError:  # a copy of the source that was never installed
+        return "(not installed)"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dataflow", description="Check, preview, run and inspect data flows."
+    )
+    parser.add_argument("--version", action="version", version=f"dataflow {_version()}")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--verbose", action="store_true", help="more about errors and progress")
+    several = parser.add_subparsers(required=True, metavar="COMMAND")
+    for declare in (_check, _preview, _run, _replay, _status, _reset, _servers, _demo):
+        declare(several.add_parser, common)
+    return parser
+
+
+def _check(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "check",
+        parents=[common],
+        help="report everything that is wrong with manifests, without network",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument("--strict", action="store_true", help="exit 1 for notes as well")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    parser.set_defaults(command=commands.check)
+
+
+def _preview(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "preview",
+        parents=[common],
+        help="what the steps of a flow make of records; nothing is stored or moved",
+        description="Shows records before and after every step: the next ones that the flow would "
+        "read, or those of a file, which needs no server. Nothing is stored, and no checkpoint or "
+        "consumer group moves.",
+    )
+    parser.add_argument("paths", nargs=1, metavar="PATH", type=Path, help="a manifest, or a folder")
+    parser.add_argument(
+        "--flow", metavar="NAME", help="name or namespace/name; needed where there are several"
+    )
+    parser.add_argument(
+        "--limit",
+        type=_count,
+        metavar="N",
+        help="at most so many records (default: 10 live ones, all of a file)",
+    )
+    parser.add_argument(
+        "--input",
+        metavar="FILE",
+        help='one JSON object a line, {"body": ..., "metadata": {...}}, or {"text": "..."} for a '
+        "message that is not JSON; - is standard input",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per record")
+    parser.set_defaults(command=previewing.preview)
+
+
+def _run(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "run",
+        parents=[common],
+        help="drain flows to the end that is visible now, or stay on for a while",
+        description="Drains every flow of PATH, one after another, to the end that is visible "
+        "when it starts. With --for they run side by side for that long. Suspended flows are "
+        "left out.",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument(
+        "--flow",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this flow: name or namespace/name; may be repeated",
+    )
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        type=_positive,
+        metavar="SECONDS",
+        help="stay on for this long instead of draining",
+    )
+    parser.add_argument(
+        "--until",
+        type=_time,
+        metavar="TIME",
+        help="read what came before this time, an ISO 8601 timestamp",
+    )
+    parser.add_argument(
+        "--from",
+        dest="start",
+        type=_start,
+        default="checkpoint",
+        metavar="PLACE",
+        help="checkpoint (default), earliest, latest, an ISO 8601 timestamp, or offsets such as "
+        "0=120,1=300",
+    )
+    parser.add_argument(
+        "--table",
+        choices=["keep", "truncate", "adopt"],
+        default="keep",
+        help="with --from, keep or truncate: what happens to the rows already there; adopt, "
+        "without --from: a table that was rebuilt or restored holds what the checkpoint says",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="confirm that a rewound append may store rows twice"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per commit")
+    parser.set_defaults(command=commands.run)
+
+
+def _replay(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "replay",
+        parents=[common],
+        help="retry rejected records after you fixed the cause",
+        description="Retries the rejected records of a flow: from its error sink, or from the "
+        "table of rejected records beside its tables. Each is stored at most once; what is "
+        "rejected again waits for the next replay. The flow itself may run meanwhile.",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument("--flow", required=True, metavar="NAME", help="name or namespace/name")
+    parser.add_argument(
+        "--since",
+        type=_moment,
+        metavar="TIME",
+        help="only what was rejected at this time or later, an ISO 8601 timestamp with its zone",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per part put back")
+    parser.set_defaults(command=_replayed)
+
+
+def _replayed(asked: argparse.Namespace) -> int:
+    from dataflow_assets.cli.replaying import replay  # takes PyArrow along
+
+    return replay(asked)
+
+
+def _status(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add("status", parents=[common], help="checkpoint, source end and lag of every flow")
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.set_defaults(command=commands.status)
+
+
+def _reset(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add("reset", parents=[common], help="forget a flow's checkpoint; its rows stay")
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument("--flow", required=True, metavar="NAME", help="name or namespace/name")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="start where the DataFlow Operator stopped: its ConfigMap, or the checkpoint.json in "
+        "that",
+    )
+    parser.set_defaults(command=commands.reset)
+
+
+def _servers(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "servers",
+        parents=[common],
+        help="Kafka, PostgreSQL, SeaweedFS, ClickHouse and Spark for trying out",
+    )
+    parser.add_argument("action", choices=["up", "down"])
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(".data/servers"),
+        help="data, logs and servers.json (default: %(default)s)",
+    )
+    parser.add_argument("--no-spark", action="store_true", help="no Spark Connect server")
+    parser.set_defaults(command=commands.servers)
+
+
+def _demo(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "demo", parents=[common], help="a shop's events, live, in Dagster; Ctrl-C ends all of it"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(".data/demo"),
+        help="data and logs, kept for the next start (default: %(default)s)",
+    )
+    parser.set_defaults(command=commands.demo)
+
+
+def _positive(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError("must be seconds, more than 0")
+    return seconds
+
+
+def _count(text: str) -> int:
+    if text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError("must be a whole number, more than 0")
+
+
+def _time(text: str) -> str:
+    if _TIMESTAMP.fullmatch(text):
+        return text
+    raise argparse.ArgumentTypeError("must be a timestamp such as 2026-01-31T00:00:00Z")
+
+
+def _moment(text: str) -> datetime:
+    from dataflow_assets.runs.replay import moment
+
+    try:
+        return moment(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _start(text: str) -> str:
+    if text in {"checkpoint", "earliest", "latest"}:
+        return text
+    if _OFFSETS.fullmatch(text) or _TIMESTAMP.fullmatch(text):
+        return text
+    raise argparse.ArgumentTypeError(
+        "must be checkpoint, earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or "
+        "offsets such as 0=120,1=300"
+    )

@@ -1,0 +1,38 @@
+"""How many of a batch's messages fit into so many bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Bytes = npt.NDArray[np.int64]
+
+
+def fitting(batch: pa.RecordBatch, most: int) -> tuple[pa.RecordBatch, int]:
+    """The first messages, which have so many bytes at most, or one message; and their bytes.
+
+    Bodies count, and of keys and headers what somebody reads: the others are not in the batch.
+    """
+    each = _lengths(batch.column("body"))
+    if "key" in batch.schema.names:
+        each += _lengths(batch.column("key"))
+    if "headers" in batch.schema.names:
+        each += _of_headers(batch.column("headers"))
+    sizes = np.cumsum(each)
+    rows = max(1, int(np.searchsorted(sizes, most, "right")))
+    return batch.slice(0, rows), int(sizes[rows - 1])
+
+
+def _lengths(column: pa.Array) -> Bytes:
+    lengths = pc.fill_null(pc.binary_length(column), 0)
+    return np.array(lengths, np.int64)
+
+
+def _of_headers(column: pa.ListArray) -> Bytes:
+    names, values = column.flatten().flatten()
+    behind = np.concatenate([[0], np.cumsum(_lengths(names) + _lengths(values))])
+    upto = np.cumsum(pc.fill_null(pc.list_value_length(column), 0).to_numpy())
+    each: Bytes = np.diff(behind[upto], prepend=0)
+    return each
