@@ -54,6 +54,10 @@ class PermanentError(DataflowError):
     """Trying again will not help until somebody has changed something."""
 
 
+class Outdated(PermanentError):
+    """What a recorded span reads is there no more as it was; it is planned again, if it can be."""
+
+
 class TakenOver(PermanentError):
     """Another driver took the flow's epoch; this one must stop at once."""
 

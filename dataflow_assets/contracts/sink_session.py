@@ -150,6 +150,18 @@ class SinkSession(ABC):
         """
 
     @abstractmethod
+    def abandon(self) -> None:
+        """Forgets the parts of an unfinished span, which cannot be read any more.
+
+        Called by the driver instead of `divide`, where no part of the span is committed: what the
+        span would have read is planned again.
+
+        Raises:
+            PermanentError: rows of a part may be in the target all the same.
+            TakenOver: a newer session has the epoch.
+        """
+
+    @abstractmethod
     def ticket(self) -> Ticket:
         """What the tasks of this epoch need.
 

@@ -184,6 +184,11 @@ class SourceSession(ABC):
         Returns:
             Borders for `PartSlice.part`; the part's own border alone where it is within the limit,
             or where the source cannot cut it.
+
+        Raises:
+            Outdated: the part cannot be read any more as it was planned. Where nothing of its span
+                is committed, the driver drops the span and plans again; else the branch ends with
+                this error.
         """
         return (piece.part,)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import (
     DataflowError,
+    Outdated,
+    PermanentError,
     Stopped,
     TransientError,
     blamed,
@@ -165,10 +167,21 @@ class _Attempt:
         """Whose turn it is, and what there is to read; an empty span where there is nothing."""
         for turn in self._turns():
             bound = nearer(turn.until, until, self._source.behind)
-            span = self._source.plan(turn.after, self._flow.policies.limit, bound)
+            with self._blamed(turn):
+                span = self._source.plan(turn.after, self._flow.policies.limit, bound)
             if not span.empty:
                 break
         return turn, replace(span, planned=turn.after)
+
+    @contextmanager
+    def _blamed(self, turn: Turn) -> Iterator[None]:
+        """Where some branches only cannot go on from their position, the others can."""
+        try:
+            yield
+        except PermanentError as error:
+            if len(turn.branches) < len(self._open_branches):
+                error.branch = turn.branches[0].branch.id
+            raise
 
     def _turns(self) -> list[Turn]:
         return next_turns(self._open_branches, self._progress.stops, self._source.behind)
@@ -298,14 +311,27 @@ def _begun(span: Span, ready: Sequence[OpenBranch], cut: Cut) -> tuple[Span, Seq
         with blamed(opened.branch.id):
             begun = opened.session.begin(span)
         if begun.slices != span.slices:
-            return _in_smaller_parts(opened, begun, cut), [opened]
+            again = _in_smaller_parts(opened, begun, cut)
+            return again, [opened] if again.slices else []
         span = begun
     return span, ready
 
 
 def _in_smaller_parts(opened: OpenBranch, span: Span, cut: Cut) -> Span:
-    """Cut before the branch is asked: an error in there is the source's and not the branch's."""
+    """Cut before the branch is asked: an error in there is the source's and not the branch's.
+
+    A span that cannot be read any more is dropped, if nothing of it is committed: an empty one is
+    returned, and the next turn plans again.
+    """
     left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
-    smaller = {part: cut(part) for part in left}
+    try:
+        smaller = {part: cut(part) for part in left}
+    except Outdated as error:
+        with blamed(opened.branch.id):
+            if len(left) < len(span.slices):
+                raise
+            log.warning("%s; nothing of it is stored, and it is planned again", error)
+            opened.session.abandon()
+        return Span(())
     with blamed(opened.branch.id):
         return opened.session.divide(span, lambda part: smaller.get(part, (part.part,)))

@@ -349,6 +349,10 @@ class BranchState:
         """
         return replace(self, intent=divided(resumed(self.intent, self.positions), cut))
 
+    def abandoned(self) -> BranchState:
+        """Without the parts of a bounded read, none of which is committed."""
+        return replace(self, intent=())
+
     def adopted(self, identity: str | None) -> BranchState:
         """The state as that of another table, whose rows it describes.
 

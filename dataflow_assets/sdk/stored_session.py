@@ -160,6 +160,10 @@ class StoredSession(SinkSession):
         return replace(span, slices=self._state.intent)
 
     @override
+    def abandon(self) -> None:
+        self._state = self._owned(self.record(self._owning(BranchState.abandoned)))
+
+    @override
     def ticket(self) -> Ticket:
         schema = self.schema()
         if schema is None:

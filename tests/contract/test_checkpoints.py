@@ -160,6 +160,25 @@ def test_a_part_that_no_task_has_read_is_read_again(parts: Driving) -> None:
     assert parts.sink.rows() == numbered(0, 9)
 
 
+def test_a_span_that_was_abandoned_is_planned_again(parts: Driving) -> None:
+    """What was begun of it can store nothing any more, also where a run was killed in between."""
+    with parts.begun(Limit(6)) as (_, span):
+        pass
+    with parts.open() as session:
+        assert session.begin(parts.plan(session)).slices == span.slices
+        late = session.ticket()
+        session.abandon()
+        assert dict(session.checkpoint.positions) == {"table": "0"}
+    with parts.open() as session:
+        following = session.begin(parts.plan(session))
+        assert following.upto["part-0"] == "9"
+        with suppress(TakenOver):  # sinks that publish later only stage
+            parts.read(late, span, only=[1])
+        parts.finish(session, following, parts.read(session.ticket(), following))
+        assert session.checkpoint.totals.rows == 9
+    assert parts.sink.rows() == numbered(0, 9)
+
+
 def test_a_task_of_the_last_span_that_comes_late_stores_nothing(parts: Driving) -> None:
     """Parts of both spans have the same names, and both spans the same epoch."""
     with parts.begun(Limit(6)) as (session, span):

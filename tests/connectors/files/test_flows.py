@@ -7,6 +7,7 @@ import os
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -24,6 +25,8 @@ from dataflow_assets.manifests.load import load_strict
 from dataflow_assets.runs.replay import replay
 from tests.connectors.files import driver
 from tests.connectors.files.drain import main as drain
+from tests.contract.drivers import encode
+from tests.contract.test_branches_apart import Apart
 
 LINES = b'{"id": 1}\n{"id": "two"}\nnot json\n{"id": 3}\n'
 VERSION = {"apiVersion": "dataflow.dataflow.io/v1"}
@@ -110,6 +113,48 @@ def test_the_last_line_of_a_key_counts_where_a_branch_upserts(
     with psycopg.connect(postgresql.dsn()) as connection:
         found = connection.execute(f"select v from {schema}.t order by 1".encode()).fetchall()
     assert found == [(1195 + n,) for n in range(5)]
+
+
+@pytest.mark.parametrize("at", ["drain.begun", "files.staged"])
+def test_a_file_that_grows_while_it_is_read_is_read_whole(
+    tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = driver.on_disk(tmp_path)
+    path, source = str(manifest(tmp_path, place, [])), end(place, "source")
+    source.put("a.jsonl", b'{"id": 1}\n')
+    monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{at}:raise")
+    monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
+    with pytest.raises(TransientError):
+        drain(path)
+    source.put("a.jsonl", b'{"id": 1}\n{"id": 2}\n')
+    drain(path)
+    assert driver.lines(end(place, "sink")) == [[{"id": 1}, {"id": 2}]]
+
+
+def test_a_half_read_file_that_is_gone_ends_the_branch_that_was_inside_it_alone(
+    tmp_path: Path, engine: SparkSession
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(b"".join(encode((n, f"n{n}")) + b"\n" for n in range(1, 21)))
+    source: Any = SimpleNamespace(
+        declare=lambda: FilesSource.model_validate({"path": str(folder), "parallelReads": 1})
+    )
+    case = Apart(engine, source, tmp_path)
+    try:
+        case.some(4)
+        case.flaky("odd")
+        case.flag.write_text("open")
+        with pytest.raises(TransientError, match="was suspended"):
+            case.drain(patience=0.2)
+        (folder / "a.jsonl").unlink()
+        case.flag.unlink()
+        (folder / "b.jsonl").write_bytes(encode((22, "n22")) + b"\n")
+        with pytest.raises(PermanentError, match=r"odd was suspended: the file a\.jsonl .+ gone"):
+            case.drain()
+        assert case.rows("even") == list(range(2, 23, 2))
+    finally:
+        case.store.remove()
 
 
 def test_a_flow_that_begins_anew_leaves_what_it_has_stored(

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.files import FilesSource
 from dataflow_assets.connectors.files.source import read as reading
 from dataflow_assets.connectors.files.source.session import FilesSourceSession
 from dataflow_assets.contracts import Limit, Positions, Span
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import Outdated, PermanentError, TransientError
 
 LIMIT = Limit()
 
@@ -54,7 +54,9 @@ class Reader:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Whatever is in it is whole."""
+    monkeypatch.setattr("dataflow_assets.connectors.files.source.session.SETTLED", -1)
     return tmp_path
 
 
@@ -160,8 +162,13 @@ def test_a_file_that_changes_after_it_was_planned_is_an_error(
     path.unlink()
     if became:
         path.write_bytes(became)
-    with pytest.raises(PermanentError, match=r"a\.jsonl (has 4 bytes now|was replaced|is gone)"):
+    reason = r"a\.jsonl (has 4 bytes now|was replaced|is gone)"
+    with pytest.raises(TransientError, match=reason):
         reader.read(span)
+    reader.plan()
+    (piece,) = span.slices
+    with pytest.raises(Outdated, match=reason):
+        reader.session.smaller(piece, LIMIT)  # type: ignore[arg-type]
 
 
 def test_a_file_that_changes_after_it_was_read_is_an_error(folder: Path) -> None:
@@ -220,6 +227,44 @@ def _some(reader: Reader, other: Reader | None, read: list[bytes], chance: rando
         read += [row["body"] for row in reader.read(span)]
         reader.positions = reader.session.fold({**reader.positions, **span.upto})
     assert not (behind and reader.session.behind("folder", reader.positions["folder"], end))
+
+
+def test_a_last_line_without_its_end_waits_until_its_file_is_old(tmp_path: Path) -> None:
+    path, reader = tmp_path / "a.jsonl", Reader(tmp_path)
+    path.write_bytes(b"1\n12")
+    (tmp_path / "b.jsonl").write_bytes(b"2\n")
+    assert reader.bodies() == [b"2"]
+    assert not reader.session.lag(reader.positions).records
+    path.write_bytes(b"1\n12345\n")
+    assert reader.bodies() == [b"1", b"12345"]
+    (tmp_path / "c.jsonl").write_bytes(b"3\n34")
+    os.utime(tmp_path / "c.jsonl", (1, 1))
+    assert reader.bodies() == [b"3", b"34"]
+
+
+def test_an_unfinished_span_is_cut_into_few_parts(folder: Path) -> None:
+    line = b'{"id":1}\n'
+    (folder / "a.jsonl").write_bytes(line * 10_000)
+    for number in range(300):
+        (folder / f"{number}.jsonl").write_bytes(line)
+    span = Reader(folder, parallelReads=1).plan()
+    reader = Reader(folder, parallelReads=1)  # another process goes on
+    (piece,) = span.slices
+    parts = reader.session.smaller(piece, Limit(records=10))  # type: ignore[arg-type]
+    assert 16 <= len(parts) <= 64
+    assert reader.read(Span.of_parts("x", parts)) == reader.read(span)
+
+
+def test_what_is_remembered_is_not_stored_with_each_part(folder: Path) -> None:
+    for number in range(500):
+        (folder / f"{number}.jsonl").write_bytes(b"1\n")
+    reader = Reader(folder, parallelReads=4)
+    reader.bodies()
+    (folder / "new.jsonl").write_bytes(b"1\n" * 40)
+    slices = reader.plan(Limit(bytes=20)).slices
+    assert [len(str(piece.upto)) < 200 for piece in slices] == [True] * 4
+    assert reader.bodies() == [b"1"] * 40
+    assert len(str(reader.positions["folder"])) > 500 * 16
 
 
 def test_young_files_wait(folder: Path) -> None:

@@ -45,12 +45,13 @@ from dataflow_assets.contracts import (
     Ticket,
     Totals,
     divided,
+    lasting,
     local_now,
     next_reading,
     refuse_shared,
     utc_now,
 )
-from dataflow_assets.errors import TransientError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.checkpoint import (
     check_begun,
     check_planned,
@@ -172,6 +173,17 @@ class ClickhouseSinkSession(SinkSession):
             with translated(f"beginning on {self._sink.address()}"):
                 self._head(replace(self._state.snapshot(), intent=replace(intent, parts=parts)))
         return replace(span, slices=parts)
+
+    @override
+    def abandon(self) -> None:
+        for name in self._state.pending:
+            raise PermanentError(
+                f"flow {self._target.flow}: nobody knows whether the rows of {name} are in "
+                f"{self._sink.address()}: a run was stopped at their INSERT, and they cannot be "
+                "read again as they were. Start from earliest with table: truncate"
+            )
+        with translated(f"beginning on {self._sink.address()}"):
+            self._head(self._state.restarted(lasting(self.checkpoint.positions)))
 
     @override
     def ticket(self) -> Ticket:

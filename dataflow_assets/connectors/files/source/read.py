@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.files.client import Folder
+from dataflow_assets.connectors.files.client import Folder, Stored
 from dataflow_assets.connectors.files.errors import translated
 from dataflow_assets.connectors.files.options import FilesSourceOptions
 from dataflow_assets.connectors.files.source.planning import Range, compression, ranges_of
 from dataflow_assets.contracts import METADATA, PartSlice, Slice
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 from dataflow_assets.sdk.place import constant, named
 
@@ -41,16 +41,27 @@ def read(
 
 
 def check_unchanged(folder: Folder, one: Range) -> None:
-    """Raises PermanentError where a file is not what it was when it was planned."""
-    now = folder.stat(one.name)
-    if now != one.file:
-        became = f"has {now.size} bytes now instead of {one.size}" if now else "is gone"
-        raise PermanentError(
-            f"the file {one.name} {became if not now or now.size != one.size else 'was replaced'} "
-            "since its read was planned: put it back as it was, or start from earliest with "
-            "table: truncate, or from latest without the rest of it. Files must not change once "
-            "they are in the folder: write them elsewhere and rename them, or set minAgeSeconds"
-        )
+    """Raises TransientError where a file is not what it was when it was planned."""
+    if reason := changed(one, folder.stat(one.name)):
+        raise TransientError(reason)
+
+
+def changed(one: Range, now: Stored | None) -> str:
+    """Why a range cannot be read any more as it was planned, and the ways out; empty where it can.
+
+    Args:
+        one: as planned.
+        now: its file; None where there is none.
+    """
+    if now == one.file:
+        return ""
+    became = f"has {now.size} bytes now instead of {one.size}" if now else "is gone"
+    return (
+        f"the file {one.name} {became if not now or now.size != one.size else 'was replaced'} "
+        "since its read was planned: put it back as it was, or start from earliest with "
+        "table: truncate, or from latest without the rest of it. Files must not change once "
+        "they are in the folder: write them elsewhere and rename them, or set minAgeSeconds"
+    )
 
 
 def _batch(name: str, rows: list[Line], metadata: frozenset[str]) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -25,15 +26,16 @@ from dataflow_assets.connectors.files.source.planning import (
     unread,
 )
 from dataflow_assets.connectors.files.source.position import MOST_FILES, Position, mark
-from dataflow_assets.connectors.files.source.read import read
+from dataflow_assets.connectors.files.source.read import changed, read
 from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, folded
 from dataflow_assets.contracts import Position as Text
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import Outdated, PermanentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FOLDER = "folder"  # the one partition
+SETTLED = 60  # seconds after which a file of the disk is whole, whatever its last byte is
 _SAMPLE = 64 * 1024  # bytes from which the length of a line is told
 
 
@@ -43,6 +45,7 @@ class FilesSourceSession(SourceSession):
     def __init__(self, source: FilesSourceOptions) -> None:
         self._source, self._folder = source, Folder(source)
         self._listed: Mapping[bytes, Stored] | None = None
+        self._whole: set[Stored] = set()
         self._line: tuple[str, int] = ("", 1)
         with translated(source, "open"):
             self._folder.check()
@@ -60,8 +63,10 @@ class FilesSourceSession(SourceSession):
                 "remembered: move those that were read elsewhere, or write larger ones"
             )
         self._listed = {mark(one.name): one for one in there}
-        counting = (one for one in there if self._counts(one, latest))
-        return sorted(counting, key=lambda one: (one.changed, one.name))
+        counting = [one for one in there if self._counts(one, latest)]
+        with translated(self._source, "read"):
+            self._whole = {one for one in counting if one in self._whole or self._is_whole(one)}
+        return sorted(self._whole, key=lambda one: (one.changed, one.name))
 
     @property
     def _there(self) -> Mapping[bytes, Stored]:
@@ -73,6 +78,16 @@ class FilesSourceSession(SourceSession):
     def _counts(self, file: Stored, latest: float) -> bool:
         settled = not self._source.min_age_seconds or file.changed <= latest
         return settled and fnmatchcase(file.name, self._source.glob)
+
+    def _is_whole(self, file: Stored) -> bool:
+        """False for a file that may be written still: its last line has no end, and it is young."""
+        age = datetime.now(UTC).timestamp() - file.changed / 1e9
+        if self._source.on_s3 or compression(file.name) or age > SETTLED:
+            return True
+        with suppress(FileNotFoundError), self._folder.open(file.name) as opened:
+            opened.seek(file.size - 1)
+            return bool(opened.read(1) == b"\n")
+        return False
 
     @property
     @override
@@ -148,6 +163,9 @@ class FilesSourceSession(SourceSession):
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         found = ranges_of(piece.part)
+        for one in found:
+            if reason := changed(one, self._there.get(mark(one.name))):
+                raise Outdated(reason)
         step = self._step([Unread(one.file, one.begin, one.end) for one in found], limit)
         return smaller(found, step)
 

@@ -42,7 +42,7 @@ from dataflow_assets.contracts import (
     refuse_shared,
     utc_now,
 )
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
 
 log = logging.getLogger(__name__)
@@ -136,6 +136,14 @@ class KafkaSinkSession(SinkSession):
         # The same serial: what is committed of this intent stays so.
         self._write(msgspec.structs.replace(head, intent=Intent.of(intent_of(divided))))
         return divided
+
+    @override
+    def abandon(self) -> None:
+        self._fence()  # as in `divide`
+        unfinished = self._stored.state.unfinished
+        if unfinished is not None and any(piece.empty for piece in unfinished.slices):
+            raise TransientError(f"flow {self._target.flow}: a part was committed meanwhile")
+        self._write(msgspec.structs.replace(self._stored.head, intent=None))
 
     @override
     def ticket(self) -> Ticket:

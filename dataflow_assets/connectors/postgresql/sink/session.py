@@ -31,6 +31,7 @@ from dataflow_assets.contracts import (
     Span,
     Target,
     Ticket,
+    lasting,
     next_reading,
     refuse_shared,
 )
@@ -140,6 +141,11 @@ class PostgresqlSinkSession(SinkSession):
         return divided
 
     @override
+    def abandon(self) -> None:
+        # Every partition has our epoch, as in `divide`.
+        self._fold(lasting(self._checkpoint.positions))
+
+    @override
     def ticket(self) -> Ticket:
         schema = self.schema()
         if schema is None:
@@ -217,10 +223,14 @@ class PostgresqlSinkSession(SinkSession):
         unfinished = self._stored.state.unfinished
         if unfinished is None or not unfinished.empty:
             return
+        self._fold(source.fold(self._checkpoint.positions))
+
+    def _fold(self, positions: Positions) -> None:
+        """From the parts of a bounded read to the positions that outlast them."""
         with translated(f"finishing on {self._sink.address()}"), self._transaction():
             self._branch.hold(self.identity)
             self._branch.retire()
-            self._branch.insert(source.fold(self._checkpoint.positions))
+            self._branch.insert(positions)
         self._reload()
 
     def _move(self, partitions: Mapping[str, Partition]) -> None:
