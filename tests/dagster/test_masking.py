@@ -95,7 +95,10 @@ def test_a_run_shows_no_secret(
     monkeypatch.setenv("DATAFLOW_PATIENCE", "0.6")
     store.produce("orders", 0, [b'{"id": 1, "name": "a"}'])
     job = location([telling(store, refusals)], engine).resolve_job_def("orders_job")
-    result = job.execute_in_process(instance=seen.instance, raise_on_error=False)
+    to_the_end = {"ops": {"orders": {"config": {}}}}
+    result = job.execute_in_process(
+        run_config=to_the_end, instance=seen.instance, raise_on_error=False
+    )
     assert result.success == (refusals == 1)
     shown = seen.of(result)
     assert "the client says: cannot log in with ***" in shown

@@ -161,15 +161,14 @@ def test_rows_that_the_server_would_not_drop_stay_where_they_are(
 ) -> None:
     """It drops no table of more than 50 GB, unless it is told to."""
     store(place.sink(), OLD)
-    connect = clients.connect
 
     def bounded(*given: Any) -> Any:
-        client = connect(*given)
+        client = clients.connect(*given)
         client.set_client_setting("max_table_size_to_drop", 1)
         return client
 
     with monkeypatch.context() as patch:
-        patch.setattr(clients, "connect", bounded)
+        patch.setattr("dataflow_assets.connectors.clickhouse.sink.session.connect", bounded)
         session = place.sink().open(TARGET, Run())
         with pytest.raises(PermanentError, match=r"max_table_size_to_drop.*Nothing was changed"):
             session.restart({"0": 0}, "t1", empty=True)
