@@ -39,7 +39,8 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import BranchState, advanced, check_begun, check_planned, owned
+from dataflow_assets.sdk.branch_state import BranchState, owned
+from dataflow_assets.sdk.checkpoint import advanced, check_begun, check_planned
 
 StateChange = Callable[[BranchState | None], BranchState]
 """From the state that is stored to the one to store; None for nothing. Raises to give up."""

@@ -3,6 +3,7 @@
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -95,7 +96,7 @@ def test_a_run_shows_no_secret(
     monkeypatch.setenv("DATAFLOW_PATIENCE", "0.6")
     store.produce("orders", 0, [b'{"id": 1, "name": "a"}'])
     job = location([telling(store, refusals)], engine).resolve_job_def("orders_job")
-    to_the_end = {"ops": {"orders": {"config": {}}}}
+    to_the_end: dict[str, Any] = {"ops": {"orders": {"config": {}}}}
     result = job.execute_in_process(
         run_config=to_the_end, instance=seen.instance, raise_on_error=False
     )

@@ -22,15 +22,14 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver
+from dataflow_assets.sdk.branch_state import BranchState, owned
 from dataflow_assets.sdk.checkpoint import (
-    BranchState,
     advanced,
     check_planned,
     check_recorded,
     covered,
     gaps,
     intent_of,
-    owned,
     resumed,
     uncovered,
     unknown_starts,

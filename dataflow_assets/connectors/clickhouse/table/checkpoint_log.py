@@ -34,7 +34,8 @@ from typing import Any
 import msgspec
 
 from dataflow_assets.contracts import Checkpoint, PartSlice, Position, Positions, Totals
-from dataflow_assets.sdk.checkpoint import BranchState, resumed
+from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.checkpoint import resumed
 
 HEAD, CHUNK, WHOLE, DONE = "head", "chunk", "whole", "done"
 Key = tuple[str | int, ...]

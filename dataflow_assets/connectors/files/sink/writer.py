@@ -35,7 +35,8 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.failpoints import reach
 from dataflow_assets.records.record import NotJson, parse
-from dataflow_assets.sdk.checkpoint import owned, uncovered
+from dataflow_assets.sdk.branch_state import owned
+from dataflow_assets.sdk.checkpoint import uncovered
 from dataflow_assets.sdk.rejected_records import error_record, settle
 
 SUFFIX = {"none": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}

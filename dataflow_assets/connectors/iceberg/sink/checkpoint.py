@@ -23,7 +23,7 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange
 
 

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.iceberg.table.data_files import data_file
 from dataflow_assets.contracts import Receipt
 from dataflow_assets.errors import CheckpointRemoved, TakenOver, TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from dataflow_assets.contracts import (
     refuse_shared,
 )
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange, StoredSession, complete
 
 if TYPE_CHECKING:

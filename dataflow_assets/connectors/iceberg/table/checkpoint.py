@@ -21,7 +21,7 @@ from dataflow_assets.contracts import (
     Target,
     Totals,
 )
-from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.branch_state import BranchState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

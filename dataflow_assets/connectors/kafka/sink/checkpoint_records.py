@@ -35,7 +35,7 @@ from dataflow_assets.contracts import (
     Totals,
     next_reading,
 )
-from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.branch_state import BranchState
 
 HEAD = b"head"
 FAMILY = "dataflow.checkpoints."

@@ -23,7 +23,7 @@ from dataflow_assets.contracts import (
     refuse_shared,
 )
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.checkpoint import BranchState
+from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])

@@ -34,13 +34,8 @@ from dataflow_assets.contracts import (
     Writer,
     utc_now,
 )
-from dataflow_assets.sdk.checkpoint import (
-    BranchState,
-    check_planned,
-    check_recorded,
-    covered,
-    owned,
-)
+from dataflow_assets.sdk.branch_state import BranchState, owned
+from dataflow_assets.sdk.checkpoint import check_planned, check_recorded, covered
 from dataflow_assets.sdk.rejected_records import error_record, settle
 
 Row = tuple[Any, ...]

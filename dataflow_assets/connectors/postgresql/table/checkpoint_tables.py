@@ -23,7 +23,8 @@ from dataflow_assets.contracts import (
     Totals,
 )
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.checkpoint import BranchState, removed, taken_over_by
+from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.checkpoint import removed, taken_over_by
 
 _TABLES = {
     "dataflow_checkpoint": """(
