@@ -27,7 +27,7 @@ _REPLAYED = "_dataflow/replayed"
 _BLANKS = bytes.maketrans(b"\r\n", b"  ")
 
 
-class FileErrors(ErrorStore):
+class FilesErrors(ErrorStore):
     """The error records below `within`; of an empty one, those that readers of the folder see."""
 
     def __init__(self, options: FilesConnection, within: str) -> None:

@@ -39,7 +39,7 @@ from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 
 
-class FilesSession(StoredSession):
+class FilesSinkSession(StoredSession):
     """The state is a version of the log that only one driver can make."""
 
     _sink: FilesSinkOptions

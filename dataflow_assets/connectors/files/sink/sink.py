@@ -45,9 +45,9 @@ class FilesSink(FilesSinkOptions):
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
-        from dataflow_assets.connectors.files.sink.session import FilesSession
+        from dataflow_assets.connectors.files.sink.session import FilesSinkSession
 
-        return FilesSession(self, target, run)
+        return FilesSinkSession(self, target, run)
 
     @override
     def peek(self, target: Target) -> Checkpoint | None:
@@ -64,16 +64,16 @@ class FilesSink(FilesSinkOptions):
     @override
     def error_store(self) -> ErrorStore:
         """Error records as lines of the folder's files: at least once, by id."""
-        from dataflow_assets.connectors.files.rejected.error_sink import FileErrors
+        from dataflow_assets.connectors.files.rejected.error_sink import FilesErrors
 
-        return FileErrors(self, "")
+        return FilesErrors(self, "")
 
     @override
     def rejected(self) -> Entries:
         """Those of the folder `_rejected`."""
-        from dataflow_assets.connectors.files.rejected.error_sink import BESIDE, FileErrors
+        from dataflow_assets.connectors.files.rejected.error_sink import BESIDE, FilesErrors
 
-        return FileErrors(self, f"{BESIDE}/")
+        return FilesErrors(self, f"{BESIDE}/")
 
     @override
     def folder(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from dataflow_assets.connectors.files.client import Stored
-from dataflow_assets.connectors.files.source.position import Position
+from dataflow_assets.connectors.files.source.position import FilesPosition
 
 MOST_RANGES = 1_000  # of one span: the sink's checkpoint records them all
 MOST_PARTS = 64  # that one part is cut into
@@ -54,7 +54,7 @@ class Unread:
     end: int
 
 
-def unread(files: Sequence[Stored], start: Position, stop: Position | None) -> list[Unread]:
+def unread(files: Sequence[Stored], start: FilesPosition, stop: FilesPosition | None) -> list[Unread]:
     """What a reader at `start` reads of these files, not beyond `stop`.
 
     The file that is begun comes first, and the one in which `stop` is comes last: no position is

@@ -29,7 +29,7 @@ class _Text(msgspec.Struct, omit_defaults=True):
 
 
 @dataclass(frozen=True)
-class Position:
+class FilesPosition:
     """`read`: the files that are done, as by `marks`.
 
     `file` is read up to the byte `at`; `version` is what it looked like then, as by `marks`.
@@ -41,7 +41,7 @@ class Position:
     version: str = ""
 
     @classmethod
-    def parse(cls, text: object) -> Position:
+    def parse(cls, text: object) -> FilesPosition:
         """What `text` wrote; None for nothing. Raises PermanentError for anything else."""
         try:
             told = msgspec.json.decode(str(text or "{}"), type=_Text)
@@ -53,7 +53,7 @@ class Position:
         return cls(done, told.file, told.at, told.version)
 
     @classmethod
-    def behind(cls, files: Iterable[Stored], begun: tuple[Stored, int] | None = None) -> Position:
+    def behind(cls, files: Iterable[Stored], begun: tuple[Stored, int] | None = None) -> FilesPosition:
         """All of these files are read, and of one that is begun the lines before a byte."""
         done = dict(map(marks, files))
         return cls(done, begun[0].name, begun[1], marks(begun[0])[1].hex()) if begun else cls(done)
@@ -64,11 +64,11 @@ class Position:
         fields = _Text(base64.b64encode(data).decode(), self.file, self.at, self.version)
         return msgspec.json.encode(fields).decode()
 
-    def then(self, added: Position) -> Position:
+    def then(self, added: FilesPosition) -> FilesPosition:
         """Behind what a span adds to this position."""
         return replace(added, read={**self.read, **added.read})
 
-    def lacking(self, other: Position) -> set[bytes]:
+    def lacking(self, other: FilesPosition) -> set[bytes]:
         """The files, by the marks of their names, of which the other one has read more."""
         names = {*other.read} - {*self.read}
         begun = mark(other.file)

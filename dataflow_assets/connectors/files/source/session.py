@@ -25,10 +25,18 @@ from dataflow_assets.connectors.files.source.planning import (
     text_of,
     unread,
 )
-from dataflow_assets.connectors.files.source.position import MOST_FILES, Position, mark
+from dataflow_assets.connectors.files.source.position import MOST_FILES, FilesPosition, mark
 from dataflow_assets.connectors.files.source.read import changed, read
-from dataflow_assets.contracts import Lag, Limit, PartSlice, Positions, SourceSession, Span, folded
-from dataflow_assets.contracts import Position as Text
+from dataflow_assets.contracts import (
+    Lag,
+    Limit,
+    PartSlice,
+    Position,
+    Positions,
+    SourceSession,
+    Span,
+    folded,
+)
 from dataflow_assets.errors import Outdated, PermanentError
 
 if TYPE_CHECKING:
@@ -96,7 +104,7 @@ class FilesSourceSession(SourceSession):
 
     @override
     def start(self) -> Positions:
-        return _positions(Position())
+        return _positions(FilesPosition())
 
     @override
     def seek(self, where: str) -> Positions:
@@ -106,15 +114,15 @@ class FilesSourceSession(SourceSession):
             return self.ends()
         at = datetime.fromisoformat(where)
         limit = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1e9
-        return _positions(Position.behind(one for one in self._files() if one.changed < limit))
+        return _positions(FilesPosition.behind(one for one in self._files() if one.changed < limit))
 
     @override
     def ends(self) -> Positions:
-        return _positions(Position.behind(self._files()))
+        return _positions(FilesPosition.behind(self._files()))
 
     @override
-    def behind(self, partition: str, position: Text | None, end: Text) -> bool:
-        lacking = Position.parse(position).lacking(Position.parse(end))
+    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
+        lacking = FilesPosition.parse(position).lacking(FilesPosition.parse(end))
         if not lacking:
             return False
         if not lacking & self._there.keys():
@@ -124,14 +132,14 @@ class FilesSourceSession(SourceSession):
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        start, files = Position.parse(after.get(FOLDER)), self._files()
+        start, files = FilesPosition.parse(after.get(FOLDER)), self._files()
         self._check(start, files)
-        new = unread(files, start, Position.parse(until[FOLDER]) if until else None)
+        new = unread(files, start, FilesPosition.parse(until[FOLDER]) if until else None)
         cut = Cut(self._step(new, limit), self._source.parallel_reads).take(new)
-        added = Position.behind(cut.done, cut.begun).text()
+        added = FilesPosition.behind(cut.done, cut.begun).text()
         return Span.of_parts(added, map(text_of, cut.parts), full=cut.full)
 
-    def _check(self, start: Position, files: Sequence[Stored]) -> None:
+    def _check(self, start: FilesPosition, files: Sequence[Stored]) -> None:
         """Raises PermanentError where what was read of the folder is not what it was."""
         if start.file and start.file not in {one.name for one in files}:
             raise PermanentError(
@@ -175,11 +183,11 @@ class FilesSourceSession(SourceSession):
 
     @override
     def fold(self, positions: Positions) -> Positions:
-        found = Position.parse(positions.get(FOLDER))
-        found = found.then(Position.parse(folded(positions, FOLDER)))
+        found = FilesPosition.parse(positions.get(FOLDER))
+        found = found.then(FilesPosition.parse(folded(positions, FOLDER)))
         return _positions(replace(found, read=self._remembered(found)))
 
-    def _remembered(self, position: Position) -> Mapping[bytes, bytes]:
+    def _remembered(self, position: FilesPosition) -> Mapping[bytes, bytes]:
         """Files that were taken away are forgotten; not all at once, as when a disk is away."""
         there = self._there
         kept = {name: seen for name, seen in position.read.items() if name in there}
@@ -188,9 +196,9 @@ class FilesSourceSession(SourceSession):
     @override
     def lag(self, after: Positions) -> Lag:
         """Records by the length of the first lines; seconds since the oldest file was changed."""
-        start, files = Position.parse(after.get(FOLDER)), self._files()
+        start, files = FilesPosition.parse(after.get(FOLDER)), self._files()
         unread = [one for one in files if not start.has(one)]
-        ends = _positions(Position.behind(files))
+        ends = _positions(FilesPosition.behind(files))
         if not unread:
             return Lag(0, 0.0, ends)
         size = sum(one.size for one in unread) - start.at
@@ -215,5 +223,5 @@ class FilesSourceSession(SourceSession):
         """Nothing is held open but pooled connections."""
 
 
-def _positions(position: Position) -> Positions:
+def _positions(position: FilesPosition) -> Positions:
     return {FOLDER: position.text()}
