@@ -54,7 +54,9 @@ class Unread:
     end: int
 
 
-def unread(files: Sequence[Stored], start: FilesPosition, stop: FilesPosition | None) -> list[Unread]:
+def unread(
+    files: Sequence[Stored], start: FilesPosition, stop: FilesPosition | None
+) -> list[Unread]:
     """What a reader at `start` reads of these files, not beyond `stop`.
 
     The file that is begun comes first, and the one in which `stop` is comes last: no position is

@@ -53,7 +53,9 @@ class FilesPosition:
         return cls(done, told.file, told.at, told.version)
 
     @classmethod
-    def behind(cls, files: Iterable[Stored], begun: tuple[Stored, int] | None = None) -> FilesPosition:
+    def behind(
+        cls, files: Iterable[Stored], begun: tuple[Stored, int] | None = None
+    ) -> FilesPosition:
         """All of these files are read, and of one that is begun the lines before a byte."""
         done = dict(map(marks, files))
         return cls(done, begun[0].name, begun[1], marks(begun[0])[1].hex()) if begun else cls(done)
