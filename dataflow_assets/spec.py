@@ -182,3 +182,19 @@ def _nested_hints(value: Any, path: str) -> Iterator[tuple[str, str]]:
 def marks(field: FieldInfo, kind: type[Mark]) -> list[Mark]:
     """The markers of one kind in a field's annotation."""
     return [mark for mark in field.metadata if isinstance(mark, kind)]
+
+
+def one_or_many(value: Any) -> Any:
+    """A single text as a tuple of one, a list as a tuple; nothing as an empty tuple.
+
+    Called when a manifest is validated, by options that take one text or several.
+
+    Args:
+        value: as the manifest has it.
+
+    Returns:
+        The tuple; what is none of these as it is, for the finding of the field's own type.
+    """
+    if isinstance(value, list):
+        return tuple(value)
+    return (value,) if isinstance(value, str) else value or ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 from urllib.parse import unquote
 
 from pydantic import BeforeValidator, SecretStr, StringConstraints, model_validator
@@ -13,26 +13,11 @@ from typing_extensions import override
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.spec import one_or_many
 
 COLUMN_NAME = r"^[^\x00]+$"
 ColumnName = Annotated[str, StringConstraints(pattern=COLUMN_NAME)]
 """The name of a column as the database has it: names are quoted in every statement."""
-
-
-def one_or_many(value: Any) -> Any:
-    """A single text as a tuple of one, a list as a tuple; nothing as an empty tuple.
-
-    Called when a manifest is validated, by options that take one text or several.
-
-    Args:
-        value: as the manifest has it.
-
-    Returns:
-        The tuple; what is none of these as it is, for the finding of the field's own type.
-    """
-    if isinstance(value, list):
-        return tuple(value)
-    return (value,) if isinstance(value, str) else value or ()
 
 
 ColumnNames = Annotated[tuple[ColumnName, ...], BeforeValidator(one_or_many)]

@@ -71,9 +71,10 @@ class Storm:
         """Waits until all that was sent is stored; raises when the target is not as it must be."""
         self.target.send(20)
         stored = self._driver.until(lambda: self.target.stored(self._driver), PATIENCE)
-        ends = self.target.model.ends
-        said = f"{self.tally}: {self._driver.positions} of {ends} is stored: {self._driver.said}"
-        assert stored, said
+        if not stored:
+            positions, ends = self._driver.positions, self.target.model.ends
+            where = self._driver.stacks()
+            raise AssertionError(f"{self.tally}: {positions} of {ends} is stored: {where}")
         verdict = self.target.verdict()
         assert not verdict, f"{self.tally}: {verdict}"
         assert self._driver.rejected == 0, f"{self.tally}: rejected records: {self._driver.said}"

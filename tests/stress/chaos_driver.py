@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import tempfile
 import threading
@@ -102,6 +103,11 @@ class Driver:
                 return there()
             time.sleep(0.01)
         return True
+
+    def stacks(self) -> str:
+        """Ends the driver; what it printed, and where its threads were."""
+        self.process.send_signal(signal.SIGABRT)
+        return self.ended()
 
     def ended(self, seconds: float = 60) -> str:
         """What it printed for a person, once it has ended."""

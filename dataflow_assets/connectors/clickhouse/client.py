@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -130,6 +131,48 @@ def insert(
     names, block = arrow_buffer(rows, used if used in {"zstd", "lz4"} else None)
     quoted = [quote(name) for name in names]
     client.raw_insert(place, quoted, block, dict(settings or {}), "Arrow")
+
+
+def inserting(token: str, *, replicated: bool = False) -> dict[str, Any]:
+    """Settings of an INSERT that stands once under its token, as one block, when it returns."""
+    quorum = {"insert_quorum": "auto"} if replicated else {}
+    return {
+        "insert_deduplication_token": token,
+        "insert_deduplicate": 1,
+        "deduplicate_insert": "enable",  # what newer servers ask instead
+        "async_insert": 0,
+        "wait_end_of_query": 1,
+        "deduplicate_blocks_in_dependent_materialized_views": 1,
+        "min_insert_block_size_rows": 1 << 40,
+        "min_insert_block_size_bytes": 1 << 50,
+        "max_insert_block_size": 1 << 40,
+        "use_strict_insert_block_limits": 0,
+        "max_partitions_per_insert_block": 0,
+        **quorum,
+    }
+
+
+def known(client: Client, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that the server has: versions differ."""
+    ours = {"wait_end_of_query"}  # of the HTTP interface
+    return {k: v for k, v in settings.items() if k in ours or k in client.server_settings}
+
+
+def insert_rows(
+    client: Client, table: str, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
+) -> None:
+    """Rows as JSON, whose columns are the keys of the first; a quoted table. Raises Failure."""
+    if not rows:
+        return
+    body = "\n".join(json.dumps(row) for row in rows).encode()
+    with failing():
+        client.raw_insert(
+            table,
+            column_names=list(rows[0]),
+            insert_block=body,
+            settings=known(client, settings),
+            fmt="JSONEachRow",
+        )
 
 
 def quote(*names: str) -> str:

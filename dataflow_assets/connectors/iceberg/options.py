@@ -16,9 +16,8 @@ from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.connection import IcebergConnection
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
 from dataflow_assets.contracts import Source
-from dataflow_assets.sdk.database import one_or_many
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
-from dataflow_assets.spec import Addition, Hint, Needs, Refused, Requires
+from dataflow_assets.spec import Addition, Hint, Needs, Refused, Requires, one_or_many
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(one_or_many)]
 """One text or a list of them."""

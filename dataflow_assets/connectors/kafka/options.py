@@ -19,9 +19,8 @@ from dataflow_assets.contracts import MessageSource, Sink
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import METADATA, interpolated
-from dataflow_assets.sdk.database import one_or_many
 from dataflow_assets.secrets import Fills
-from dataflow_assets.spec import Addition, Hint, Requires, Spec
+from dataflow_assets.spec import Addition, Hint, Requires, Spec, one_or_many
 
 _AVRO = "Avro messages"
 _INT32 = 2**31 - 1

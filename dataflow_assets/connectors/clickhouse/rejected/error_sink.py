@@ -11,7 +11,14 @@ import msgspec
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse.client import Client, connect, query_rows, quote
+from dataflow_assets.connectors.clickhouse.client import (
+    Client,
+    connect,
+    insert_rows,
+    inserting,
+    query_rows,
+    quote,
+)
 from dataflow_assets.connectors.clickhouse.errors import failing, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.replay import moment, note_replayed
@@ -22,7 +29,6 @@ from dataflow_assets.connectors.clickhouse.rejected.table import (
     version,
     widen,
 )
-from dataflow_assets.connectors.clickhouse.table.checkpoint_table import insert_rows, inserting
 from dataflow_assets.connectors.clickhouse.table.table import find
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
 from dataflow_assets.errors import PermanentError

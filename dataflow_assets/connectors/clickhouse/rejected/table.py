@@ -6,9 +6,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
+from dataflow_assets.connectors.clickhouse.client import (
+    Client,
+    insert_rows,
+    inserting,
+    query_rows,
+    quote,
+)
 from dataflow_assets.connectors.clickhouse.errors import failing
-from dataflow_assets.connectors.clickhouse.table.checkpoint_table import insert_rows, inserting
 from dataflow_assets.connectors.clickhouse.table.table import WINDOW
 from dataflow_assets.contracts import Rejection, Slice, Target
 from dataflow_assets.sdk.rejected_rows import encoded

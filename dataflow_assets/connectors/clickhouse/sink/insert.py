@@ -8,10 +8,9 @@ from datetime import datetime
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.connectors.clickhouse.client import Client, insert, quote
+from dataflow_assets.connectors.clickhouse.client import Client, insert, inserting, known, quote
 from dataflow_assets.connectors.clickhouse.errors import Failure, Kind, failing
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
-from dataflow_assets.connectors.clickhouse.table.checkpoint_table import inserting, known
 
 SECONDS = 600  # after that the server gives an INSERT up; a later one of the same token is the same
 _MOST_TRIALS = 1_000  # with as many refusals rows are no longer worth looking for

@@ -7,7 +7,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dataflow_assets.connectors.clickhouse.client import Client, literal, query_rows, quote
+from dataflow_assets.connectors.clickhouse.client import (
+    Client,
+    insert_rows,
+    inserting,
+    literal,
+    query_rows,
+    quote,
+)
 from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Entry, Head
 from dataflow_assets.contracts import PART, Target
@@ -180,45 +187,3 @@ def exists(client: Client, database: str) -> bool:
     """Whether there is a checkpoint table."""
     query = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"
     return bool(query_rows(client, query, {"d": database, "t": NAME}))
-
-
-def inserting(token: str, *, replicated: bool = False) -> dict[str, Any]:
-    """Settings of an INSERT that stands once under its token, as one block, when it returns."""
-    quorum = {"insert_quorum": "auto"} if replicated else {}
-    return {
-        "insert_deduplication_token": token,
-        "insert_deduplicate": 1,
-        "deduplicate_insert": "enable",  # what newer servers ask instead
-        "async_insert": 0,
-        "wait_end_of_query": 1,
-        "deduplicate_blocks_in_dependent_materialized_views": 1,
-        "min_insert_block_size_rows": 1 << 40,
-        "min_insert_block_size_bytes": 1 << 50,
-        "max_insert_block_size": 1 << 40,
-        "use_strict_insert_block_limits": 0,
-        "max_partitions_per_insert_block": 0,
-        **quorum,
-    }
-
-
-def known(client: Client, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that the server has: versions differ."""
-    ours = {"wait_end_of_query"}  # of the HTTP interface
-    return {k: v for k, v in settings.items() if k in ours or k in client.server_settings}
-
-
-def insert_rows(
-    client: Client, table: str, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
-) -> None:
-    """Rows as JSON, whose columns are the keys of the first; a quoted table. Raises Failure."""
-    if not rows:
-        return
-    body = "\n".join(json.dumps(row) for row in rows).encode()
-    with failing():
-        client.raw_insert(
-            table,
-            column_names=list(rows[0]),
-            insert_block=body,
-            settings=known(client, settings),
-            fmt="JSONEachRow",
-        )
