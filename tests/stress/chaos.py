@@ -81,7 +81,7 @@ class Storm:
 
     def close(self) -> None:
         """Ends the driver."""
-        self._driver.process.kill()
+        self._driver.kill()
         self._driver.ended()
 
     def _begin(self) -> Driver:

@@ -104,6 +104,11 @@ class Driver:
             time.sleep(0.01)
         return True
 
+    def kill(self) -> None:
+        """Ends it as `kill -9` does. It is gone on return: that may take a moment."""
+        self.process.kill()
+        self.process.wait()
+
     def stacks(self) -> str:
         """Ends the driver; what it printed, and where its threads were."""
         self.process.send_signal(signal.SIGABRT)

@@ -93,7 +93,7 @@ def kill(kind: str, driver: Driver, places: Places, chance: random.Random) -> bo
 
 def _kill(victim: str, driver: Driver, places: Places, chance: random.Random) -> None:
     if victim == "driver":
-        driver.process.kill()
+        driver.kill()
     elif victim == "worker":
         kill_workers(places.spark.pid, only_busy=chance.random() < 0.5)
     else:
