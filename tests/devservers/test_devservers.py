@@ -66,7 +66,7 @@ def test_kafka_transactions(kafka: devservers.Kafka, topic: Topics) -> None:
 
 
 def test_kafka_does_not_create_topics_by_itself(kafka: devservers.Kafka) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     admin.list_topics("nobody-made-this", timeout=10)
     assert "nobody-made-this" not in admin.list_topics(timeout=10).topics
 
@@ -276,7 +276,7 @@ def test_standalone_cluster_uses_both_workers(tmp_path: Path) -> None:
 @pytest.mark.crash
 def test_kafka_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     with devservers.Kafka(tmp_path) as kafka:
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
         produce(kafka.bootstrap, "t", [b"a"])
         ports = kafka.ports

@@ -213,7 +213,7 @@ def test_a_topic_deleted_under_a_slice_is_told(kafka: devservers.Kafka, into: Ma
     piece = OffsetSlice("0", 0, 3)
     session, _ = target.begun(piece)
     writer = target.write(session, piece, [Sent(b"x")])
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     admin.delete_topics([target.topic])[target.topic].result(20)
     with pytest.raises(PermanentError, match="deleted while the flow ran"):
         writer.close(complete=False)
@@ -223,7 +223,7 @@ def test_a_checkpoint_removed_under_a_run_is_told(kafka: devservers.Kafka, into:
     target = into()
     piece = OffsetSlice("0", 0, 3)
     session, _ = target.begun(piece)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     name = side_topic(target.target)
     admin.delete_topics([name])[name].result(20)
     with pytest.raises(PermanentError, match="was removed while it ran"):

@@ -189,7 +189,7 @@ def test_below_the_log_start_nothing_is_read_when_told_to_continue(
 ) -> None:
     name = topic()
     send(producer, name, 9)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     for done in admin.delete_records([TopicPartition(name, 0, 6)]).values():
         done.result(20)
     session = opened(name, on_data_loss="continue")

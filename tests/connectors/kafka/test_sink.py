@@ -272,5 +272,5 @@ def test_a_missing_topic_is_told_or_made(kafka: devservers.Kafka, into: Make) ->
     assert topic_admin.topic().partitions == 3
     assert topic_admin.rules().compacted
     session.close()
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     admin.delete_topics([name])[name].result(20)
