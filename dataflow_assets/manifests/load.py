@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
-from dataflow_assets.errors import Finding, ManifestError
+from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import connections
 from dataflow_assets.manifests.dialects import dataflow, kubernetes
@@ -74,14 +74,6 @@ def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
     read = [_file(path) for path in files]
     near = [_file(path) for path in beside(several, files)]
     return _assemble(read, near, findings)
-
-
-def load_strict(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
-    """Like `load`; raises ManifestError with every finding where there is one."""
-    loaded = load(paths)
-    if loaded.findings:
-        raise ManifestError(list(loaded.findings))
-    return loaded
 
 
 def _assemble(

@@ -12,11 +12,12 @@ from textwrap import dedent
 
 import pytest
 
-from dataflow_assets.errors import ManifestError, PermanentError
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.check import as_json, as_lines
-from dataflow_assets.manifests.load import Loaded, load, load_strict
+from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.secrets import SecretRef
+from dataflow_assets.testing import chosen
 
 SECRET = "hunter2-s3cret"
 FLOW = """\
@@ -79,7 +80,7 @@ def names(loaded: Loaded) -> list[str]:
 
 def test_a_flow(folder: Path) -> None:
     (folder / "a.yaml").write_text("# a note\n---\n" + flow())
-    (loaded,) = load_strict("a.yaml").flows
+    loaded = chosen(load("a.yaml"), None)
     assert (loaded.id, loaded.slug, loaded.file, loaded.line) == (
         "default/a",
         "a",
@@ -149,13 +150,6 @@ def test_a_file_that_may_not_be_read_is_a_finding(
 
     monkeypatch.setattr(Path, "read_text", refuse)
     assert said(load("a.yaml")) == ["a.yaml:1:1: file: cannot be read: Permission denied"]
-
-
-def test_strict_raises_every_finding(folder: Path) -> None:
-    (folder / "a.yaml").write_text(flow().replace("topic", "topik"))
-    with pytest.raises(ManifestError) as raised:
-        load_strict(folder / "a.yaml")
-    assert [finding.line for finding in raised.value.findings] == [8, 8]
 
 
 def test_other_kinds_are_noted_and_skipped(folder: Path) -> None:
@@ -254,7 +248,7 @@ def test_folders_of_flows_lie_side_by_side(
 
 def test_several_flows_into_one_table_are_fine(folder: Path) -> None:
     (folder / "a.yaml").write_text(flow("a") + "---\n" + flow("b", topic="u"))
-    assert names(load_strict(".")) == ["default/a", "default/b"]
+    assert names(load(".")) == ["default/a", "default/b"]
 
 
 def test_a_list_of_objects_is_not_lost_unseen(folder: Path) -> None:
@@ -296,7 +290,7 @@ def test_secrets_of_the_folder(folder: Path) -> None:
     (folder / "a.yaml").write_text(POSTGRES.format(name="a", namespace="shop", key="dsn"))
     (folder / "s.yaml").write_text(SECRET_DOCUMENT.format(namespace="shop"))
     for paths in (["."], ["a.yaml"], ["a.yaml", "s.yaml"]):
-        (loaded,) = load_strict(paths).flows
+        loaded = chosen(load(paths), None)
         assert SECRET in dsn(loaded)
         assert SECRET not in repr(loaded)
         assert SECRET not in loaded.hash
@@ -307,7 +301,7 @@ def test_secrets_of_the_folder(folder: Path) -> None:
 def test_a_secret_of_another_namespace_is_not_found(folder: Path) -> None:
     (folder / "a.yaml").write_text(POSTGRES.format(name="a", namespace="shop", key="dsn"))
     (folder / "s.yaml").write_text(SECRET_DOCUMENT.format(namespace="default"))
-    found = load_strict(".")
+    found = load(".")
     (loaded,) = found.flows
     (hint,) = map(str, found.hints)
     assert hint == (
@@ -324,7 +318,7 @@ def test_a_mounted_secret_needs_no_note(folder: Path, monkeypatch: pytest.Monkey
     (folder / "mounted/shop/pg").mkdir(parents=True)
     (folder / "mounted/shop/pg/dsn").write_text("postgres://u@h/db")
     monkeypatch.setenv("DATAFLOW_SECRETS", str(folder / "mounted"))
-    found = load_strict("a.yaml")
+    found = load("a.yaml")
     assert found.hints == ()
     assert dsn(found.flows[0]) == "postgres://u@h/db"
 

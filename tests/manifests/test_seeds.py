@@ -2,7 +2,7 @@
 
 import pytest
 
-from dataflow_assets.manifests.load import load, load_strict
+from dataflow_assets.manifests.load import load
 from tests import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -118,7 +118,9 @@ def test_no_seed_s_secret_is_shown() -> None:
 
 def test_examples_load_clean_and_together() -> None:
     paths = sorted(EXAMPLES.glob("*.yaml"))
-    flows = load_strict(paths).flows
+    loaded = load(paths)
+    assert not loaded.findings
+    flows = loaded.flows
     assert len(flows) == len(paths) >= 3
     for flow in flows:
         flow.resolved()

@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets import registry
-from dataflow_assets.manifests.load import load_strict
+from dataflow_assets.manifests.load import load
 from dataflow_assets.sdk.raw_mode import RawSink
+from dataflow_assets.testing import chosen
 from tests.matrix.test_matrix import run
 from tests.systems import SYSTEMS, Change, Config, Kafka, Row, System, made_by, manifest
 
@@ -32,7 +33,7 @@ def flowing(request: pytest.FixtureRequest, engine: SparkSession, tmp_path: Path
     def into(source: System, read: Config, sink_type: str, options: Config) -> list[Row]:
         sink = SYSTEMS[sink_type](request)
         stored = sink.at("sink", {**made_by(sink), **options})
-        (flow,) = load_strict(manifest(tmp_path, (source.type, read), (sink_type, stored))).flows
+        flow = chosen(load(manifest(tmp_path, (source.type, read), (sink_type, stored))), None)
         run(flow, engine)
         return sink.rows(stored)
 

@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.clickhouse import client
 from dataflow_assets.contracts import Run
-from dataflow_assets.manifests.load import load_strict
+from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request
+from dataflow_assets.testing import chosen
 from tests import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -41,7 +42,7 @@ class Place:
         self.drain(file)
 
     def drain(self, file: Path) -> None:
-        (flow,) = load_strict([file]).flows
+        flow = chosen(load([file]), None)
         list(drain(flow, lambda: self.engine, Request(Run(), patience=Patience(120, 0.01, 0.05))))
 
     def stored(self, sql: str) -> list[tuple[Any, ...]]:

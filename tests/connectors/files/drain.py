@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, NoReturn, cast
 
-from dataflow_assets.manifests.load import load_strict
+from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request, Start
+from dataflow_assets.testing import chosen
 from tests.in_process import Session
 
 
@@ -17,7 +18,7 @@ def _no_spark() -> NoReturn:
 
 def main(manifest: str, table: Literal["", "truncate"] = "") -> None:
     """`truncate`: from the beginning, into an emptied folder."""
-    (flow,) = load_strict(Path(manifest)).flows
+    flow = chosen(load(Path(manifest)), None)
     session = cast("Any", Session(_no_spark))
     start = Start("earliest", table=table) if table else Start()
     for _ in drain(flow, lambda: session, Request(start=start, patience=Patience(0, 0.05, 0.2))):
