@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from tests.contract import clickhouse_drivers, clickhouse_sink, drivers, files_drivers, real_drivers
+from tests.contract import (
+    clickhouse_drivers,
+    drivers,
+    files_drivers,
+    iceberg_drivers,
+    kafka_drivers,
+    postgresql_drivers,
+)
 from tests.contract.drivers import SinkDriver, SourceDriver
-from tests.contract.kafka_target import KafkaTarget
 
 SOURCES: dict[str, type[SourceDriver]] = {
     driver.type: driver
     for driver in (
         drivers.MemoryOffsets,
         drivers.MemoryParts,
-        real_drivers.Kafka,
+        kafka_drivers.Kafka,
         files_drivers.FilesFolder,
-        real_drivers.IcebergTable,
+        iceberg_drivers.IcebergTable,
         clickhouse_drivers.ClickhouseTable,
-        real_drivers.PostgresqlTable,
+        postgresql_drivers.PostgresqlTable,
     )
 }
 SINKS: dict[str, type[SinkDriver]] = {
     driver.label(): driver
     for driver in (
-        clickhouse_sink.Clickhouse,
+        clickhouse_drivers.Clickhouse,
         files_drivers.FilesTarget,
         files_drivers.FilesOnDisk,
         drivers.MemorySlice,
         drivers.MemorySpan,
-        real_drivers.Iceberg,
-        real_drivers.IcebergPartitioned,
-        real_drivers.IcebergUpsert,
-        KafkaTarget,
-        real_drivers.Postgresql,
+        iceberg_drivers.Iceberg,
+        iceberg_drivers.IcebergPartitioned,
+        iceberg_drivers.IcebergUpsert,
+        kafka_drivers.KafkaTarget,
+        postgresql_drivers.Postgresql,
     )
 }

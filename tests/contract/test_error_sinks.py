@@ -17,11 +17,12 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request
 from dataflow_assets.sdk.rejected_records import HELD
-from tests.contract.clickhouse_sink import Clickhouse
+from tests.contract.clickhouse_drivers import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets, SinkDriver
 from tests.contract.error_drivers import ERRORS, Beside, ErrorDriver
-from tests.contract.real_drivers import Iceberg, Postgresql
+from tests.contract.iceberg_drivers import Iceberg
+from tests.contract.postgresql_drivers import Postgresql
 
 BAD = (b"no json", b'{"id": "x"}')
 MAIN: dict[str, type[Clickhouse | Iceberg | Postgresql]] = {

@@ -24,7 +24,7 @@ from tests.contract import SOURCES
 from tests.contract.conftest import CHECKPOINT, numbered
 from tests.contract.drivers import Row, SourceDriver
 from tests.contract.error_drivers import ERRORS
-from tests.contract.real_drivers import PostgresqlTable
+from tests.contract.postgresql_drivers import PostgresqlTable
 from tests.contract.test_replays import TABLE
 
 REWOUND = Start("earliest", table="truncate", confirmed=True)

@@ -16,10 +16,11 @@ from dataflow_assets.runs.request import Patience, Request, Start
 from dataflow_assets.sdk.rejected_records import error_record
 from tests.conftest import Topics
 from tests.connectors.kafka.sinking import Into, Sent, chunk
-from tests.contract.clickhouse_sink import Clickhouse
+from tests.contract.clickhouse_drivers import Clickhouse
 from tests.contract.conftest import numbered
 from tests.contract.error_drivers import ERRORS, Beside
-from tests.contract.real_drivers import Iceberg, Postgresql
+from tests.contract.iceberg_drivers import Iceberg
+from tests.contract.postgresql_drivers import Postgresql
 from tests.contract.test_replays import PAIRS, TABLE, UNKNOWN, Replaying
 
 TRUNCATE = Start("earliest", table="truncate", confirmed=True)

@@ -18,9 +18,10 @@ from dataflow_assets.records.record import encode
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.replay import replay
 from dataflow_assets.runs.request import Patience, Request
-from tests.contract.clickhouse_sink import Clickhouse
+from tests.contract.clickhouse_drivers import Clickhouse
 from tests.contract.conftest import numbered
-from tests.contract.real_drivers import Iceberg, Postgresql
+from tests.contract.iceberg_drivers import Iceberg
+from tests.contract.postgresql_drivers import Postgresql
 from tests.contract.test_error_sinks import Rejecting
 
 TABLE = "table"  # beside the target, instead of an error sink

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.clickhouse_sink import Clickhouse
-from tests.contract.kafka_target import KafkaTarget
-from tests.contract.real_drivers import Iceberg, IcebergUpsert, Postgresql
+from tests.contract.clickhouse_drivers import Clickhouse
+from tests.contract.iceberg_drivers import Iceberg, IcebergUpsert
+from tests.contract.kafka_drivers import KafkaTarget
+from tests.contract.postgresql_drivers import Postgresql
 from tests.e2e.conftest import RealFlow
 from tests.e2e.flows import Command
 from tests.stress.chaos import Storm, storm

@@ -13,7 +13,7 @@ from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.insert_field import InsertField
-from tests.contract.clickhouse_sink import Clickhouse
+from tests.contract.clickhouse_drivers import Clickhouse
 from tests.contract.test_replays import TABLE, UNKNOWN, Replaying
 
 

@@ -33,7 +33,7 @@ from tests.connectors.clickhouse.driver import (
     store,
     write,
 )
-from tests.contract.clickhouse_sink import Clickhouse
+from tests.contract.clickhouse_drivers import Clickhouse
 
 FIRST: list[dict[str, Any]] = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 SECOND: list[dict[str, Any]] = [{"id": 3, "name": "c"}]

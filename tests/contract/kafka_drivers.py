@@ -1,9 +1,10 @@
-"""Test driver of the Kafka sink."""
+"""Kafka in the contract tests: topics as a source and as a target."""
 
 from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,16 +13,81 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 import devservers
-from dataflow_assets.connectors.kafka import KafkaSink
+from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import side_topic
-from dataflow_assets.contracts import Sink, Target
+from dataflow_assets.contracts import Sink, Source, Target
 from devservers import Proxy
 from tests import arrivals
 from tests.connectors.kafka.topics import committed
-from tests.contract.drivers import Row, SinkDriver, encode, pairs
+from tests.contract.drivers import (
+    OffsetSourceDriver,
+    Row,
+    SinkDriver,
+    encode,
+    pairs,
+)
 from tests.contract.remote import SECRET, Remote
 
-PRODUCE, END_TXN = 0, 26  # Kafka's numbers of the requests
+PRODUCE, FETCH, END_TXN = 0, 1, 26  # Kafka's numbers of the requests
+
+
+class Kafka(OffsetSourceDriver, Remote):
+    type = "kafka"
+    down = r"kafka 127\.0\.0\.1:\d+: describing the topic t_\w+: .+"
+    denied = r"sasl\s+not supported yet: encrypted and authenticated connections to Kafka"
+    altered = None
+    dropped = r"topic t_\w+ does not exist on kafka 127\.0\.0\.1:\d+"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        self.server: devservers.Kafka = request.getfixturevalue("kafka")
+        self.topic: str = request.getfixturevalue("topic")(2)
+        self.group = f"g-{uuid.uuid4().hex[:8]}"
+        self.bootstrap = self.server.bootstrap
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        self.security: dict[str, Any] = {}
+
+    def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        self._place(rows)
+        producer = Producer({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
+        for index, body in enumerate([*map(encode, rows), *raw]):
+            producer.produce(self.topic, body, partition=index % 2)
+        assert producer.flush(30) == 0
+
+    def recreate(self) -> None:
+        self.drop()
+        deadline = time.monotonic() + 20
+        while self.admin.create_topics([NewTopic(self.topic, 2)])[self.topic].exception(20):
+            assert time.monotonic() < deadline  # the old one is not gone yet
+            time.sleep(0.1)
+
+    def declare(self) -> Source:
+        config = {"brokers": [self.bootstrap], "topic": self.topic, "consumerGroup": self.group}
+        return KafkaSource.model_validate(config | self.security)
+
+    def through(self) -> tuple[Proxy, ...]:
+        server: devservers.ProxiedKafka = self.request.getfixturevalue("proxied_kafka")
+        self.server, self.bootstrap = server, server.proxied
+        self.admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+        self.admin.create_topics([NewTopic(self.topic, 2)])[self.topic].result(20)
+        return (server.proxy,)
+
+    def busy(self, request: bytes) -> bool:
+        return _api_key(request) == FETCH
+
+    final = busy
+
+    def wrong_credentials(self) -> None:
+        self.security = {"sasl": {"username": "nobody", "password": SECRET}}
+
+    def alter(self) -> None:
+        self.admin.create_partitions([NewPartitions(self.topic, 3)])[self.topic].result(20)
+
+    def mend(self) -> None:
+        """A partition more is none too many."""
+
+    def drop(self) -> None:
+        self.admin.delete_topics([self.topic])[self.topic].result(20)
 
 
 class KafkaTarget(SinkDriver, Remote):
