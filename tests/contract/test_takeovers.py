@@ -22,24 +22,15 @@ def test_a_second_driver_fences_the_first(
     """A task of the first has read its records when the second one begins, and commits last."""
     case.limit = 5
     case.source.seed(numbered(1, 41))
-    with held(monkeypatch, tmp_path, case.sink.in_task) as wait:
-        first = Draining(case.reports())
-        wait()
-        monkeypatch.delenv("DATAFLOW_FAILPOINT")
-        case.drain()
-        case.expect(numbered(1, 41))
-        assert first.is_alive()
-    first.join(60)
-    assert isinstance(first.error, TakenOver), first.error
-    assert "taken over by run" in str(first.error)
-    case.expect(numbered(1, 41))
+    _expect_taken_over(
+        case, case.reports(), held(monkeypatch, tmp_path, case.sink.in_task), monkeypatch
+    )
     assert case.totals().rows == 40
 
 
 FINISHING = [
     (label, failpoint)
     for label, driver in sorted(SINKS.items())
-    if not driver.upserts  # these merge on Spark
     for failpoint in driver.failpoints[driver.failpoints.index("drain.passed") : -1]
 ]
 EMPTYING = [(label, driver.emptying) for label, driver in sorted(SINKS.items()) if driver.emptying]
@@ -87,6 +78,7 @@ def _expect_taken_over(
         assert first.is_alive()
     first.join(60)
     assert isinstance(first.error, TakenOver), first.error
+    assert "taken over by run" in str(first.error)
     case.expect(numbered(1, 41))
 
 
