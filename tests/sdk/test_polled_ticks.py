@@ -19,7 +19,8 @@ from dataflow_assets.sdk.polling import ticks
 from tests.connectors.clickhouse.test_source import ids, reader
 from tests.sdk.polled import Polled
 
-AGO = "(now() - interval '1 hour')"
+# A minute apart: cut to minutes or seconds, they are not all whole quarters of an hour, as days are.
+AGO = "(now() - interval '1 hour' - id * interval '61 seconds')"
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def server(clickhouse: devservers.ClickHouse, database: str) -> Iterator[Any]:
 
 
 def make(polled: Polled, kind: str, written: str) -> None:
-    """Rows 1 to 9, changed an hour ago."""
+    """Rows 1 to 9, changed more than an hour ago."""
     for name in ("source", "target"):
         polled.run(f"CREATE TABLE {name} (id int, updated_at {kind})")
     polled.run("ALTER TABLE source ADD PRIMARY KEY (id)")
@@ -144,7 +145,7 @@ class TestDays:
     def days(self, polled: Polled) -> Polled:
         for name in ("source", "target"):
             polled.run(f"CREATE TABLE {name} (id int PRIMARY KEY, n int, updated_at date)")
-        polled.run("INSERT INTO source VALUES (1, 1, now()::date - 1), (2, 1, now()::date)")
+        polled.run("INSERT INTO source VALUES (1, 1, now()::date - 2), (2, 1, now()::date)")
         polled.run("INSERT INTO source VALUES (3, 1, now()::date)")
         return polled
 
@@ -156,7 +157,7 @@ class TestDays:
         assert days.rows("id") == [(1,)]
         assert "the rows of a day are read when the day is over" in caplog.text
         assert "overlapSeconds to 86400 or more" in caplog.text
-        days.run("UPDATE source SET updated_at = updated_at - 1")
+        days.run("UPDATE source SET updated_at = updated_at - 2")
         days.drain()
         assert days.rows("id") == [(1,), (2,), (3,)]
 
@@ -237,19 +238,20 @@ class TestClickHouse:
     def test_rows_of_one_tick_all_arrive(self, server: Any, kind: str, written: str) -> None:
         columns = f"id Int64, created_at {kind} DEFAULT {written}"
         server.command(f"CREATE TABLE t ({columns}) ENGINE = MergeTree ORDER BY id")
+        server.command("INSERT INTO t VALUES (21, now() - 61)")  # no quarter of an hour, or both are
         flow, found = reader(server), list[int]()
         for number in range(20, 0, -1):
             server.command(f"INSERT INTO t (id) VALUES ({number})")
             found += ids(flow.read())
         time.sleep(1.1)
         found += ids(flow.read())
-        assert sorted(found) == list(range(1, 21))
+        assert sorted(found) == list(range(1, 22))
 
     def test_a_day_is_read_when_it_is_over(
         self, server: Any, caplog: pytest.LogCaptureFixture
     ) -> None:
         server.command("CREATE TABLE t (id Int64, day Date) ENGINE = MergeTree ORDER BY id")
-        server.command("INSERT INTO t VALUES (1, today() - 1), (2, today())")
+        server.command("INSERT INTO t VALUES (1, today() - 2), (2, today())")
         flow = reader(server, changeTrackingColumn="day")
         with caplog.at_level(logging.WARNING):
             assert ids(flow.read()) == [1]
