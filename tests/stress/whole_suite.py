@@ -1,0 +1,100 @@
+"""Every test there is, the laws on Spark and with every other end: `make test-all`.
+
+The tests marked `alone` run after the others. The result goes to docs/evidence/test-all.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby, takewhile
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import psutil
+
+from tests import ROOT
+from tests.stress.fuzz import commit
+
+RESULT = ROOT / "docs/evidence/test-all.md"
+PAGE = """# The whole suite
+
+{date}, commit {head}, by `make test-all`: {tests} tests in {minutes:.0f} minutes on {cores} cores,
+{testers} at a time. Failed: {failed}.
+
+| folder | tests | their seconds |
+|---|---|---|
+{lines}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test that ran."""
+
+    folder: str
+    name: str
+    seconds: float
+    passed: bool
+
+
+def run(arguments: list[str]) -> list[Case]:
+    """All tests that these arguments of pytest select; raises when no test ran to its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        command = [sys.executable, "-m", "pytest", "--full", f"--junitxml={report}", *arguments]
+        subprocess.run(command, cwd=ROOT, check=False)
+        return sorted(_cases(report), key=lambda case: (case.folder, case.name))
+
+
+def _cases(report: Path) -> Iterator[Case]:
+    for found in ET.parse(report).iter("testcase"):  # noqa: S314 - pytest wrote it
+        path = found.attrib["classname"].split(".")
+        folder = "/".join(takewhile(lambda part: not part.startswith("test_"), path))
+        seconds = float(found.attrib["time"])
+        yield Case(folder, found.attrib["name"], seconds, passed=len(found) == 0)
+
+
+def page(cases: list[Case], testers: int, head: str, seconds: float) -> str:
+    """For docs/evidence/test-all.md."""
+    failed = [f"`{case.name}`" for case in cases if not case.passed]
+    return PAGE.format(
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        head=head,
+        tests=len(cases),
+        minutes=seconds / 60,
+        cores=psutil.cpu_count(),
+        testers=testers,
+        failed=", ".join(failed) or "none",
+        lines="\n".join(_lines(cases)),
+    )
+
+
+def _lines(cases: list[Case]) -> Iterator[str]:
+    for folder, found in groupby(
+        sorted(cases, key=lambda case: case.folder), lambda case: case.folder
+    ):
+        ran = list(found)
+        yield f"| {folder} | {len(ran)} | {sum(case.seconds for case in ran):.0f} |"
+
+
+def main() -> None:
+    """Runs everything, writes the result down, and fails when a test did."""
+    parser = argparse.ArgumentParser(prog="python -m tests.stress.whole_suite", description=__doc__)
+    parser.add_argument("--testers", type=int, default=3, help="tests that run at a time")
+    given = parser.parse_args()
+    head, began = commit(), time.monotonic()
+    together = ["--numprocesses", str(given.testers), "--dist", "worksteal", "-m", "not alone"]
+    cases = [*run(together), *run(["-m", "alone"])]
+    RESULT.write_text(page(cases, given.testers, head, time.monotonic() - began), encoding="utf-8")
+    sys.exit(any(not case.passed for case in cases))
+
+
+if __name__ == "__main__":
+    main()
