@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
-    Cut,
-    PartSlice,
     Positions,
     Receipt,
     Span,
@@ -26,7 +24,6 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import (
     DataflowError,
-    Outdated,
     PermanentError,
     Stopped,
     TransientError,
@@ -35,6 +32,7 @@ from dataflow_assets.errors import (
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch import fused
 from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.runs.begin import begun
 from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
 from dataflow_assets.runs.report import Reporting
@@ -261,7 +259,7 @@ class _Attempt:
         ready: Sequence[OpenBranch]
         ready = [one for one in turn.branches if self._creating.has_table(one, span)]
         limit = self._flow.policies.limit
-        span, ready = _begun(span, ready, lambda part: self._source.smaller(part, limit))
+        span, ready = begun(span, ready, lambda part: self._source.smaller(part, limit))
         failpoints.reach("drain.begun")
         work = self._pass(span, ready)
         receipts: Mapping[str, Sequence[Receipt]] = {}
@@ -299,39 +297,3 @@ class _Attempt:
         steps = Steps.of(self._flow, span.at or local_now(), [lane.shape() for lane in lanes])
         most = self._flow.policies.limit.bytes
         return fused.Pass(self._flow.source, span, lanes, percent, steps, most)
-
-
-def _begun(span: Span, ready: Sequence[OpenBranch], cut: Cut) -> tuple[Span, Sequence[OpenBranch]]:
-    """What is read now, and by whom: a branch with an unfinished span of its own goes alone.
-
-    The parts of such a span may be larger than the limits are by now: what failed for its size is
-    read in smaller parts.
-    """
-    for opened in ready:
-        with blamed(opened.branch.id):
-            begun = opened.session.begin(span)
-        if begun.slices != span.slices:
-            again = _in_smaller_parts(opened, begun, cut)
-            return again, [opened] if again.slices else []
-        span = begun
-    return span, ready
-
-
-def _in_smaller_parts(opened: OpenBranch, span: Span, cut: Cut) -> Span:
-    """Cut before the branch is asked: an error in there is the source's and not the branch's.
-
-    A span that cannot be read any more is dropped, if nothing of it is committed: an empty one is
-    returned, and the next turn plans again.
-    """
-    left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
-    try:
-        smaller = {part: cut(part) for part in left}
-    except Outdated as error:
-        with blamed(opened.branch.id):
-            if len(left) < len(span.slices):
-                raise
-            log.warning("%s; nothing of it is stored, and it is planned again", error)
-            opened.session.abandon()
-        return Span(())
-    with blamed(opened.branch.id):
-        return opened.session.divide(span, lambda part: smaller.get(part, (part.part,)))

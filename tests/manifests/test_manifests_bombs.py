@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dataflow_assets.manifests.dialects.documents import MOST_DOCUMENTS, parse
+from dataflow_assets.manifests.dialects.documents import parse
+from dataflow_assets.manifests.dialects.yaml_nodes import MOST_DOCUMENTS
 from dataflow_assets.manifests.load import MOST_BYTES, load
 from tests import ROOT
 

@@ -19,7 +19,7 @@ from dataflow_assets.sdk.polling import ticks
 from tests.connectors.clickhouse.test_source import ids, reader
 from tests.sdk.polled import Polled
 
-# A minute apart: cut to minutes or seconds, they are not all whole quarters of an hour, as days are.
+# A minute apart: cut to minutes or seconds, not all are whole quarters of an hour, as days are.
 AGO = "(now() - interval '1 hour' - id * interval '61 seconds')"
 
 
@@ -238,7 +238,7 @@ class TestClickHouse:
     def test_rows_of_one_tick_all_arrive(self, server: Any, kind: str, written: str) -> None:
         columns = f"id Int64, created_at {kind} DEFAULT {written}"
         server.command(f"CREATE TABLE t ({columns}) ENGINE = MergeTree ORDER BY id")
-        server.command("INSERT INTO t VALUES (21, now() - 61)")  # no quarter of an hour, or both are
+        server.command("INSERT INTO t VALUES (21, now() - 61)")  # not all at a quarter of an hour
         flow, found = reader(server), list[int]()
         for number in range(20, 0, -1):
             server.command(f"INSERT INTO t (id) VALUES ({number})")

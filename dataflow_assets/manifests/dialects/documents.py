@@ -10,50 +10,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from ruamel.yaml.reader import ReaderError
-from ruamel.yaml.scanner import Scanner
 
 from dataflow_assets.errors import Finding
+from dataflow_assets.manifests.dialects.yaml_mistakes import PLAIN_KEY, TAG, explained
+from dataflow_assets.manifests.dialects.yaml_nodes import (
+    MOST_DEPTH,
+    TooDeep,
+    TooMuch,
+    Work,
+    chunks,
+    composed,
+)
 
 Path = tuple[str | int, ...]
 
-MOST_DOCUMENTS = 2_000
-MOST_TOKENS = 36_000  # of a whole file: about a second
-MOST_NODES = 50_000  # of a whole file: anchors repeated inside anchors grow beyond every memory
-MOST_DEPTH = 100
 _DEEP = "is nested too deeply, or an alias is inside its own anchor"
-_START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_EMPTY = re.compile(r"(?:[ \t]*(?:#.*)?|%.*)", re.ASCII)
-_PLAIN_KEY = re.compile(r"[\w.$/-]{1,80}")
 _TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
 _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
 _NO_TAGS = "YAML tags are not supported: write the value itself"
 _TEMPLATE = "a key is text; `{{ }}` of a template must be rendered first"
 _OBJECT = frozenset({"apiVersion", "kind", "metadata", "spec"})
 _CORE = "tag:yaml.org,2002:"
-_TAG = "a value that begins with `!` must be in quotes; YAML tags are not supported"
-_PROBLEMS = (
-    (r"expected alphabetic", "a value that begins with `*` or `&` must be in quotes"),
-    (r"after the closing quote", "text after the closing quote: use the other quotes inside"),
-    (r"^a tag$", _TAG),
-    (r"^indented: ", "{}: keys of one block start in the same column"),
-    (r"\\t", "a tab cannot indent YAML: use spaces"),
-    (r"^found a tab", "a tab cannot indent YAML: use spaces"),
-    (r"cannot start any token", "a value cannot begin with this character: put it in quotes"),
-    (r"mapping values are not allowed", "a `:` does not belong here: mind indentation and quotes"),
-    (r"expected <block end>", "the indentation does not fit the lines above"),
-    (r"could not find expected ':'", "a key without `: ` after it"),
-    (r"end of stream", "a quote or bracket is never closed"),
-    (r"expected ',' or", "a bracket is not closed, or a comma is missing"),
-    (r"undefined alias", "text that begins with `*` must be in quotes, an alias needs an anchor"),
-    (r"escape", "an unknown escape sequence: use single quotes to keep a backslash"),
-)
 
 
 @dataclass(frozen=True)
@@ -110,7 +91,7 @@ def dotted(path: Path) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += f".{part}" if _PLAIN_KEY.fullmatch(part) else ".(key)"
+            text += f".{part}" if PLAIN_KEY.fullmatch(part) else ".(key)"
     return text.lstrip(".") or "document"
 
 
@@ -118,106 +99,29 @@ def parse(text: str, file: str) -> tuple[list[Document], list[Finding]]:
     """All documents of a text that can be read, and a finding for each mistake in the others."""
     documents: list[Document] = []
     findings: list[Finding] = []
-    work = _Work()
-    for number, (line, chunk) in enumerate(_chunks(text)):
+    work = Work()
+    for number, (line, chunk) in enumerate(chunks(text)):
         reader = _Reader(file, line, work)
         try:
             work.document(number)
-            node = _composed(chunk, work)
+            node = composed(chunk, work)
             if node is not None and not (isinstance(node, ScalarNode) and node.value == ""):
                 documents.append(reader.document(node))
         except YAMLError as error:
-            reader.syntax(error, chunk)
-        except (RecursionError, _TooDeep):
+            at, column, said = explained(error, chunk, line)
+            reader.complain(at, column, (), said)
+        except (RecursionError, TooDeep):
             reader.complain(1, 1, (), _DEEP)
-        except _TooMuch as error:
+        except TooMuch as error:
             return documents, [*findings, *reader.findings, reader.at(1, 1, (), str(error))]
         findings += reader.findings
     return documents, findings
 
 
-def _chunks(text: str) -> Iterator[tuple[int, str]]:
-    """Documents as text, each with the lines before it: a broken one does not hide the next."""
-    starts = [match.start() for match in _START.finditer(text)]
-    borders = [0, *starts, len(text)] if 0 not in starts else [*starts, len(text)]
-    line = 0
-    for start, end in pairwise(borders):
-        chunk = text[start:end]
-        body = chunk.removeprefix("---")
-        if any(not _EMPTY.fullmatch(line) for line in body.splitlines()):
-            yield line, chunk
-        line += chunk.count("\n")
-
-
-def _composed(text: str, work: _Work) -> Node | None:
-    """Nodes only: values are made here, so that nothing of the text ends in a message."""
-    yaml = _Parser(work)
-    yaml.composer.warn_double_anchors = False  # allowed by YAML; the later one counts
-    node: Node | None = yaml.compose(text)
-    return node
-
-
-class _TooMuch(Exception):
-    """The file asks for more work than a manifest can be worth; no more of it is read."""
-
-
-class _TooDeep(Exception):
-    """One document is nested too deeply."""
-
-
-class _Work:
-    """What a file has cost so far. All of its documents share the bounds: bombs come in rows."""
-
-    def __init__(self) -> None:
-        self.tokens = self.nodes = 0
-
-    def document(self, number: int) -> None:
-        """One more document; each costs a parser."""
-        if number >= MOST_DOCUMENTS:
-            raise _TooMuch(f"the file has more than {MOST_DOCUMENTS} documents: split it")
-
-    def token(self) -> None:
-        """One more sign of the text."""
-        self.tokens += 1
-        if self.tokens > MOST_TOKENS:
-            raise _TooMuch("the file is too large for a manifest: split it")
-
-    def node(self) -> None:
-        """One more value, be it copied by an alias or looked at for a merge key."""
-        self.nodes += 1
-        if self.nodes > MOST_NODES:
-            raise _TooMuch(
-                "grows without end: aliases or merge keys repeat what they are part of, or the "
-                "file is too large for a manifest"
-            )
-
-
-class _Parser(YAML):
-    """Reads YAML 1.2 without making values, and counts the work."""
-
-    def __init__(self, work: _Work) -> None:
-        super().__init__(typ="safe", pure=True)
-        self.Scanner = _Scanner
-        self.work = work
-
-
-class _Scanner(Scanner):
-    """Counts what it reads, and stops at brackets that it would only notice when all are read."""
-
-    def fetch_more_tokens(self) -> Any:
-        self.loader.work.token()
-        return super().fetch_more_tokens()
-
-    def fetch_flow_collection_start(self, *arguments: Any, **options: Any) -> None:
-        if len(self.flow_context) >= MOST_DEPTH:
-            raise _TooDeep
-        super().fetch_flow_collection_start(*arguments, **options)
-
-
 class _Reader:
     """Turns one document's nodes into values; the findings gather here."""
 
-    def __init__(self, file: str, offset: int, work: _Work) -> None:
+    def __init__(self, file: str, offset: int, work: Work) -> None:
         self.file, self.offset, self.work = file, offset, work
         self.findings: list[Finding] = []
         self.places: dict[Path, Place] = {}
@@ -236,22 +140,6 @@ class _Reader:
     def at(self, line: int, column: int, path: Path, message: str) -> Finding:
         return Finding(self.file, line + self.offset, column, dotted(path), message)
 
-    def syntax(self, error: YAMLError, text: str) -> None:
-        if isinstance(error, ReaderError):
-            before = text[: error.position]
-            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-            self.complain(line, column, (), "not valid YAML: a character that it does not allow")
-            return
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        problem = str(getattr(error, "problem", "")) if isinstance(error, MarkedYAMLError) else ""
-        if "scanning a tag" in str(getattr(error, "context", "")):
-            problem = "a tag"
-        problem = _cause(problem, text.splitlines(), line - 1, column - 1, self.offset)
-        known = (say for pattern, say in _PROBLEMS if re.search(pattern, problem))
-        said = next(known, "cannot be read here").format(problem.removeprefix("indented: "))
-        self.complain(line, column, (), f"not valid YAML: {said}")
-
     def _at(self, node: Node, path: Path, message: str) -> None:
         self.spoiled.add(path)
         self.complain(node.start_mark.line + 1, node.start_mark.column + 1, path, message)
@@ -263,7 +151,7 @@ class _Reader:
 
     def _value(self, node: Node, path: Path) -> Any:
         if len(path) > MOST_DEPTH:
-            raise _TooDeep
+            raise TooDeep
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         if isinstance(node, SequenceNode):
@@ -331,11 +219,11 @@ class _Reader:
         tag, text = str(node.tag), str(node.value)
         at = node.start_mark.pointer
         if re.match(r"!(?!!)", node.start_mark.buffer[at : at + 2]) and tag.startswith(_CORE):
-            self._at(node, path, _TAG)  # `! $.a`: YAML drops the sign and keeps the rest
+            self._at(node, path, TAG)  # `! $.a`: YAML drops the sign and keeps the rest
             return None
         plain = node.style not in {"'", '"', "|", ">"}
         if not tag.startswith(_CORE) or tag == f"{_CORE}binary":
-            self._at(node, path, _TAG if not tag.startswith(_CORE) else _NO_TAGS)
+            self._at(node, path, TAG if not tag.startswith(_CORE) else _NO_TAGS)
             return None
         try:
             return _typed(tag.removeprefix(_CORE), text, plain)
@@ -350,30 +238,6 @@ def _second_manifest(node: MappingNode) -> ScalarNode | None:
     names = [key.value for key in keys]
     again = [key for at, key in enumerate(keys) if key.value in _OBJECT & {*names[:at]}]
     return again[0] if len(again) > 1 else None
-
-
-def _cause(problem: str, lines: list[str], line: int, column: int, offset: int) -> str:
-    """The parser's problem, or what is behind it where the text tells more."""
-    text = lines[line] if line < len(lines) else ""
-    before = text[:column]
-    if "<scalar>" in problem and before.rstrip()[-1:] in {"'", '"'}:
-        return "after the closing quote"
-    begins = "mapping values" in problem and _PLAIN_KEY.fullmatch(before.strip())
-    if begins or ("<block mapping start>" in problem and not before.strip()):
-        above = next((at for at in range(line - 1, -1, -1) if _indent(lines[at]) is not None), None)
-        if above is not None and _indent(lines[above]) != _indent(text):
-            own, other = _indent(text), _indent(lines[above])
-            return (
-                f"indented: line {line + 1 + offset} is indented by {own}, "
-                f"line {above + 1 + offset} by {other}"
-            )
-    return problem
-
-
-def _indent(line: str) -> int | None:
-    """Spaces before the text of a line; None where it has none, or a comment."""
-    text = line.lstrip(" ")
-    return None if not text.strip() or text.startswith("#") else len(line) - len(text)
 
 
 def _typed(kind: str, text: str, plain: bool) -> Any:

@@ -1,16 +1,38 @@
-"""What a run that died has left: chunks that may stand, and whether they can be inserted again."""
+"""What is recorded before rows are inserted, and what a run that died has left of it.
+
+Chunks may be in the table already; they are inserted again under their own tokens.
+"""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Border, State
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
+    Border,
+    Head,
+    Intent,
+    Partition,
+    State,
+)
 from dataflow_assets.connectors.clickhouse.table.table import Table
 from dataflow_assets.contracts import OffsetSlice, Slice, Span, Target, utc_now
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.checkpoint import intent_of, unknown_starts
 
 _SHARE = 0.9  # of the window: other INSERTs go on while a chunk is read again
+
+
+def begun(head: Head, span: Span, at: datetime, blocks: int) -> Head:
+    """The head with the start of each new partition and, for a span of parts, their intent."""
+    parts, intent = intent_of(span), None
+    if parts:
+        # The rows of a part that was read before are not known by their number of blocks.
+        intent = Intent(uuid.uuid4().hex, at, blocks, parts)
+    starts = unknown_starts(span, head.partitions).items()
+    new = {name: Partition(start) for name, start in starts if start is not None}
+    return replace(head, partitions={**head.partitions, **new}, intent=intent)
 
 
 def unfinished(state: State, span: Span) -> Span | None:

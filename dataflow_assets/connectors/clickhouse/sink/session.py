@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,25 +15,17 @@ from dataflow_assets.connectors.clickhouse.errors import Failure, translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
+from dataflow_assets.connectors.clickhouse.sink.finish import finished
 from dataflow_assets.connectors.clickhouse.sink.insert import Facts
 from dataflow_assets.connectors.clickhouse.sink.upsert_rules import UpsertRules
-from dataflow_assets.connectors.clickhouse.sink.writer import Committed
 from dataflow_assets.connectors.clickhouse.table import checkpoint_table, create_table
-from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
-    Border,
-    Done,
-    Head,
-    Intent,
-    Partition,
-)
+from dataflow_assets.connectors.clickhouse.table.checkpoint_log import Head, State
 from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable
 from dataflow_assets.connectors.clickhouse.table.table import Table, find, forgetful_views
 from dataflow_assets.contracts import (
     Checkpoint,
     Cut,
-    OffsetSlice,
     PartSlice,
-    Position,
     Positions,
     Receipt,
     Run,
@@ -49,16 +40,10 @@ from dataflow_assets.contracts import (
     local_now,
     next_reading,
     refuse_shared,
-    utc_now,
 )
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.checkpoint import (
     check_begun,
-    check_planned,
-    covered,
-    gaps,
-    intent_of,
-    unknown_starts,
 )
 
 log = logging.getLogger(__name__)
@@ -66,6 +51,8 @@ log = logging.getLogger(__name__)
 
 class ClickhouseSinkSession(SinkSession):
     """One epoch of one branch. The state is kept in memory: an idle loop asks nothing."""
+
+    _state: State
 
     def __init__(self, sink: ClickhouseSinkOptions, target: Target, run: Run) -> None:
         self._sink = sink
@@ -210,7 +197,7 @@ class ClickhouseSinkSession(SinkSession):
             if any(isinstance(piece, PartSlice) for piece in span.slices):
                 self._finish_parts(source)
             else:
-                self._finish_offsets(span, receipts)
+                self._state = finished(self._branch, self._state, span, receipts, self._at)
         return self.checkpoint
 
     @override
@@ -293,67 +280,14 @@ class ClickhouseSinkSession(SinkSession):
             empty_table.check_size(self._client, table, self._target)
 
     def _record(self, span: Span) -> None:
-        state, known = self._state, self._state.partitions
-        parts, intent = intent_of(span), None
-        if parts:
-            # The rows of a part that was read before are not known by their number of blocks.
-            intent = Intent(uuid.uuid4().hex, self._at, self._log.blocks, parts)
-        starts = {
-            name: Partition(at)
-            for name, at in unknown_starts(span, known).items()
-            if at is not None
-        }
+        known = self._state.snapshot()
         head = replace(
-            state.snapshot(),
-            partitions={**known, **starts},
-            intent=intent,
+            recovery.begun(known, span, self._at, self._log.blocks),
             manifest=self._target.manifest,
-            target=state.head.target or self.identity,
+            target=known.target or self.identity,
         )
-        if head != state.snapshot():
+        if head != known:
             self._head(head)
-
-    def _finish_offsets(self, span: Span, receipts: Sequence[Receipt]) -> None:
-        """Receipts carry what the writers have committed: without gaps nothing is asked."""
-        found = {r.partition: Committed.parse(r.staged[0]) for r in receipts if r.staged}
-        ends = span.upto
-        for name, committed in found.items():
-            if committed.seen is not None:
-                self._shorten(name, committed.seen, ends[name])
-        moved = {name: committed.partition for name, committed in found.items()}
-        for piece in gaps(span, {name: one.position for name, one in moved.items()}):
-            moved[piece.partition] = self._step_over(piece)
-        pending = {n: b for n, b in self._state.pending.items() if n not in moved}
-        partitions = {**self._state.partitions, **moved}
-        self._state = replace(self._state, partitions=partitions, pending=pending)
-
-    def _shorten(self, partition: str, seen: int, end: Position) -> None:
-        """All there is was read, and a chunk that was recorded goes on behind it."""
-        if seen == end:  # no: the task has stopped there, and the chunk was recorded meanwhile
-            raise TransientError(
-                f"flow {self._target.flow}: another run has recorded a chunk of partition "
-                f"{partition} that goes on behind offset {seen}"
-            )
-        self._branch.whole(self._branch.read(partition), partition, seen)
-        raise TransientError(
-            f"flow {self._target.flow}: records of partition {partition} from {seen} on are gone "
-            "since their chunk was recorded: it ends there by now"
-        )
-
-    def _step_over(self, piece: OffsetSlice) -> Partition:
-        """Nothing stands between the checkpoint and the end of the slice: the whole job says so."""
-        name = piece.partition
-        state = self._branch.read(name)
-        check_planned(self._target.flow, piece, state.partitions[name].position)
-        if name in state.pending:
-            self._branch.done(state, name, Done(Totals(), utc_now()))
-            state = self._branch.read(name)
-        while not covered(piece, state.partitions[name].position):
-            border = Border(piece.upto, self._at, 0, state.version, empty=True)
-            state = self._branch.propose(state, name, border)
-            if name in state.pending:
-                raise TransientError(f"flow {self._target.flow}: another run writes to it as well")
-        return state.partitions[name]
 
     def _finish_parts(self, source: SourceSession) -> None:
         self._state = self._branch.read()

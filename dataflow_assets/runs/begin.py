@@ -1,0 +1,57 @@
+"""Before a micro-batch is read: each branch records it, or says what it has not finished yet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from dataflow_assets.contracts import Cut, PartSlice, Span
+from dataflow_assets.errors import Outdated, blamed
+from dataflow_assets.runs.branch_turns import OpenBranch
+
+log = logging.getLogger(__name__)
+
+
+def begun(span: Span, ready: Sequence[OpenBranch], cut: Cut) -> tuple[Span, Sequence[OpenBranch]]:
+    """What is read now, and by whom: a branch with an unfinished span of its own goes alone.
+
+    Called by the loop on the driver, once for each micro-batch. The parts of an unfinished span may
+    be larger than the limits are by now: what failed for its size is read in smaller parts.
+
+    Args:
+        span: what was planned.
+        ready: the branches whose turn it is.
+        cut: gives the smaller parts of a part, at the source.
+
+    Returns:
+        The span to read, with the moment it was begun at, and its branches; none where there is
+        nothing to read.
+    """
+    for opened in ready:
+        with blamed(opened.branch.id):
+            own = opened.session.begin(span)
+        if own.slices != span.slices:
+            again = _in_smaller_parts(opened, own, cut)
+            return again, [opened] if again.slices else []
+        span = own
+    return span, ready
+
+
+def _in_smaller_parts(opened: OpenBranch, span: Span, cut: Cut) -> Span:
+    """Cut before the branch is asked: an error in there is the source's and not the branch's.
+
+    A span that cannot be read any more is dropped, if nothing of it is committed: an empty one is
+    returned, and the next turn plans again.
+    """
+    left = [piece for piece in span.slices if isinstance(piece, PartSlice) and not piece.empty]
+    try:
+        smaller = {part: cut(part) for part in left}
+    except Outdated as error:
+        with blamed(opened.branch.id):
+            if len(left) < len(span.slices):
+                raise
+            log.warning("%s; nothing of it is stored, and it is planned again", error)
+            opened.session.abandon()
+        return Span(())
+    with blamed(opened.branch.id):
+        return opened.session.divide(span, lambda part: smaller.get(part, (part.part,)))
