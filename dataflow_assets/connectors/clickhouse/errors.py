@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 
+from typing_extensions import override
+
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.server_failure import ServerFailure
 
 LONGEST = 500
 # Time limits, load, network, replicas and Keeper: the same may succeed later.
@@ -123,7 +126,7 @@ class Kind(Enum):
     PERMANENT = "a person must act"
 
 
-class Failure(Exception):
+class Failure(ServerFailure):
     """One error of ClickHouse or of the way to it. `code` None: the server has not answered."""
 
     def __init__(self, message: str, code: int | None = None, status: int | None = None) -> None:
@@ -153,8 +156,8 @@ class Failure(Exception):
         """False where what was asked may have been done all the same."""
         return self.code is not None
 
+    @override
     def error(self, what: str) -> DataflowError:
-        """The same for the engine: what was tried, ClickHouse's words, advice."""
         advice = _ADVICE.get(self.code or 0)
         text = f"{what}: {self.reason}" + (f"; {advice}" if advice else "")
         return TransientError(text) if self.kind is Kind.TRANSIENT else PermanentError(text)
@@ -182,18 +185,6 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return str(error) or type(error).__name__
-
-
-@contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Failures inside as the engine's errors: TransientError or PermanentError.
-
-    `what`: what was tried, and on which table or server; never with a secret.
-    """
-    try:
-        yield
-    except Failure as failure:
-        raise failure.error(what) from None
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 
 import psycopg
+from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.server_failure import ServerFailure
 
 LONGEST = 500
 # Appendix A of PostgreSQL's manual: classes first, then single codes that differ from their class.
@@ -40,7 +40,7 @@ class Kind(Enum):
     PERMANENT = "a person must act"
 
 
-class Failure(Exception):
+class Failure(ServerFailure):
     """One error of either driver, in one shape. Never leaves this package."""
 
     def __init__(self, message: str, sqlstate: str | None = None, **where: str | None) -> None:
@@ -76,24 +76,12 @@ class Failure(Exception):
         """The DataFlow Operator's error class, where SQLSTATE alone tells it; else its words do."""
         return "constraint_violation" if (self.sqlstate or "").startswith("23") else ""
 
+    @override
     def error(self, what: str) -> DataflowError:
-        """The same for the engine: what was tried, PostgreSQL's words, advice."""
         if self.kind in {Kind.TRANSIENT, Kind.AGAIN}:
             return TransientError(f"{what}: {self.reason}")
         advice = _ADVICE.get(self.sqlstate or "")
         return PermanentError(f"{what}: {self.reason}" + (f"; {advice}" if advice else ""))
-
-
-@contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Failures inside as the engine's errors: TransientError or PermanentError.
-
-    `what`: what was tried, and on which table or server; never with a secret.
-    """
-    try:
-        yield
-    except Failure as failure:
-        raise failure.error(what) from None
 
 
 def from_psycopg(error: psycopg.Error) -> Failure:

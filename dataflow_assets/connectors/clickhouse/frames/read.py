@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import connect, query_rows, quote, stream
-from dataflow_assets.connectors.clickhouse.errors import translated
 from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.server_failure import translated
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

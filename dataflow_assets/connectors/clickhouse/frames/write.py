@@ -24,10 +24,11 @@ from dataflow_assets.connectors.clickhouse.client import (
     query_rows,
     quote,
 )
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing, translated
+from dataflow_assets.connectors.clickhouse.errors import Failure, failing
 from dataflow_assets.connectors.clickhouse.frames.frame_table import APPLICATION, FrameTable
 from dataflow_assets.connectors.clickhouse.table.table import Table, find
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.sdk.table_frames import ATTEMPT, Mode, refuse_unknown_columns, stage
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.clickhouse.client import (
     query_rows,
     quote,
 )
-from dataflow_assets.connectors.clickhouse.errors import failing, translated
+from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.replay import moment, note_replayed
 from dataflow_assets.connectors.clickhouse.rejected.table import (
@@ -36,6 +36,7 @@ from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.rejected_records import HELD, entry
 from dataflow_assets.sdk.rejected_rows import whole_record
+from dataflow_assets.sdk.server_failure import translated
 
 _ID = {"id": "String", "flow": "String"}
 _AT = {"created_at": "DateTime64(6, 'UTC') DEFAULT now64(6)"}

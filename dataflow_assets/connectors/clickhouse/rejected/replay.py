@@ -10,11 +10,12 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import Client, connect, literal, query_rows, quote
-from dataflow_assets.connectors.clickhouse.errors import failing, translated
+from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.rejected.table import place, version, widen
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.sdk.rejected_rows import row_entry
+from dataflow_assets.sdk.server_failure import translated
 
 _AT_ONCE = 500  # ids in one statement
 _THERE = "SELECT 1 FROM system.tables WHERE database = {d:String} AND name = {t:String}"

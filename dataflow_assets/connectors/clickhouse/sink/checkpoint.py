@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from dataflow_assets.connectors.clickhouse.client import connect
-from dataflow_assets.connectors.clickhouse.errors import translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     CHUNK,
@@ -28,6 +27,7 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_table import Checkpo
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.checkpoint import removed, taken_over_by
+from dataflow_assets.sdk.server_failure import translated
 
 _TRIES = 50
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse.client import connect, query_rows
-from dataflow_assets.connectors.clickhouse.errors import Failure, translated
+from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
@@ -45,6 +45,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.checkpoint import (
     check_begun,
 )
+from dataflow_assets.sdk.server_failure import translated
 
 log = logging.getLogger(__name__)
 

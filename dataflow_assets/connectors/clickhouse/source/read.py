@@ -13,13 +13,13 @@ import pyarrow as pa
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import types
 from dataflow_assets.connectors.clickhouse.client import Client, connect, quote, stream
-from dataflow_assets.connectors.clickhouse.errors import translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.source.planning import Values, conditions
 from dataflow_assets.connectors.clickhouse.source.relation import Relation, describe
 from dataflow_assets.contracts import METADATA
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.polling import Part
+from dataflow_assets.sdk.server_failure import translated
 
 
 def read(

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing_extensions import override
 
 from dataflow_assets.connectors.clickhouse.client import connect
-from dataflow_assets.connectors.clickhouse.errors import translated
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
 from dataflow_assets.connectors.clickhouse.source.planning import PolledTable
 from dataflow_assets.connectors.clickhouse.source.relation import describe, identity
 from dataflow_assets.sdk.polling import PolledSession
+from dataflow_assets.sdk.server_failure import translated
 
 
 class ClickhouseSourceSession(PolledSession):

@@ -19,7 +19,7 @@ from typing_extensions import override
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.client import Link, give, take
-from dataflow_assets.connectors.postgresql.errors import Failure, Kind, translated
+from dataflow_assets.connectors.postgresql.errors import Failure, Kind
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.table import batches
 from dataflow_assets.connectors.postgresql.table import create_table, error_table
@@ -30,6 +30,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.record import encode, parse
 from dataflow_assets.sdk.rejected_records import entry
 from dataflow_assets.sdk.rejected_rows import whole_record
+from dataflow_assets.sdk.server_failure import translated
 
 _APPLICATION = "dataflow-errors"
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")

@@ -11,11 +11,11 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import Link, give, take
-from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.sdk.rejected_rows import row_entry
+from dataflow_assets.sdk.server_failure import translated
 
 _APPLICATION = "dataflow-replay"
 _PENDING = """

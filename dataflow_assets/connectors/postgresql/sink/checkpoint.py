@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 from dataflow_assets.connectors.postgresql.client import Link, Row, TextLink
-from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
@@ -22,6 +21,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.checkpoint import moved
+from dataflow_assets.sdk.server_failure import translated
 
 _TAKE = """
 INSERT INTO {h} (flow, branch, epoch, run, host) VALUES ($1, $2, 1, $3, $4)

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
-from dataflow_assets.connectors.postgresql.errors import Failure, translated
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
@@ -36,6 +36,7 @@ from dataflow_assets.contracts import (
     refuse_shared,
 )
 from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
+from dataflow_assets.sdk.server_failure import translated
 
 # Idle sessions hold no lock and commit nothing any more: the epoch alone stops them.
 _END_OLDER = """

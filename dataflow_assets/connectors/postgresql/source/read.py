@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.connectors.postgresql.errors import translated
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.decode_copy import HEADER, TRAILER, Decoder
 from dataflow_assets.connectors.postgresql.source.newest import RESULT
@@ -27,6 +26,7 @@ from dataflow_assets.connectors.postgresql.source.relation import (
 from dataflow_assets.connectors.postgresql.source.types import TypeOf, selected
 from dataflow_assets.contracts import METADATA
 from dataflow_assets.sdk.polling import Part
+from dataflow_assets.sdk.server_failure import translated
 
 BATCH_ROWS = 50_000
 BATCH_BYTES = 8 * 1024 * 1024

@@ -8,11 +8,12 @@ from contextlib import contextmanager, suppress
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
-from dataflow_assets.connectors.postgresql.errors import Failure, translated
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.planning import PolledTable
 from dataflow_assets.connectors.postgresql.source.relation import describe, identity
 from dataflow_assets.sdk.polling import PolledSession
+from dataflow_assets.sdk.server_failure import translated
 
 _MAKE = """
 CREATE TABLE IF NOT EXISTS {place} (
