@@ -126,8 +126,9 @@ class Soak:
     def reconcile(self) -> None:
         """Reads all flows to their ends; raises when a target is not as the model has it."""
         time.sleep(AHEAD.total_seconds() + 2)
-        done = self._command.run("run", *self._one.manifests, *self._other.manifests)
-        assert done.returncode == 0, done.stdout + done.stderr
+        process = self._command.spawn("run", *self._one.manifests, *self._other.manifests)
+        out, err = process.communicate(timeout=600)
+        assert process.returncode == 0, out + err
         wrong = [said for flow in self.flows for said in flow.wrong()]
         assert not wrong, f"{len(wrong)} things are wrong: {wrong[:5]}"
 
