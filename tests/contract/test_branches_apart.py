@@ -86,7 +86,7 @@ def test_a_branch_that_was_down_gets_what_it_lacks(apart: Apart, down: str) -> N
 def test_a_branch_that_comes_back_in_the_same_run(apart: Apart, down: str) -> None:
     apart.flaky(down)
     apart.flag.write_text("task")
-    order = Request(run=Run(), patience=Patience(20, 0.01, 0.02))
+    order = Request(run=Run(), patience=Patience(120, 0.01, 0.02))
     for count, _ in enumerate(drain(apart.flow(), lambda: apart.engine, order)):
         if count == 1:
             apart.flag.unlink(missing_ok=True)
