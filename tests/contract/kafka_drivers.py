@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Message, Producer
@@ -31,21 +31,53 @@ from tests.contract.remote import SECRET, Remote
 PRODUCE, FETCH, END_TXN = 0, 1, 26  # Kafka's numbers of the requests
 
 
-class Kafka(OffsetSourceDriver, Remote):
+class _Topic(Remote):
+    """A topic of the session's broker, behind the source's driver and the sink's."""
+
     type = "kafka"
-    down = r"kafka 127\.0\.0\.1:\d+: describing the topic t_\w+: .+"
+    count: ClassVar[int]
+    """Of partitions."""
+    request: pytest.FixtureRequest
     denied = r"sasl\s+not supported yet: encrypted and authenticated connections to Kafka"
     altered = None
+
+    def create(self) -> None:
+        self.server: devservers.Kafka = self.request.getfixturevalue("kafka")
+        self.topic: str = self.request.getfixturevalue("topic")(self.count)
+        self.bootstrap = self.server.bootstrap
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        self.security: dict[str, Any] = {}
+
+    def through(self) -> tuple[Proxy, ...]:
+        server: devservers.ProxiedKafka = self.request.getfixturevalue("proxied_kafka")
+        self.server, self.bootstrap = server, server.proxied
+        self.admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+        self.admin.create_topics([NewTopic(self.topic, self.count)])[self.topic].result(20)
+        return (server.proxy,)
+
+    def wrong_credentials(self) -> None:
+        self.security = {"sasl": {"username": "nobody", "password": SECRET}}
+
+    def alter(self) -> None:
+        another = NewPartitions(self.topic, self.count + 1)
+        self.admin.create_partitions([another])[self.topic].result(20)
+
+    def mend(self) -> None:
+        """A partition more is none too many."""
+
+    def drop(self) -> None:
+        self.admin.delete_topics([self.topic])[self.topic].result(20)
+
+
+class Kafka(_Topic, OffsetSourceDriver):
+    count = 2
+    down = r"kafka 127\.0\.0\.1:\d+: describing the topic t_\w+: .+"
     dropped = r"topic t_\w+ does not exist on kafka 127\.0\.0\.1:\d+"
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         super().__init__(request)
-        self.server: devservers.Kafka = request.getfixturevalue("kafka")
-        self.topic: str = request.getfixturevalue("topic")(2)
+        self.create()
         self.group = f"g-{uuid.uuid4().hex[:8]}"
-        self.bootstrap = self.server.bootstrap
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        self.security: dict[str, Any] = {}
 
     def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
         self._place(rows)
@@ -57,7 +89,8 @@ class Kafka(OffsetSourceDriver, Remote):
     def recreate(self) -> None:
         self.drop()
         deadline = time.monotonic() + 20
-        while self.admin.create_topics([NewTopic(self.topic, 2)])[self.topic].exception(20):
+        topic = NewTopic(self.topic, self.count)
+        while self.admin.create_topics([topic])[self.topic].exception(20):
             assert time.monotonic() < deadline  # the old one is not gone yet
             time.sleep(0.1)
 
@@ -65,33 +98,14 @@ class Kafka(OffsetSourceDriver, Remote):
         config = {"brokers": [self.bootstrap], "topic": self.topic, "consumerGroup": self.group}
         return KafkaSource.model_validate(config | self.security)
 
-    def through(self) -> tuple[Proxy, ...]:
-        server: devservers.ProxiedKafka = self.request.getfixturevalue("proxied_kafka")
-        self.server, self.bootstrap = server, server.proxied
-        self.admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
-        self.admin.create_topics([NewTopic(self.topic, 2)])[self.topic].result(20)
-        return (server.proxy,)
-
     def busy(self, request: bytes) -> bool:
         return _api_key(request) == FETCH
 
     final = busy
 
-    def wrong_credentials(self) -> None:
-        self.security = {"sasl": {"username": "nobody", "password": SECRET}}
 
-    def alter(self) -> None:
-        self.admin.create_partitions([NewPartitions(self.topic, 3)])[self.topic].result(20)
-
-    def mend(self) -> None:
-        """A partition more is none too many."""
-
-    def drop(self) -> None:
-        self.admin.delete_topics([self.topic])[self.topic].result(20)
-
-
-class KafkaTarget(SinkDriver, Remote):
-    type = "kafka"
+class KafkaTarget(_Topic, SinkDriver):
+    count = 3
     in_task = "kafka.before-commit"
     emptying = "kafka.empty"
     failpoints = (
@@ -106,48 +120,23 @@ class KafkaTarget(SinkDriver, Remote):
     )
     bad = (b"not json", b'{"name": "x"}', b'{"id": null}')
     down = r"kafka 127\.0\.0\.1:\d+: looking for dataflow\.checkpoints\.\S+: .+"
-    denied = r"sasl\s+not supported yet: encrypted and authenticated connections to Kafka"
-    altered = None
     dropped = (
         r"topic t_\w+ (was deleted while the flow ran; create it again|does not exist on kafka)"
     )
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         super().__init__(request)
-        self.server: devservers.Kafka = request.getfixturevalue("kafka")
-        self.topic: str = request.getfixturevalue("topic")(3)
-        self.bootstrap = self.server.bootstrap
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        self.security: dict[str, Any] = {}
+        self.create()
 
     def declare(self) -> Sink:
         config = {"brokers": [self.bootstrap], "topic": self.topic, "keyField": "id"}
         return KafkaSink.model_validate(config | {"compression": "lz4"} | self.security)
-
-    def through(self) -> tuple[Proxy, ...]:
-        server: devservers.ProxiedKafka = self.request.getfixturevalue("proxied_kafka")
-        self.server, self.bootstrap = server, server.proxied
-        self.admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
-        self.admin.create_topics([NewTopic(self.topic, 3)])[self.topic].result(20)
-        return (server.proxy,)
 
     def busy(self, request: bytes) -> bool:
         return _api_key(request) == PRODUCE
 
     def final(self, request: bytes) -> bool:
         return _api_key(request) == END_TXN
-
-    def wrong_credentials(self) -> None:
-        self.security = {"sasl": {"username": "nobody", "password": SECRET}}
-
-    def alter(self) -> None:
-        self.admin.create_partitions([NewPartitions(self.topic, 4)])[self.topic].result(20)
-
-    def mend(self) -> None:
-        """A partition more is none too many."""
-
-    def drop(self) -> None:
-        self.admin.delete_topics([self.topic])[self.topic].result(20)
 
     def rows(self) -> list[Row]:
         return sorted(row for sequence in self.arrived() for row in sequence)
