@@ -12,7 +12,7 @@ from textwrap import dedent
 
 import pytest
 
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import ManifestError, PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.check import as_json, as_lines
 from dataflow_assets.manifests.load import Loaded, load
@@ -152,6 +152,13 @@ def test_a_file_that_may_not_be_read_is_a_finding(
     assert said(load("a.yaml")) == ["a.yaml:1:1: file: cannot be read: Permission denied"]
 
 
+def test_a_manifest_that_must_be_right_raises_every_finding(folder: Path) -> None:
+    (folder / "a.yaml").write_text(flow().replace("topic", "topik"))
+    with pytest.raises(ManifestError) as raised:
+        chosen(load("a.yaml"), None)
+    assert [finding.line for finding in raised.value.findings] == [8, 8]
+
+
 def test_other_kinds_are_noted_and_skipped(folder: Path) -> None:
     (folder / "a.yaml").write_text("apiVersion: v1\nkind: ConfigMap\n---\n" + flow())
     loaded = load("a.yaml")
@@ -248,7 +255,9 @@ def test_folders_of_flows_lie_side_by_side(
 
 def test_several_flows_into_one_table_are_fine(folder: Path) -> None:
     (folder / "a.yaml").write_text(flow("a") + "---\n" + flow("b", topic="u"))
-    assert names(load(".")) == ["default/a", "default/b"]
+    found = load(".")
+    assert found.findings == ()
+    assert names(found) == ["default/a", "default/b"]
 
 
 def test_a_list_of_objects_is_not_lost_unseen(folder: Path) -> None:
@@ -302,6 +311,7 @@ def test_a_secret_of_another_namespace_is_not_found(folder: Path) -> None:
     (folder / "a.yaml").write_text(POSTGRES.format(name="a", namespace="shop", key="dsn"))
     (folder / "s.yaml").write_text(SECRET_DOCUMENT.format(namespace="default"))
     found = load(".")
+    assert found.findings == ()
     (loaded,) = found.flows
     (hint,) = map(str, found.hints)
     assert hint == (
@@ -319,6 +329,7 @@ def test_a_mounted_secret_needs_no_note(folder: Path, monkeypatch: pytest.Monkey
     (folder / "mounted/shop/pg/dsn").write_text("postgres://u@h/db")
     monkeypatch.setenv("DATAFLOW_SECRETS", str(folder / "mounted"))
     found = load("a.yaml")
+    assert found.findings == ()
     assert found.hints == ()
     assert dsn(found.flows[0]) == "postgres://u@h/db"
 
