@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -109,6 +109,23 @@ class Source(Connector):
             TransientError when the topic is no longer that one: what was read may be another one's
             records.
         """
+
+    def large_records(self, partition: str, offsets: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Reads the records that `SourceSession.frame` has left out because they are large.
+
+        Called inside a task, for each batch of a slice of messages that misses some.
+
+        Args:
+            partition: the slice's.
+            offsets: of the records that are missing, ascending.
+
+        Returns:
+            For each offset a batch with its one record: `body` and what the frame offers beside it.
+
+        Raises:
+            TransientError when they cannot be read, or one of them is gone.
+        """
+        raise NotImplementedError(f"{self.type}: leaves no records out")
 
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """Reads one part inside a task; ends only when the part is complete.

@@ -108,7 +108,9 @@ class SourceSession(ABC):
 
         Returns:
             A lazy frame with `_at` int64 = offset * len(span.slices) + index of the slice, `body`
-            binary, then the wanted columns.
+            binary, then the wanted columns. A record so large that a batch of its like would be
+            more than a task may hold has -1 - `_at` instead, and no values: the task asks
+            `Source.large_records` for it.
         """
 
     @abstractmethod

@@ -32,6 +32,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import DataflowError, PermanentError, blamed
+from dataflow_assets.micro_batch.arriving import ready
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
@@ -154,7 +155,7 @@ class Pass:
                     if not piece.empty:  # else it was committed before a crash
                         yield piece, self._columns(piece)
             return
-        filled = (batch for batch in batches if batch.num_rows)
+        filled = ready(batches, self.source, self.span.slices)
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
             piece = self.span.slices[index]

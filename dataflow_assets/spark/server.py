@@ -18,6 +18,13 @@ from typing_extensions import override
 from dataflow_assets.spark import jars, java
 from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
 
+ARROW_RECORDS = 10_000
+# Of the sessions of flows, which bound their batches themselves: to keep to a bound in bytes Spark
+# weighs what it has after every row, which is a seventh to a third of its work.
+ARROW = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_RECORDS),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+}
 DEFAULTS = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
@@ -28,9 +35,6 @@ DEFAULTS = {
     # A loopback socket to the Python worker costs 40 ms twice per task (Nagle against delayed
     # acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",
-    # Spark weighs every row to keep to it, an eighth of its work. What the task can stop at is a
-    # batch, and 10,000 large records would be more than this process may have.
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 * 1024 * 1024),
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.session.timeZone": "UTC",

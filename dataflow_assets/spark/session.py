@@ -25,7 +25,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import connect, errors, jars, java, warm_server, workers
 from dataflow_assets.spark.lease import Lease
 from dataflow_assets.spark.package import package
-from dataflow_assets.spark.server import DEFAULTS, spark_home
+from dataflow_assets.spark.server import ARROW, DEFAULTS, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +110,8 @@ class Spark:
 
     def _at(self, remote: str) -> SparkSession:
         self._remote = remote
-        return connect.attach(remote, self.settings.conf, own=self._own)
+        conf = self.settings.conf if self._own else {**ARROW, **self.settings.conf}
+        return connect.attach(remote, conf, own=self._own)
 
     def _warm(self) -> SparkSession:
         """A session of the warm server, which does not end before `close`, unless it is silent.
@@ -171,7 +172,8 @@ def _classic(settings: SparkSettings) -> SparkSession:
 
 def _classic_conf(where: str) -> dict[str, str]:
     paths = [str(path) for path in jars.fetch("spark")]
-    conf = {key: value for key, value in DEFAULTS.items() if not key.startswith("spark.connect.")}
+    ours = DEFAULTS | ARROW
+    conf = {key: value for key, value in ours.items() if not key.startswith("spark.connect.")}
     conf["spark.driver.extraClassPath"] = ":".join(paths)
     conf["spark.driver.memory"] = "1g"
     if not where.startswith("local"):

@@ -141,9 +141,9 @@ class Peek:
             self._fill(consumer, found, most)
         return {partition: messages[:most] for partition, messages in found.items()}
 
-    def all(self, partition: int) -> Iterator[Message]:
+    def all(self, partition: int, since: int = OFFSET_BEGINNING) -> Iterator[Message]:
         """Every record of a partition, up to the first that is not decided yet."""
-        with self._reading({partition: OFFSET_BEGINNING}) as consumer:
+        with self._reading({partition: since}) as consumer:
             for message in self._answers(consumer):
                 error = message.error()
                 if error is not None and _partition(message) == partition:

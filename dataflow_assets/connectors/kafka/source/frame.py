@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, milliseconds
+from dataflow_assets.connectors.kafka.source.large_records import condition
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 
@@ -55,7 +56,7 @@ _EMPTY = {
 # None at all is an empty array: a null one makes Spark's way to Python five times as dear
 # (measured; for every row its Arrow writer steps through all nulls since the last value).
 _HEADERS = "coalesce(headers, CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>))"
-_COLUMNS = {"key": "key", "timestamp": "timestamp", "headers": _HEADERS}
+_COLUMNS = {"body": "value", "key": "key", "timestamp": "timestamp", "headers": _HEADERS}
 
 # Per process, for Spark's workers are forked and stay; a client for each topic would add up there.
 _brokers: dict[tuple[int, str], Broker] = {}
@@ -75,14 +76,19 @@ class FrameReader:
         """The span's records. `lows` are the log starts: what lies below is gone."""
         bounds = dict(_bounds(piece, lows) for piece in span.slices)
         filled = {p: (start, end) for p, (start, end) in bounds.items() if start < end}
-        wanted = [name for name in _COLUMNS if name in columns]
+        wanted = [name for name in _COLUMNS if name in columns or name == "body"]
         if not filled:
-            return spark.range(0).selectExpr(*_aliased(_EMPTY, ["_at", "body", *wanted]))
+            return spark.range(0).selectExpr(*_aliased(_EMPTY, ["_at", *wanted]))
         reader = spark.read.format("kafka").options(**self.options(filled))
         if "headers" in columns:
             reader = reader.option("includeHeaders", "true")
-        expressions = {"_at": _position(span), "body": "value", **_COLUMNS}
-        return reader.load().selectExpr(*_aliased(expressions, ["_at", "body", *wanted]))
+        large = condition(filled, columns)
+        position = _position(span)
+        expressions = {
+            "_at": f"IF({large}, -1 - ({position}), {position})",
+            **{name: f"IF({large}, {_EMPTY[name]}, {sql})" for name, sql in _COLUMNS.items()},
+        }
+        return reader.load().selectExpr(*_aliased(expressions, ["_at", *wanted]))
 
     def options(self, bounds: Mapping[str, tuple[int, int]]) -> dict[str, str]:
         """What Spark's Kafka source is told."""

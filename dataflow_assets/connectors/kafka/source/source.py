@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
@@ -47,3 +48,9 @@ class KafkaSource(KafkaSourceOptions):
         from dataflow_assets.connectors.kafka.source.frame import confirm
 
         confirm(self.bootstrap(), self.topic, identity)
+
+    @override
+    def large_records(self, partition: str, offsets: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        from dataflow_assets.connectors.kafka.source.large_records import read
+
+        return read(self, int(partition), offsets)
