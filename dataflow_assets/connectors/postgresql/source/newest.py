@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataflow_assets.connectors.postgresql.client import Link
-from dataflow_assets.connectors.postgresql.source.predicates import Values, ask, compared
+from dataflow_assets.connectors.postgresql.source.predicates import compared, literal
 from dataflow_assets.connectors.postgresql.source.relation import Relation, SourceColumn, quoted
 from dataflow_assets.connectors.postgresql.source.upper_bound import Reach, reach
 from dataflow_assets.sdk.polling import NOTHING, Pair
@@ -19,19 +19,17 @@ def newest(link: Link, relation: Relation, overlap: int = 0) -> Pair:
     until = reach(link, relation, overlap)
     if not relation.changes:
         assert relation.order is not None  # noqa: S101 - else nothing orders the rows
-        values = Values()
-        return None, _last(link, relation, until.condition(relation.order, values), values)
+        return None, _last(link, relation, until.condition(relation.order))
     changes = [change for change in _newest_changes(link, relation, until) if change is not None]
     if not changes:
         return NOTHING
     change = changes[0] if len(changes) == 1 else _greatest(link, relation, changes)
-    values = Values()
     first, *others = relation.changes
-    where = f"{quoted(first)} = {values.of(change, first.compared_as)}"
+    where = f"{quoted(first)} = {literal(change, first)}"
     for other in others:
-        same = f"{quoted(other)} = {values.of(change, other.compared_as)}"
+        same = f"{quoted(other)} = {literal(change, other)}"
         where = f"{where} OR ({quoted(first)} IS NULL AND {same})"
-    return change, _last(link, relation, where, values)
+    return change, _last(link, relation, where)
 
 
 def _newest_changes(link: Link, relation: Relation, until: Reach) -> list[str | None]:
@@ -45,29 +43,28 @@ def _newest_changes(link: Link, relation: Relation, until: Reach) -> list[str | 
 def _max(
     link: Link, relation: Relation, until: Reach, column: SourceColumn, more: str
 ) -> str | None:
-    name, values = quoted(column), Values()
-    where = f"{until.condition(column, values)}{more}"
+    name = quoted(column)
+    where = f"{until.condition(column)}{more}"
     query = (
         f"SELECT {name}::text AS {RESULT} FROM {relation.base} WHERE {where} "  # noqa: S608
         f"ORDER BY {name} DESC LIMIT 1"
     )
-    found = ask(link, query, values)
+    found = link.execute(query)
     return found[0][0] if found else None
 
 
 def _greatest(link: Link, relation: Relation, changes: list[str]) -> str:
-    values = Values()
-    both = ", ".join(compared(relation, values, relation.changes[0], *changes))
-    found: str = ask(link, f"SELECT greatest({both})::text", values)[0][0]
+    both = ", ".join(compared(relation, relation.changes[0], *changes))
+    found: str = link.execute(f"SELECT greatest({both})::text")[0][0]
     return found
 
 
-def _last(link: Link, relation: Relation, where: str, values: Values) -> str | None:
+def _last(link: Link, relation: Relation, where: str) -> str | None:
     """The highest order value of the rows; None where they have none."""
     order = quoted(relation.order) if relation.order else ""
     query = (
         f"SELECT {order}::text AS {RESULT} FROM {relation.base} "  # noqa: S608
         f"WHERE ({where}) AND {order} IS NOT NULL ORDER BY {order} DESC LIMIT 1"
     )
-    found = ask(link, query, values)
+    found = link.execute(query)
     return found[0][0] if found else None

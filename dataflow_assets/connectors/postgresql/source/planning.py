@@ -17,8 +17,6 @@ from dataflow_assets.connectors.postgresql.source.predicates import (
     NAIVE,
     SERVER_TIME,
     Conditions,
-    Values,
-    ask,
     change_of,
     clock,
     compared,
@@ -101,41 +99,38 @@ class PolledTable:
         """Whether a pair comes before another; a missing value comes before every other."""
         if one == other:
             return False
-        values, sql = Values(), ""
+        sql = ""
         columns = [*self.relation.changes[:1], *filter(None, [self.relation.order])]
         pairs = [*zip(one, other, strict=True)][-len(columns) :]
         for column, (left, right) in reversed([*zip(columns, pairs, strict=True)]):
             if left is None or right is None:
                 less, same = f"{left is None and right is not None}", f"{left == right}"
             else:
-                one_, two = compared(self.relation, values, column, left, right)
+                one_, two = compared(self.relation, column, left, right)
                 less, same = f"{one_} < {two}", f"{one_} = {two}"
             sql = f"({less}) OR ({same}) AND ({sql})" if sql else f"{less}"
-        return bool(ask(self.link, f"SELECT {sql}", values)[0][0])
+        return bool(self.link.execute(f"SELECT {sql}")[0][0])
 
     def estimate(self, rows: Rows) -> int:
         """The planner's estimate of how many rows there are."""
-        values = Values()
-        where = Conditions(self.relation, values).of(rows)
+        where = Conditions(self.relation).of(rows)
         query = f"EXPLAIN (FORMAT JSON) SELECT FROM {self.relation.base} WHERE {where}"
-        ((plan,),) = ask(self.link, query, values)
+        ((plan,),) = self.link.execute(query)
         return int(plan[0]["Plan"]["Plan Rows"])
 
     def count(self, rows: Rows) -> int:
         """How many rows there are, counted up to a bound; beyond that the planner's estimate."""
-        values = Values()
-        found = self._counted(Conditions(self.relation, values).of(rows), values)
+        found = self._counted(Conditions(self.relation).of(rows))
         return found if found <= COUNTED else max(found, self.estimate(rows))
 
     def size(self, rows: Rows) -> tuple[int, int]:
         """How many rows there are, and how many bytes their values have."""
-        values = Values()
-        where = Conditions(self.relation, values).of(rows)
+        where = Conditions(self.relation).of(rows)
         query = (
             f"SELECT count(*), coalesce(sum({_width(self.relation)}), 0)::bigint "  # noqa: S608
             f"FROM {self.relation.base} WHERE {where}"
         )
-        ((count, size),) = ask(self.link, query, values)
+        ((count, size),) = self.link.execute(query)
         return count, size
 
     def age(self, rows: Rows) -> float | None:
@@ -143,33 +138,30 @@ class PolledTable:
         change = self.relation.tracked
         if change is None or not clock(change):
             return None
-        values = Values()
-        where, value = Conditions(self.relation, values).of(rows), change_of(self.relation)
+        where, value = Conditions(self.relation).of(rows), change_of(self.relation)
         query = (
             f"SELECT extract(epoch FROM {clock(change)}::timestamp - {value}::timestamp)::float8 "  # noqa: S608
             f"FROM {self.relation.base} "
             f"WHERE ({where}) AND {value} IS NOT NULL ORDER BY {value} LIMIT 1"
         )
-        found = ask(self.link, query, values)
+        found = self.link.execute(query)
         return float(found[0][0]) if found else 0.0
 
     def key(self, rows: Rows, most: int) -> str | None:
         """The last order value of the first `most` rows; None where there are no more."""
-        values = Values()
-        where = Conditions(self.relation, values).between(rows.low, rows.high)
+        where = Conditions(self.relation).between(rows.low, rows.high)
         order = quoted(self._order)
-        found = self._placed(f"{order}::text AS {RESULT}", where, order, values, most)
+        found = self._placed(f"{order}::text AS {RESULT}", where, order, most)
         return None if found is None else str(found[0])
 
     def border(self, rows: Rows, most: int) -> Pair | None:
         """The last pair of the first `most` rows; None where there are no more."""
-        values = Values()
-        where = Conditions(self.relation, values).of(rows)
+        where = Conditions(self.relation).of(rows)
         change, order = change_of(self.relation), quoted(self._order)
         listed = f"{change}::text" if self.tracks else "NULL"
         listed = f"{listed} AS {RESULT}, {order}::text AS {RESULT}_2"
         rank = f"{change}, {order} NULLS FIRST" if self.tracks else order
-        found = self._placed(listed, where, rank, values, most)
+        found = self._placed(listed, where, rank, most)
         return None if found is None else (found[0], found[1])
 
     def before(self, time: str) -> str | None:
@@ -203,18 +195,18 @@ class PolledTable:
                 "read when their time has come"
             )
 
-    def _placed(self, listed: str, where: str, rank: str, values: Values, most: int) -> Row | None:
+    def _placed(self, listed: str, where: str, rank: str, most: int) -> Row | None:
         """The values of the row before which `most - 1` others stand, if one stands behind it."""
         query = (
             f"SELECT {listed} FROM {self.relation.base} WHERE {where} "  # noqa: S608
             f"ORDER BY {rank} OFFSET {most - 1} LIMIT 2"
         )
-        found = ask(self.link, query, values)
+        found = self.link.execute(query)
         return found[0] if len(found) == 2 else None
 
-    def _counted(self, where: str, values: Values | None = None) -> int:
+    def _counted(self, where: str) -> int:
         query = f"SELECT FROM {self.relation.base} WHERE {where} LIMIT {COUNTED + 1}"
-        ((found,),) = ask(self.link, f"SELECT count(*) FROM ({query}) AS n", values or Values())  # noqa: S608
+        ((found,),) = self.link.execute(f"SELECT count(*) FROM ({query}) AS n")  # noqa: S608
         return int(found)
 
     def _exists(self, where: str) -> bool:

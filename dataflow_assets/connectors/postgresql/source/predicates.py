@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dataflow_assets.connectors.postgresql.client import Link, Row
+from psycopg import sql
+
 from dataflow_assets.connectors.postgresql.source.relation import Relation, SourceColumn, quoted
 from dataflow_assets.sdk.polling import NOTHING, Pair, Rows
 
@@ -21,43 +22,21 @@ _WITHOUT_COLLATION = frozenset(
 _CLOCKS = {"timestamptz": "now()", "timestamp": SERVER_TIME, "date": f"{SERVER_TIME}::date"}
 
 
-class Values:
-    """Values of one statement that cannot have parameters, as COPY and EXPLAIN: by their places.
+def literal(value: str, column: SourceColumn) -> str:
+    """A value that is compared with a column, in a statement without parameters: COPY, EXPLAIN.
 
-    Each is bound as a parameter of `set_config` and read back by `current_setting`, which the
-    planner evaluates as it does a parameter: estimates and index conditions are those of the value.
+    It is a constant, while a setting would be computed, and parsed, again for each row. A constant
+    of a type like `name` has a collation that contradicts the column's; one cast from text has not.
     """
-
-    def __init__(self) -> None:
-        self._found: list[str] = []
-
-    def of(self, value: str, declared: str) -> str:
-        """The value in the statement, as the declared type."""
-        self._found.append(value)
-        return f"current_setting('dataflow.v{len(self._found)}')::{declared}"
-
-    def bind(self, link: Link) -> None:
-        """Sets the values, until the transaction ends."""
-        if self._found:
-            calls = (
-                f"set_config('dataflow.v{at}', ${at}, true)"
-                for at in range(1, len(self._found) + 1)
-            )
-            link.execute(f"SELECT {', '.join(calls)}", *self._found)
-
-
-def ask(link: Link, query: str, values: Values) -> list[Row]:
-    """The rows of one statement with its values; inside the caller's transaction."""
-    values.bind(link)
-    return link.execute(query)
+    through = "" if column.type.base in _WITHOUT_COLLATION else "::text"
+    return f"{sql.quote(value)}{through}::{column.compared_as}"
 
 
 class Conditions:
-    """Conditions on one relation, with their values."""
+    """Conditions on one relation."""
 
-    def __init__(self, relation: Relation, values: Values) -> None:
+    def __init__(self, relation: Relation) -> None:
         self._relation = relation
-        self._values = values
 
     def of(self, rows: Rows) -> str:
         """What stands behind WHERE."""
@@ -148,7 +127,7 @@ class Conditions:
     def _value(self, column: SourceColumn | None, value: str | None) -> str:
         assert column is not None  # noqa: S101 - else nothing orders the rows
         assert value is not None  # noqa: S101 - pairs are complete where they are compared
-        return self._values.of(value, column.compared_as)
+        return literal(value, column)
 
 
 def change_of(relation: Relation) -> str:
@@ -162,14 +141,12 @@ def clock(column: SourceColumn) -> str:
     return _CLOCKS.get(column.type.base, "")
 
 
-def compared(
-    relation: Relation, values: Values, column: SourceColumn, left: str, right: str
-) -> tuple[str, str]:
+def compared(relation: Relation, column: SourceColumn, left: str, right: str) -> tuple[str, str]:
     """Two values of a column as its rows are compared: by the column's own collation.
 
     Nothing else tells which one that is: of a query no catalogue knows.
     """
-    one, two = (values.of(value, column.compared_as) for value in (left, right))
+    one, two = (literal(value, column) for value in (left, right))
     if column.type.base in _WITHOUT_COLLATION:
         return one, two
     own = f"(SELECT {quoted(column)} FROM {relation.base} LIMIT 0)"  # noqa: S608 - quoted

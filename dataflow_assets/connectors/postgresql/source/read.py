@@ -16,7 +16,7 @@ from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.decode_copy import HEADER, TRAILER, Decoder
 from dataflow_assets.connectors.postgresql.source.newest import RESULT
-from dataflow_assets.connectors.postgresql.source.predicates import Conditions, Values, change_of
+from dataflow_assets.connectors.postgresql.source.predicates import Conditions, change_of
 from dataflow_assets.connectors.postgresql.source.relation import (
     Relation,
     SourceColumn,
@@ -67,11 +67,9 @@ def _rows(
     ]
     columns += _metadata(relation, metadata)
     decoder = Decoder([field for _, field, _ in columns], [kind for *_, kind in columns])
-    values = Values()
     # Under names of their own: ORDER BY must mean the table's columns.
     listed = ", ".join(f"{each} AS {RESULT}_{at}" for at, (each, *_) in enumerate(columns))
-    query = _query(relation, part, listed, values)
-    values.bind(link)
+    query = _query(relation, part, listed)
     limit = "" if most is None else f" LIMIT {most}"
     yield from _copied(link, decoder, f"COPY ({query}{limit}) TO STDOUT (FORMAT binary)")
 
@@ -100,11 +98,11 @@ def _decoded(decoder: Decoder, data: bytearray, sizes: list[int], skipped: int) 
     return decoder.decode(bytes(data), starts)
 
 
-def _query(relation: Relation, part: Part, selected: str, values: Values) -> str:
-    # S608: names are quoted, values are bound
+def _query(relation: Relation, part: Part, selected: str) -> str:
+    # S608: names and values are quoted
     if part.rows is None:
         return f"SELECT {selected} FROM {relation.base}"  # noqa: S608
-    where = Conditions(relation, values).of(part.rows)
+    where = Conditions(relation).of(part.rows)
     order = relation.order
     ranks = [change_of(relation)] if relation.changes and not part.rows.load else []
     ranks += [f"{quoted(order)} NULLS FIRST"] if order else []

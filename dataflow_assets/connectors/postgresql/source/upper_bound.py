@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dataflow_assets.connectors.postgresql.client import Link
-from dataflow_assets.connectors.postgresql.source.predicates import Values, clock
+from dataflow_assets.connectors.postgresql.source.predicates import clock, literal
 from dataflow_assets.connectors.postgresql.source.relation import Relation, SourceColumn, quoted
 from dataflow_assets.sdk.polling import ticks
 
@@ -38,7 +38,7 @@ class Reach:
     held: int
     samples: dict[str, Sample]
 
-    def condition(self, column: SourceColumn, values: Values) -> str:
+    def condition(self, column: SourceColumn) -> str:
         """What stands behind WHERE for the values of a column."""
         sample = self.samples.get(column.name)
         if sample is None:
@@ -50,7 +50,7 @@ class Reach:
             return f"{quoted(column)} <= {clock(column)}"
         first = ticks.moment_of(ticks.running(_clock_of(kind, sample), self.held))
         text = first.isoformat(" ") if kind == "timestamptz" else first.replace(tzinfo=None)
-        return f"{quoted(column)} < {values.of(str(text), kind)}"
+        return f"{quoted(column)} < {literal(str(text), column)}"
 
 
 def reach(link: Link, relation: Relation, overlap: int) -> Reach:
