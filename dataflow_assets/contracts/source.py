@@ -111,21 +111,24 @@ class Source(Connector):
         """
 
     def large_records(self, partition: str, offsets: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Reads the records that `SourceSession.frame` has left out because they are large.
+        """Reads the large records whose values `SourceSession.frame` has left out.
 
-        Called inside a task, for each batch of a slice of messages that misses some.
+        Called inside a task, once for each batch in which values are missing; never where `frame`
+        leaves none out, which is the default.
 
         Args:
-            partition: the slice's.
-            offsets: of the records that are missing, ascending.
+            partition: of the slice.
+            offsets: of these records, ascending, at least one.
 
         Returns:
-            For each offset a batch with its one record: `body` and what the frame offers beside it.
+            A batch of one record for each offset, in this order: `body` and every column that
+            `frame` can deliver, under the same names; `_at` is ignored. The caller reads to the
+            end, or stops early where the slice is cut off.
 
         Raises:
-            TransientError when they cannot be read, or one of them is gone.
+            TransientError when a record cannot be read, or was removed since the frame was read.
         """
-        raise NotImplementedError(f"{self.type}: leaves no records out")
+        raise NotImplementedError(f"{self.type}: frame leaves no records out")
 
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """Reads one part inside a task; ends only when the part is complete.

@@ -108,9 +108,10 @@ class SourceSession(ABC):
 
         Returns:
             A lazy frame with `_at` int64 = offset * len(span.slices) + index of the slice, `body`
-            binary, then the wanted columns. A record so large that a batch of its like would be
-            more than a task may hold has -1 - `_at` instead, and no values: the task asks
-            `Source.large_records` for it.
+            binary, then the wanted columns. A source may leave out the values of a large record,
+            so that no batch exceeds the memory of a task: its row keeps its place, `_at` is -1
+            minus the value above, all other columns are null, and the task reads the record with
+            `Source.large_records`.
         """
 
     @abstractmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,6 +25,28 @@ def fitting(batch: pa.RecordBatch, most: int) -> tuple[pa.RecordBatch, int]:
     sizes = np.cumsum(each)
     rows = max(1, int(np.searchsorted(sizes, most, "right")))
     return batch.slice(0, rows), int(sizes[rows - 1])
+
+
+def joined(pieces: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Neighbouring pieces as one batch, until it has so many bytes."""
+    held: list[pa.RecordBatch] = []
+    for piece in pieces:
+        held.append(piece)
+        if sum(one.nbytes for one in held) >= most:
+            yield pa.concat_batches(held)
+            held.clear()
+    if held:
+        yield pa.concat_batches(held)
+
+
+def divided(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces that have so many bytes at most, or one message."""
+    while batch.nbytes > most and batch.num_rows > 1:
+        piece, _ = fitting(batch, most)
+        yield piece
+        batch = batch.slice(piece.num_rows)
+    if batch.num_rows:
+        yield batch
 
 
 def _lengths(column: pa.Array) -> Bytes:

@@ -1,4 +1,6 @@
-"""The one pass: decode -> encode -> writer, in one `mapInArrow` whose only output is receipts.
+"""The one pass: large records filled in -> decode -> encode -> writer.
+
+It is one `mapInArrow` whose only output is receipts.
 
 No row travels back into the JVM. An error of ours travels back as a receipt too, so that the
 driver meets the same class again and Spark does not repeat what cannot succeed. The end of the
@@ -32,9 +34,9 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import DataflowError, PermanentError, blamed
-from dataflow_assets.micro_batch.arriving import ready
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
@@ -155,7 +157,7 @@ class Pass:
                     if not piece.empty:  # else it was committed before a crash
                         yield piece, self._columns(piece)
             return
-        filled = ready(batches, self.source, self.span.slices)
+        filled = completed(batches, self.source, self.span.slices)
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
             piece = self.span.slices[index]

@@ -14,6 +14,7 @@ from dataflow_assets.contracts import TYPED, Sink, Source, SourceSession, Span
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, table_columns
 from dataflow_assets.micro_batch.lanes import Steps
+from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
 from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame
 from dataflow_assets.micro_batch.transform import sampled
@@ -61,7 +62,7 @@ class Sampler:
     def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The messages of a Spark partition, which entries are read into here."""
         if self.source.delivers == "messages":
-            yield from batches
+            yield from completed(batches, self.source, self.span.slices)
             return
         reads = wanted(self.source, self.steps.reads if self.steps else frozenset())
         for index in (index for batch in batches for index in batch.column("id").to_pylist()):

@@ -25,7 +25,10 @@ Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def frame(
     spark: SparkSession, source: SourceSession, span: Span, declared: Source, wanted: frozenset[str]
 ) -> DataFrame:
-    """The span's messages with the wanted metadata; where the pass itself reads one row a slice."""
+    """The span's messages with the wanted metadata; where the pass itself reads one row a slice.
+
+    Work passes messages through `large_records.completed` before it looks at them.
+    """
     if declared.delivers == "messages":
         return source.frame(spark, span, wanted)
     slices = len(span.slices)

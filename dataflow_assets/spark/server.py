@@ -18,11 +18,11 @@ from typing_extensions import override
 from dataflow_assets.spark import jars, java
 from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
 
-ARROW_RECORDS = 10_000
-# Of the sessions of flows, which bound their batches themselves: to keep to a bound in bytes Spark
-# weighs what it has after every row, which is a seventh to a third of its work.
-ARROW = {
+ARROW_RECORDS = 10_000  # of a batch; what is large is judged by it (kafka/source/large_records)
+FLOW_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_RECORDS),
+    # Exactly this number switches the bound in bytes off. With any other one Spark computes the
+    # size of the batch after each row (docs/decisions.md, Kafka).
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
 DEFAULTS = {

@@ -25,7 +25,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.spark import connect, errors, jars, java, warm_server, workers
 from dataflow_assets.spark.lease import Lease
 from dataflow_assets.spark.package import package
-from dataflow_assets.spark.server import ARROW, DEFAULTS, spark_home
+from dataflow_assets.spark.server import DEFAULTS, FLOW_SETTINGS, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,10 @@ class SparkSettings:
     where: str = "connect"
     """`connect`, `local` (a session of our own), `sc://host:port`, or a master URL."""
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Spark settings on top of ours; for `connect` they are session settings."""
+    """Spark settings on top of ours; for `connect` they are session settings.
+
+    The size of Arrow batches is the flows' own.
+    """
 
     @classmethod
     def from_environment(cls) -> SparkSettings:
@@ -100,7 +103,7 @@ class Spark:
 
         try:
             if self.settings.mode == "master":
-                return _classic(self.settings)
+                return _classic(self.settings, own=self._own)
             if self.settings.mode == "connect":
                 return self._warm()
             return self._at(self.settings.where)
@@ -110,7 +113,7 @@ class Spark:
 
     def _at(self, remote: str) -> SparkSession:
         self._remote = remote
-        conf = self.settings.conf if self._own else {**ARROW, **self.settings.conf}
+        conf = self.settings.conf if self._own else {**self.settings.conf, **FLOW_SETTINGS}
         return connect.attach(remote, conf, own=self._own)
 
     def _warm(self) -> SparkSession:
@@ -155,7 +158,8 @@ class Spark:
             session.stop()
 
 
-def _classic(settings: SparkSettings) -> SparkSession:
+def _classic(settings: SparkSettings, *, own: bool) -> SparkSession:
+    """The process's session for users' assets, or the one beside it that flows share."""
     from pyspark.sql import SparkSession
 
     for name in _CONNECT_VARIABLES:
@@ -167,13 +171,17 @@ def _classic(settings: SparkSettings) -> SparkSession:
     for key, value in {**_classic_conf(settings.where), **settings.conf}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.appName("dataflow").getOrCreate()
-    return session
+    if own:
+        return session
+    flows = session.newSession()
+    for key, value in FLOW_SETTINGS.items():
+        flows.conf.set(key, value)
+    return flows
 
 
 def _classic_conf(where: str) -> dict[str, str]:
     paths = [str(path) for path in jars.fetch("spark")]
-    ours = DEFAULTS | ARROW
-    conf = {key: value for key, value in ours.items() if not key.startswith("spark.connect.")}
+    conf = {key: value for key, value in DEFAULTS.items() if not key.startswith("spark.connect.")}
     conf["spark.driver.extraClassPath"] = ":".join(paths)
     conf["spark.driver.memory"] = "1g"
     if not where.startswith("local"):

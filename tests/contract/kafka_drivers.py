@@ -32,18 +32,18 @@ PRODUCE, FETCH, END_TXN = 0, 1, 26  # Kafka's numbers of the requests
 
 
 class _Topic(Remote):
-    """A topic of the session's broker, behind the source's driver and the sink's."""
+    """What the drivers of source and sink share: a topic on the session's broker."""
 
     type = "kafka"
-    count: ClassVar[int]
-    """Of partitions."""
+    partitions_made: ClassVar[int]
+    """How many partitions the topic has."""
     request: pytest.FixtureRequest
     denied = r"sasl\s+not supported yet: encrypted and authenticated connections to Kafka"
     altered = None
 
-    def create(self) -> None:
+    def prepare(self) -> None:
         self.server: devservers.Kafka = self.request.getfixturevalue("kafka")
-        self.topic: str = self.request.getfixturevalue("topic")(self.count)
+        self.topic: str = self.request.getfixturevalue("topic")(self.partitions_made)
         self.bootstrap = self.server.bootstrap
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         self.security: dict[str, Any] = {}
@@ -52,31 +52,33 @@ class _Topic(Remote):
         server: devservers.ProxiedKafka = self.request.getfixturevalue("proxied_kafka")
         self.server, self.bootstrap = server, server.proxied
         self.admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
-        self.admin.create_topics([NewTopic(self.topic, self.count)])[self.topic].result(20)
+        self.admin.create_topics([NewTopic(self.topic, self.partitions_made)])[self.topic].result(
+            20
+        )
         return (server.proxy,)
 
     def wrong_credentials(self) -> None:
         self.security = {"sasl": {"username": "nobody", "password": SECRET}}
 
     def alter(self) -> None:
-        another = NewPartitions(self.topic, self.count + 1)
+        another = NewPartitions(self.topic, self.partitions_made + 1)
         self.admin.create_partitions([another])[self.topic].result(20)
 
     def mend(self) -> None:
-        """A partition more is none too many."""
+        """Nothing: one partition more is no error."""
 
     def drop(self) -> None:
         self.admin.delete_topics([self.topic])[self.topic].result(20)
 
 
 class Kafka(_Topic, OffsetSourceDriver):
-    count = 2
+    partitions_made = 2
     down = r"kafka 127\.0\.0\.1:\d+: describing the topic t_\w+: .+"
     dropped = r"topic t_\w+ does not exist on kafka 127\.0\.0\.1:\d+"
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         super().__init__(request)
-        self.create()
+        self.prepare()
         self.group = f"g-{uuid.uuid4().hex[:8]}"
 
     def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
@@ -89,7 +91,7 @@ class Kafka(_Topic, OffsetSourceDriver):
     def recreate(self) -> None:
         self.drop()
         deadline = time.monotonic() + 20
-        topic = NewTopic(self.topic, self.count)
+        topic = NewTopic(self.topic, self.partitions_made)
         while self.admin.create_topics([topic])[self.topic].exception(20):
             assert time.monotonic() < deadline  # the old one is not gone yet
             time.sleep(0.1)
@@ -105,7 +107,7 @@ class Kafka(_Topic, OffsetSourceDriver):
 
 
 class KafkaTarget(_Topic, SinkDriver):
-    count = 3
+    partitions_made = 3
     in_task = "kafka.before-commit"
     emptying = "kafka.empty"
     failpoints = (
@@ -126,7 +128,7 @@ class KafkaTarget(_Topic, SinkDriver):
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         super().__init__(request)
-        self.create()
+        self.prepare()
 
     def declare(self) -> Sink:
         config = {"brokers": [self.bootstrap], "topic": self.topic, "keyField": "id"}

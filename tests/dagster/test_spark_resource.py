@@ -113,6 +113,20 @@ def test_runs_share_a_session_and_go_on_when_somebody_closed_it(
     assert third.range(3).count() == 3
 
 
+def test_only_sessions_of_flows_have_batches_that_spark_does_not_measure(
+    spark_server: devservers.SparkConnect,
+) -> None:
+    """Any other number than this one costs flows a third of their speed."""
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    settings = SparkSettings(spark_server.remote, {name: "1000000"})
+    assert Spark(settings).session().conf.get(name) == "2147483647"
+    own = Spark(settings, own=True)
+    try:
+        assert own.session().conf.get(name) == "1000000"
+    finally:
+        own.close()
+
+
 def test_edited_code_never_meets_workers_with_the_old_one(
     spark_server: devservers.SparkConnect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Texts as positions: compared as the rows are ordered, by any collation, and quoted."""
+"""Columns with a collation of their own: positions are compared as the rows are ordered."""
 
 from __future__ import annotations
 
@@ -63,20 +63,3 @@ def test_a_query(polled: Polled) -> None:
         polled.run("INSERT INTO source VALUES (%s, %s)", at, version)
         polled.drain()
     assert found(polled, "version") == ["B", "C", "a"]
-
-
-@pytest.mark.parametrize("conforming", ["on", "off"])
-def test_any_text_is_a_position(polled: Polled, conforming: str) -> None:
-    words = ["it's", "\\", "\\'", "a\\'; DROP TABLE source; --", "$1", "%s", "\n", "ü\u2028", "{}"]
-    create(polled, 'id text COLLATE "C"')
-    polled.records = 1  # each is the border of a part
-    polled.run(f"ALTER DATABASE postgres SET standard_conforming_strings = {conforming}")
-    try:
-        for word in words:
-            polled.run("INSERT INTO source VALUES (%s)", word)
-        polled.drain()
-        polled.run("INSERT INTO source VALUES (%s)", "\U0001f600")
-        polled.drain()
-    finally:
-        polled.run("ALTER DATABASE postgres RESET standard_conforming_strings")
-    assert [word for (word,) in polled.rows(order='id COLLATE "C"')] == [*sorted(words), "😀"]

@@ -28,6 +28,8 @@ SETTINGS = {
     "fetch.wait.max.ms": 10,
     "fetch.message.max.bytes": 65536,  # a larger record still comes, alone
     "queued.max.messages.kbytes": 4096,
+    "fetch.queue.backoff.ms": 10,  # a second, until the queue is looked at again, is the default
+    "receive.message.max.bytes": 2**31 - 1,  # as Spark's reader, which takes any record
 }
 MOST = 500  # records of one gulp
 IDLE = 4  # consumers of a cluster that wait for the next look
@@ -141,9 +143,14 @@ class Peek:
             self._fill(consumer, found, most)
         return {partition: messages[:most] for partition, messages in found.items()}
 
-    def all(self, partition: int, since: int = OFFSET_BEGINNING) -> Iterator[Message]:
-        """Every record of a partition, up to the first that is not decided yet."""
-        with self._reading({partition: since}) as consumer:
+    def records(
+        self, partition: int, first: int = OFFSET_BEGINNING, last: int | None = None
+    ) -> Iterator[Message]:
+        """The records from offset `first` to `last`, or up to the first that is not decided yet.
+
+        The consumer is kept for the next look where the caller reads on to the end.
+        """
+        with self._reading({partition: first}) as consumer:
             for message in self._answers(consumer):
                 error = message.error()
                 if error is not None and _partition(message) == partition:
@@ -151,6 +158,8 @@ class Peek:
                 if error is not None:
                     raise TransientError(f"kafka {self._bootstrap}: reading {self._topic}: {error}")
                 yield message
+                if last is not None and (message.offset() or 0) >= last:
+                    return
 
     def _fill(self, consumer: Consumer, found: dict[int, list[Message]], most: int) -> None:
         """Reads until each partition has `most` records or has come to its end."""

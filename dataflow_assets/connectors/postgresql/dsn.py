@@ -57,9 +57,13 @@ def parse(text: str) -> dict[str, str]:
 
 
 def conninfo(text: str, application: str) -> str:
-    """What both drivers get: the settings, time limits and the session's name."""
-    settings = _with_files(parse(text))
-    return make_conninfo("", **{**_LIVENESS, **settings, "application_name": application})
+    """What both drivers get: the settings, time limits, the session's name and its encoding.
+
+    Whatever encoding the database has: all that we send and read is UTF-8.
+    """
+    settings = _LIVENESS | _with_files(parse(text))
+    own = {"application_name": application, "client_encoding": "utf8"}
+    return make_conninfo("", **{**settings, **own})
 
 
 def _check_files(settings: dict[str, str]) -> None:

@@ -127,7 +127,7 @@ class KafkaErrors(ErrorStore):
         peek = Peek(self.bootstrap, self.topic)
         try:
             for partition in range(topic.partitions):
-                yield from peek.all(partition)
+                yield from peek.records(partition)
         finally:
             peek.close()
 

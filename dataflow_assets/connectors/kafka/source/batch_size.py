@@ -16,7 +16,7 @@ LARGEST = 1024 * 1024  # bytes; the broker's own bound for a batch of records
 Look = Callable[[Mapping[int, int], float], dict[int, list[Seen]]]
 
 BELIEVED_SECONDS = 5.0
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 2.0  # without an answer a slice has records of any size, maxRecordsPerBatch
 
 
 class Sizes:

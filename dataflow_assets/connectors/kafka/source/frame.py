@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, milliseconds
-from dataflow_assets.connectors.kafka.source.large_records import condition
+from dataflow_assets.connectors.kafka.source.large_records import is_large
 from dataflow_assets.contracts import OffsetSlice, Span
 from dataflow_assets.errors import PermanentError
 
@@ -46,7 +46,7 @@ _TIMES = {
     "kafka.default.api.timeout.ms": "15000",
     "fetchOffset.numRetries": "1",
 }
-_EMPTY = {
+_NULLS = {
     "_at": "CAST(NULL AS BIGINT)",
     "body": "CAST(NULL AS BINARY)",
     "key": "CAST(NULL AS BINARY)",
@@ -71,23 +71,28 @@ class FrameReader:
     id: str
 
     def read(
-        self, spark: SparkSession, span: Span, lows: Mapping[str, int], columns: frozenset[str]
+        self,
+        spark: SparkSession,
+        span: Span,
+        lows: Mapping[str, int],
+        columns: frozenset[str],
+        most_bytes: int,
     ) -> DataFrame:
-        """The span's records. `lows` are the log starts: what lies below is gone."""
+        """The span's records, the large ones without values.
+
+        `lows` are the log starts. `most_bytes`: what a slice is planned for.
+        """
         bounds = dict(_bounds(piece, lows) for piece in span.slices)
         filled = {p: (start, end) for p, (start, end) in bounds.items() if start < end}
         wanted = [name for name in _COLUMNS if name in columns or name == "body"]
         if not filled:
-            return spark.range(0).selectExpr(*_aliased(_EMPTY, ["_at", *wanted]))
+            return spark.range(0).selectExpr(*_aliased(_NULLS, ["_at", *wanted]))
         reader = spark.read.format("kafka").options(**self.options(filled))
         if "headers" in columns:
             reader = reader.option("includeHeaders", "true")
-        large = condition(filled, columns)
-        position = _position(span)
-        expressions = {
-            "_at": f"IF({large}, -1 - ({position}), {position})",
-            **{name: f"IF({large}, {_EMPTY[name]}, {sql})" for name, sql in _COLUMNS.items()},
-        }
+        longest = max(end - start for start, end in filled.values())
+        large = is_large(longest, most_bytes, columns)
+        expressions = _expressions(_position(span), large)
         return reader.load().selectExpr(*_aliased(expressions, ["_at", *wanted]))
 
     def options(self, bounds: Mapping[str, tuple[int, int]]) -> dict[str, str]:
@@ -151,6 +156,12 @@ def _position(span: Span) -> str:
         return f"offset * {len(names)} + partition"
     arms = " ".join(f"WHEN {int(name)} THEN {index}" for index, name in enumerate(names))
     return f"offset * {len(names)} + CASE partition {arms} END"
+
+
+def _expressions(position: str, large: str) -> dict[str, str]:
+    """A record's position and values; of a large one the position alone, negative."""
+    values = {name: f"IF({large}, {_NULLS[name]}, {sql})" for name, sql in _COLUMNS.items()}
+    return {"_at": f"IF({large}, -1 - ({position}), {position})", **values}
 
 
 def _aliased(expressions: Mapping[str, str], names: list[str]) -> list[str]:

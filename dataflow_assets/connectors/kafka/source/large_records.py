@@ -1,27 +1,29 @@
-"""Records too large to travel from Spark to its Python worker among others of their like.
+"""Records that are too large for a batch from Spark to its Python worker.
 
-Spark sends batches of so many records, whatever their size: letting it weigh what it has after
-every record costs a seventh to a third of its work. So a record that is much larger than those the
-slice was planned for is left out of its batch, and the task reads it by itself.
+Spark's batches are bounded in records and not in bytes (docs/decisions.md, Kafka). If a record is
+so large that a batch of such records would exceed BATCH_BYTES, the frame delivers its position
+without its values, and the task reads the record with the plain client.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from math import ceil, floor, log2
 
 import pyarrow as pa
-from confluent_kafka import Message
 
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.errors import TransientError
 from dataflow_assets.spark.server import ARROW_RECORDS
 
-BATCH = 128 * 1024 * 1024  # bytes of a batch of Spark's; twice what a slice is planned for
+BATCH_BYTES = 128 * 1024 * 1024  # the most of a batch from Spark
 _LENGTHS = {
     "body": "coalesce(octet_length(value), 0)",
     "key": "coalesce(octet_length(key), 0)",
+    # As one text: close enough, and names and values are not measured one by one.
     "headers": "IF(size(headers) > 0, octet_length(CAST(headers AS STRING)), 0)",
 }
 
@@ -29,36 +31,38 @@ _LENGTHS = {
 _peeks: dict[tuple[int, str, str], Peek] = {}
 
 
-def condition(bounds: Mapping[str, tuple[int, int]], columns: Collection[str]) -> str:
-    """SQL that is true for a large record of slices with these bounds."""
-    longest = max(end - start for start, end in bounds.values())
+def is_large(longest: int, most_bytes: int, columns: Collection[str]) -> str:
+    """SQL that is true for a large record: a batch of such records would have too many bytes.
+
+    `longest`: records of the longest slice. `most_bytes`: what a slice is planned for; a batch may
+    have twice as much, like the slice, but never more than BATCH_BYTES.
+    """
     size = " + ".join(sql for name, sql in _LENGTHS.items() if name in columns or name == "body")
-    return f"{size} > {BATCH // min(longest, ARROW_RECORDS)}"
+    return f"{size} > {min(BATCH_BYTES, 2 * most_bytes) // _rounded(longest)}"
+
+
+def _rounded(records: int) -> int:
+    """The most records of a batch, as one of few numbers: Spark compiles each text of SQL anew."""
+    halves = floor(2 * log2(ARROW_RECORDS / min(records, ARROW_RECORDS)))
+    return ceil(ARROW_RECORDS / 2 ** (halves / 2))
 
 
 def read(
     source: KafkaSourceOptions, partition: int, offsets: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
     """Each of these records in a batch of its own; TransientError where one is not there."""
-    awaited = iter(offsets)
-    wanted = next(awaited)
-    for message in _peek(source).all(partition, wanted):
-        if _offset(message) > wanted:
-            break  # it was removed since Spark has read it
-        if _offset(message) == wanted:
+    missing = deque(offsets)
+    # What lies between them is read too, which is cheaper than a seek for each.
+    for message in _peek(source).records(partition, offsets[0], offsets[-1]):
+        if missing and message.offset() == missing[0]:
+            missing.popleft()
             yield as_batch([message])
-            if (following := next(awaited, None)) is None:
-                return
-            wanted = following
-    raise TransientError(
-        f"topic {source.topic} partition {partition} offset {wanted}: the record is large, and "
-        "gone since Spark has read its neighbours"
-    )
-
-
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    return -1 if offset is None else offset
+    if missing:
+        raise TransientError(
+            f"topic {source.topic} partition {partition} offset {missing[0]}: this large record "
+            "was seen by Spark, and is no longer there for the task; the flow reads again from its "
+            "checkpoint"
+        )
 
 
 def _peek(source: KafkaSourceOptions) -> Peek:

@@ -46,6 +46,7 @@ class KafkaSourceSession(SourceSession):
             raise
         self._described = time.monotonic()
         self._lows: dict[str, int] = {}
+        self._most_bytes = Limit().bytes
         self._released: Offsets = {}
         self._losses = LossCheck(source, flow, self._broker, self._mark)
 
@@ -89,7 +90,7 @@ class KafkaSourceSession(SourceSession):
         lows, ends = found.lows, found.ends
         begins = _begins(after, lows)
         self._losses.check(self._topic, begins, found)
-        self._lows = {str(p): low for p, low in lows.items()}
+        self._lows, self._most_bytes = {str(p): low for p, low in lows.items()}, limit.bytes
         reached = ends if until is None else _earlier(ends, begins, until)
         ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in reached.items()}
         most = self._sizes.most(ahead, limit)
@@ -102,7 +103,7 @@ class KafkaSourceSession(SourceSession):
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
-        return self._reader.read(spark, span, self._lows, columns)
+        return self._reader.read(spark, span, self._lows, columns, self._most_bytes)
 
     @override
     def release(self, upto: Positions) -> None:

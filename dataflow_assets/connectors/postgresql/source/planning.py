@@ -1,7 +1,7 @@
 """The questions of planning, asked of PostgreSQL: bounds, borders, counts, comparisons.
 
 Borders are looked up in the index: each lies so many rows behind the one before it, so that a table
-of any size costs a span no more than its own rows.
+of any size costs a span no more than its own rows. Values are literals (`predicates.literal`).
 """
 
 from __future__ import annotations

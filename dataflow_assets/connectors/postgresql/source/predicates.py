@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from psycopg import sql
-
 from dataflow_assets.connectors.postgresql.source.relation import Relation, SourceColumn, quoted
 from dataflow_assets.sdk.polling import NOTHING, Pair, Rows
 
@@ -23,13 +21,25 @@ _CLOCKS = {"timestamptz": "now()", "timestamp": SERVER_TIME, "date": f"{SERVER_T
 
 
 def literal(value: str, column: SourceColumn) -> str:
-    """A value that is compared with a column, in a statement without parameters: COPY, EXPLAIN.
+    """A value as a literal of the type that the column is compared as.
 
-    It is a constant, while a setting would be computed, and parsed, again for each row. A constant
-    of a type like `name` has a collation that contradicts the column's; one cast from text has not.
+    For every query of a polled table, also COPY and EXPLAIN, which take no parameters. As text
+    first, because a literal of the type `name` has a collation of its own, which conflicts with the
+    column's.
     """
-    through = "" if column.type.base in _WITHOUT_COLLATION else "::text"
-    return f"{sql.quote(value)}{through}::{column.compared_as}"
+    as_text = "" if column.type.base in _WITHOUT_COLLATION else "::text"
+    return f"{_string(value)}{as_text}::{column.compared_as}"
+
+
+def _string(value: str) -> str:
+    """Any text, whatever `standard_conforming_strings` is.
+
+    psycopg's own `sql.quote` follows the last connection of the process, of whichever thread.
+    """
+    doubled = value.replace("'", "''")
+    if "\\" not in doubled:
+        return f"'{doubled}'"
+    return " E'" + doubled.replace("\\", "\\\\") + "'"
 
 
 class Conditions:
