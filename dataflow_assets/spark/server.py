@@ -18,7 +18,7 @@ from typing_extensions import override
 from dataflow_assets.spark import jars, java
 from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
 
-ARROW_RECORDS = 10_000  # of a batch; what is large is judged by it (kafka/source/large_records)
+ARROW_RECORDS = 3_000  # of a batch; what is large is judged by it (kafka/source/large_records)
 FLOW_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_RECORDS),
     # Exactly this number switches the bound in bytes off. With any other one Spark computes the
