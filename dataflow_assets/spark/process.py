@@ -34,6 +34,7 @@ from dataflow_assets.spark import system
 
 LOOPBACK = "127.0.0.1"
 ATTEMPTS = 3
+NOTE_SECONDS = 10.0
 PORT_TAKEN = re.compile("in use|bind|listens on", re.IGNORECASE)
 # Reads until its input ends, which is when the process holding the other end is gone, however it
 # died. A parent-death signal would do as much too early: it follows the thread, not the process.
@@ -169,9 +170,16 @@ class Server(ABC):
         return True
 
     def find(self) -> bool:
-        """Take over, to end it, what an interrupted start left detached: only its lock tells."""
-        holder = system.holder(self._lock_file)
-        return holder is not None and self._take(holder)
+        """Take over, to end it, what an interrupted start left detached: only its lock tells.
+
+        Whoever holds the lock notes itself in its first moments, so its note is waited for.
+        """
+        deadline = time.monotonic() + NOTE_SECONDS
+        while not (found := self._take_noted()) and self._lock_held():
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        return found
 
     @property
     def _ports_file(self) -> Path:
@@ -180,6 +188,16 @@ class Server(ABC):
     @property
     def _lock_file(self) -> Path:
         return self.folder / ".lock"
+
+    def _take_noted(self) -> bool:
+        holder = system.holder(self._lock_file)
+        return holder is not None and self._take(holder)
+
+    def _lock_held(self) -> bool:
+        if not self._lock_file.exists():
+            return False
+        with self._lock_file.open("a") as lock:
+            return not system.locked(lock)
 
     def _take(self, identity: Mapping[str, int]) -> bool:
         pid = identity["pid"]

@@ -14,7 +14,7 @@ import pytest
 
 import devservers
 from dataflow_assets.spark import detached
-from dataflow_assets.spark.system import alive
+from dataflow_assets.spark.system import HOLDER, alive, locked
 from tests import ROOT
 from tests.stand_in import StandIn, known, until
 
@@ -85,6 +85,20 @@ def test_down_ends_a_server_whose_start_was_killed(folder: Path) -> None:
     left = _left_behind(folder, 600)
     detached.down(folder, known(folder), lambda _: None)
     assert not alive(left)
+
+
+def test_a_server_that_was_killed_with_its_start_before_it_noted_itself_is_found(
+    folder: Path,
+) -> None:
+    lock_file = folder / StandIn.name / ".lock"
+    lock_file.parent.mkdir()
+    with lock_file.open("a") as lock:
+        assert locked(lock)
+        late = ["sh", "-c", f"sleep 1; {HOLDER}", str(lock_file), "sleep", "60"]
+        left = subprocess.Popen(late, pass_fds=[lock.fileno()], start_new_session=True)
+    server = detached.up(folder, known(folder), {StandIn.name}, lambda _: None)[StandIn.name]
+    assert left.wait(5) != 0
+    assert server.running
 
 
 def test_a_stranger_with_the_number_that_a_lock_notes_is_left_alone(folder: Path) -> None:
