@@ -176,7 +176,8 @@ class Peek:
                 return
 
     def _answers(self, consumer: Consumer) -> Iterator[Message]:
-        while first := consumer.poll(SILENCE):
+        # A message without a value has the length 0, which counts as false.
+        while (first := consumer.poll(SILENCE)) is not None:
             yield first
             yield from consumer.consume(MOST, 0.002)
         raise TransientError(
@@ -194,7 +195,7 @@ def _gathered(consumer: Consumer, awaited: set[int], deadline: float) -> dict[in
     found: dict[int, list[Seen]] = {partition: [] for partition in awaited}
     while awaited and (left := deadline - time.monotonic()) > 0:
         first = consumer.poll(left)
-        for message in [*([first] if first else []), *consumer.consume(MOST, 0.002)]:
+        for message in [*([] if first is None else [first]), *consumer.consume(MOST, 0.002)]:
             partition = _partition(message)
             if message.error() is None:
                 found[partition].append(Seen(message.timestamp()[1], len(message)))

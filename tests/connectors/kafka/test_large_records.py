@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
@@ -155,6 +156,17 @@ def test_a_worker_keeps_its_consumer(source: KafkaSource, peeks: dict[object, Pe
         assert peek._consumers is not None
         kept |= set(map(id, peek._consumers._idle))
     assert len(kept) == 1
+
+
+@pytest.mark.usefixtures("peeks")
+def test_a_record_without_a_value_is_no_silence(source: KafkaSource) -> None:
+    settings = {"bootstrap.servers": source.bootstrap(), "log_level": 0}
+    producer = Producer({**settings, "enable.idempotence": True})
+    for value in (None, b"", b"last"):
+        producer.produce(source.topic, value, partition=1)
+    assert producer.flush(20) == 0
+    batch = pa.concat_batches(list(large_records.read(source, 1, [0, 1, 2])))
+    assert batch.column("body").to_pylist() == [None, b"", b"last"]
 
 
 @pytest.mark.usefixtures("peeks")
