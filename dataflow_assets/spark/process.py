@@ -34,7 +34,7 @@ from dataflow_assets.spark import system
 
 LOOPBACK = "127.0.0.1"
 ATTEMPTS = 3
-NOTE_SECONDS = 10.0
+NOTE_SECONDS = 10.0  # in which a process that has begun says who it is, on a busy machine too
 PORT_TAKEN = re.compile("in use|bind|listens on", re.IGNORECASE)
 # Reads until its input ends, which is when the process holding the other end is gone, however it
 # died. A parent-death signal would do as much too early: it follows the thread, not the process.
@@ -175,11 +175,11 @@ class Server(ABC):
         Whoever holds the lock notes itself in its first moments, so its note is waited for.
         """
         deadline = time.monotonic() + NOTE_SECONDS
-        while not (found := self._take_noted()) and self._lock_held():
-            if time.monotonic() > deadline:
-                break
+        while not self._take_noted():
+            if not self._lock_held() or time.monotonic() > deadline:
+                return False
             time.sleep(0.05)
-        return found
+        return True
 
     @property
     def _ports_file(self) -> Path:
