@@ -11,6 +11,8 @@ from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Tar
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.secrets import Secrets, resolve
 
+SHARED_LANE = "shared"
+
 
 @dataclass(frozen=True)
 class Policies:
@@ -91,6 +93,11 @@ class Flow:
         """Who to ask, from the annotation `dataflow-assets/owners`."""
         listed = self.annotations.get("dataflow-assets/owners", "").split(",")
         return tuple(owner.strip() for owner in listed if owner.strip())
+
+    @property
+    def lane(self) -> str:
+        """The lane that drives it beside others, from the annotation `dataflow-assets/lane`."""
+        return self.annotations.get("dataflow-assets/lane", SHARED_LANE)
 
     @property
     def source_address(self) -> Address:

@@ -11,8 +11,9 @@ from typing import Any
 
 import dagster as dg
 
-from dataflow_assets.assets.draining import failing, logged
+from dataflow_assets.assets.draining import failing
 from dataflow_assets.assets.graph import Graph, Node
+from dataflow_assets.assets.run_log import logged
 from dataflow_assets.assets.runs import FLOW
 from dataflow_assets.assets.stopping import Interrupts
 from dataflow_assets.contracts import Run, Totals

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -18,29 +18,14 @@ import psutil
 
 from dataflow_assets.assets.build import MANIFEST_CHECK, broken_key, by_file, findings_metadata
 from dataflow_assets.errors import Finding
+from dataflow_assets.manifests.watched import fingerprint
 
 INTERVAL_SECONDS = 4
-SUFFIXES = (".yaml", ".yml", ".py")
 MUTATION = """mutation Reload($name: String!) {
   reloadRepositoryLocation(repositoryLocationName: $name) { __typename }
 }"""
 GRACE_SECONDS = 0.5  # the tick returns before its server is replaced
 PATIENCE_SECONDS = 60.0
-
-
-def fingerprint(folders: Iterable[Path]) -> str:
-    """Changes when a file in the folders does; costs one look at the folder."""
-    found = sorted(_stamps(folders))
-    return str(hash(tuple(found)))
-
-
-def _stamps(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
-    for folder in folders:
-        paths = [folder] if folder.is_file() else folder.rglob("*")
-        for path in paths:
-            if path.suffix in SUFFIXES and path.is_file():
-                stat = path.stat()
-                yield str(path), stat.st_mtime_ns, stat.st_size
 
 
 def reload_sensor(

@@ -10,7 +10,6 @@ from dataflow_assets.assets import mirror
 from dataflow_assets.assets.draining import Draining, FlowConfig
 from dataflow_assets.assets.graph import ErrorTable, Graph, Key, Node
 from dataflow_assets.assets.metadata import (
-    CHECKPOINT,
     check_specs,
     code_reference,
     description,
@@ -20,7 +19,10 @@ from dataflow_assets.assets.metadata import (
     place,
     tags,
 )
+from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.mirrored import mirrored
 from dataflow_assets.assets.runs import Runs
+from dataflow_assets.assets.lane_runs import let_go
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, mangle
@@ -147,7 +149,10 @@ def _body(
             why = f"flow {flow.id} is being driven by another run already: /runs/{other.run_id}"
             yield from _skipped(nodes, context, why)
         else:
+            if lane := let_go(context.instance, flow):
+                context.log.info("flow %s: lane %s let it go: /runs/%s", flow.id, flow.lane, lane)
             yield from _driven(nodes, context, config)
+            Notes(context.instance).come_back(flow)
 
 
 def _driven(
@@ -172,24 +177,9 @@ def _wanted(nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: 
     if set(context.run.asset_selection or ()) - own:
         return True
     return any(
-        mirrored_version(context.instance, key) != mirror.data_version(checkpoint)
+        mirror.version_of(mirrored(context.instance, key)) != mirror.data_version(checkpoint)
         for key, checkpoint in draining.checkpoints().items()
     )
-
-
-def mirrored_version(instance: dg.DagsterInstance, key: Key) -> str | None:
-    """Data version of the newest mirrored checkpoint."""
-    return mirror.version_of(mirrored(instance, key))
-
-
-def mirrored(instance: dg.DagsterInstance, key: Key) -> Any:
-    """The newest mirrored checkpoint; events that carry none are stepped over."""
-    for record in instance.fetch_materializations(dg.AssetKey(list(key)), limit=5).records:
-        event = record.asset_materialization
-        value = event.metadata.get(CHECKPOINT) if event else None
-        if value is not None and mirror.positions(value.value) is not None:
-            return value.value
-    return None
 
 
 def _skipped(

@@ -76,7 +76,7 @@ class Tally:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told = self._added = clock()
+        self.told = self._added = clock()
         self._waiting: Report | None = None
         self._delta = Totals()
         self._seconds = 0.0
@@ -90,7 +90,7 @@ class Tally:
     @property
     def due(self) -> bool:
         """Whether something new waits, and the last event is old enough."""
-        return self._waiting is not None and self._clock() - self._told >= EVERY_SECONDS
+        return self._waiting is not None and self._clock() - self.told >= EVERY_SECONDS
 
     @property
     def idle(self) -> bool:
@@ -112,6 +112,6 @@ class Tally:
             self._delta.rejected,
             round(rate, 1),
         )
-        self._waiting, self._told = None, self._clock()
+        self._waiting, self.told = None, self._clock()
         self._delta, self._seconds = Totals(), 0.0
         return figures

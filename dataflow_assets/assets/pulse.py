@@ -1,7 +1,8 @@
-"""Signs of life of the runs that drive a flow, for whoever cannot look at their processes.
+"""Signs of life of the runs that drive something, for whoever cannot look at their processes.
 
-They are kept in Dagster's own storage under the flow's name: one value per flow, whatever becomes
-of its runs. It has several of them while a second run finds out that another one drives the flow.
+They are kept in Dagster's own storage under the name of the flow or lane: one value for each,
+whatever becomes of its runs. It has several of them while a second run finds out that it is not
+the first.
 """
 
 import logging
@@ -12,8 +13,6 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from dataflow_assets.flow import Flow
-
 BEAT_SECONDS = 60.0
 SILENT_SECONDS = 600.0  # after which a run counts as dead whose process cannot be seen
 
@@ -21,11 +20,11 @@ log = logging.getLogger(__name__)
 
 
 class Pulse:
-    """The signs of life of one flow's runs."""
+    """The signs of life of the runs that drive one flow or lane."""
 
-    def __init__(self, instance: dg.DagsterInstance, flow: Flow) -> None:
+    def __init__(self, instance: dg.DagsterInstance, name: str) -> None:
         self._storage = instance.daemon_cursor_storage
-        self._key = f"dataflow/alive/{flow.id}"
+        self._key = f"dataflow/alive/{name}"
 
     def beat(self, run_id: str) -> None:
         """The run is alive now."""

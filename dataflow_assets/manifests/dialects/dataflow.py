@@ -26,7 +26,7 @@ from dataflow_assets.manifests.dialects.wording import validate
 from dataflow_assets.spec import Spec, hints
 
 KINDS = ("DataFlow", "DataFlowCron")
-_ANNOTATIONS = (model.SOURCE_CONNECTION, model.SINK_CONNECTION, model.OWNERS)
+_ANNOTATIONS = (model.SOURCE_CONNECTION, model.SINK_CONNECTION, model.OWNERS, model.LANE)
 _CRON = (
     "not supported yet: DataFlowCron; a DataFlow keeps its table up to date by itself, and its job "
     "can be put on a schedule"
@@ -142,6 +142,9 @@ def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
             yield document.finding(path, f"unknown key; {meant(name, _ANNOTATIONS)}", key=True)
         elif name in _ANNOTATIONS and not value.strip(" ,"):
             yield document.finding(path, "must not be empty")
+        elif name == model.LANE and not model.LANE_NAME.fullmatch(value):
+            message = "must be letters a-z, digits and `-`, without `-` at an end, at most 40"
+            yield document.finding(path, message)
 
 
 def _rereading(document: Document, source: Source, branches: Iterable[Branch]) -> Iterable[Finding]:

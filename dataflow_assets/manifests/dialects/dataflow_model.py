@@ -19,6 +19,8 @@ RESET = f"{GROUP}/reset-checkpoint"
 SOURCE_CONNECTION = "dataflow-assets/source-connection"
 SINK_CONNECTION = "dataflow-assets/sink-connection"
 OWNERS = "dataflow-assets/owners"
+LANE = "dataflow-assets/lane"
+LANE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 SINKS = ("kafka", "postgresql", "trino", "clickhouse", "nessie", "iceberg")
 SOURCES = ("kafka", "postgresql", "postgresql-cdc", "trino", "clickhouse", "nessie", "iceberg")
 
@@ -67,7 +69,8 @@ class Metadata(Spec):
     annotations: dict[str, str] = Field(default_factory=dict)
     """`dataflow.dataflow.io/reset-checkpoint: "true"` does what `checkpointReset` does;
     `dataflow-assets/source-connection` and `dataflow-assets/sink-connection` name the connections
-    in asset keys; `dataflow-assets/owners` is a comma-separated list."""
+    in asset keys; `dataflow-assets/owners` is a comma-separated list; `dataflow-assets/lane` names
+    the lane that drives the flow beside others: a run, and so a process, of its own."""
     uid: Annotated[Any, Hint("the API server's own; ignored")] = None
     """Written by Kubernetes."""
     generation: Annotated[Any, Hint("the API server's own; ignored")] = None

@@ -1,0 +1,119 @@
+"""Who drives a flow or a lane: the run says so in its tags, and whether it is alive can be told.
+
+A claim names the run and its process. Of a process that cannot be looked at from here, signs of
+life are kept in Dagster's storage.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import dagster as dg
+
+from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.pulse import SILENT_SECONDS, Pulse
+
+DRIVES = "dataflow/drives"  # "true": finds the runs of flows and lanes among everything else
+DRIVER = "dataflow/driver"  # with what is driven behind it: which run drives it, and its process
+ERROR = "dataflow/error"
+LIVE = [
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+COMING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED]
+BURIED = [*LIVE, dg.DagsterRunStatus.NOT_STARTED]
+
+log = logging.getLogger(__name__)
+
+
+def going(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
+    """Every run that drives a flow or a lane, or is about to, newest first."""
+    wanted = dg.RunsFilter(statuses=[*LIVE, *COMING], tags={DRIVES: "true"})
+    return instance.get_run_records(wanted)
+
+
+class Claims:
+    """The claims on one thing: a flow by its id, or a lane."""
+
+    def __init__(self, instance: dg.DagsterInstance, name: str) -> None:
+        self._instance, self._tag = instance, f"{DRIVER}/{name}"
+        self._pulse = Pulse(instance, name)
+
+    @contextmanager
+    def driving(self, run_id: str, tags: Mapping[str, str]) -> Iterator[None]:
+        """Claims it for the run, and shows that the run is alive, until the block ends."""
+        own = {self._tag: value(run_id, Driver.here())}
+        self._instance.add_run_tags(run_id, {DRIVES: "true", **tags, **own})
+        try:
+            with self._pulse.beating(run_id):
+                yield
+        finally:
+            self._release(run_id)
+
+    def _release(self, run_id: str) -> None:
+        """Other steps of the run may take hours, in this process or in others."""
+        try:
+            self._instance.add_run_tags(run_id, {self._tag: "done"})
+        except Exception as error:  # noqa: BLE001 - what was committed is committed
+            log.warning("the run's tags could not be written: %s", type(error).__name__)
+
+    def held(self, run: dg.DagsterRun) -> bool:
+        """Whether the run lives and has claimed it."""
+        return run.status in LIVE and self._driver(run) is not None
+
+    def _driver(self, run: dg.DagsterRun) -> Driver | None:
+        """The process that drives it in this very run; tags of an earlier one are copied."""
+        whose, _, driver = run.tags.get(self._tag, "").partition(" ")
+        return Driver.parse(driver) if whose == run.run_id else None
+
+    def bury(self, record: dg.RunRecord) -> bool:
+        """Reports a run as failed that is dead; a crash must not block what it drove."""
+        message = self._dead(record)
+        if not message:
+            return False
+        run = self._instance.get_run_by_id(record.dagster_run.run_id)
+        if run is not None and run.status in BURIED:  # else it has ended since it was read
+            self._instance.add_run_tags(run.run_id, {ERROR: message})
+            self._instance.report_run_failed(run, message=f"{message}; the next run continues")
+        return True
+
+    def _dead(self, record: dg.RunRecord) -> str:
+        """Why the run counts as dead; empty when it does not.
+
+        Its process is gone; or nobody can look at its process, or it never said which one it is,
+        and nothing was heard of it for long. What waits in the queue may wait.
+        """
+        run, driver = record.dagster_run, self._driver(record.dagster_run)
+        alive = driver.alive if driver else None
+        if alive or run.status not in BURIED:
+            return ""
+        if driver and alive is False:
+            return f"its process (pid {driver.pid} on {driver.host}) is gone without a word"
+        if time.time() - record.update_timestamp.timestamp() < SILENT_SECONDS:
+            return ""
+        if time.time() - self._pulse.last(run.run_id) < SILENT_SECONDS:
+            return ""
+        doing = f"was {run.status.value.lower()} and" if driver is None else "drove the flow, but"
+        return f"it {doing} nothing was heard of it for {SILENT_SECONDS / 60:.0f} minutes"
+
+
+def value(run_id: str, driver: Driver) -> str:
+    """What a claim says. Without the run's id, a run that is started again would inherit it."""
+    return f"{run_id} {driver}"
+
+
+def failed_since(
+    instance: dg.DagsterInstance, wanted: dg.RunsFilter
+) -> Sequence[dg.RunRecord]:
+    """The latest of these runs since the last one that did not fail, newest first."""
+    failure = dg.DagsterRunStatus.FAILURE
+    failed: list[dg.RunRecord] = []
+    for most in (1, 10):  # most often there is no failure, and one record says so
+        records = instance.get_run_records(wanted, limit=most)
+        ended = next((n for n, r in enumerate(records) if r.dagster_run.status != failure), None)
+        failed = list(records[:ended])
+        if not failed:
+            break
+    return failed

@@ -1,0 +1,146 @@
+"""The run of a lane: what its flows commit becomes events of their assets, in one run.
+
+An event costs Dagster some 15 ms and four rows: those of all flows together come one after the
+other, each flow's at most every ten seconds, and the one that waits longest first.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+import dagster as dg
+
+from dataflow_assets.assets import mirror
+from dataflow_assets.assets.draining import sentence
+from dataflow_assets.assets.graph import Node
+from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.members import Members
+from dataflow_assets.assets.mirrored import mirrored_together
+from dataflow_assets.assets.run_log import Lines
+from dataflow_assets.assets.stopping import Interrupts
+from dataflow_assets.assets.telling import Telling
+from dataflow_assets.errors import TakenOver
+from dataflow_assets.flow import Flow
+from dataflow_assets.lanes.events import Began, Ended, Event, Left
+from dataflow_assets.lanes.lane import Lane
+from dataflow_assets.redaction import mask
+from dataflow_assets.runs.request import Report
+
+EVENT_SECONDS = 0.3  # between two events of the run: 200 flows have one a minute each
+IDLE_SECONDS = 60.0  # a lane ends when nothing came for so long
+
+Told = dg.AssetMaterialization | dg.AssetCheckEvaluation
+Nodes = Callable[[Flow], Sequence[Node]]
+
+
+class Ingest:
+    """Drives a lane and tells what becomes of its flows."""
+
+    def __init__(
+        self, context: dg.OpExecutionContext, lane: Lane, members: Members, nodes: Nodes
+    ) -> None:
+        self._context, self._lane, self._members = context, lane, members
+        self._nodes = nodes
+        self._notes = Notes(context.instance)
+        self._interrupts = Interrupts()
+        self._flows: dict[str, Flow] = {}
+        self._telling: dict[str, Telling] = {}
+        self._over: deque[Telling] = deque()
+        """Of flows that the lane has let go: their last events are not told yet."""
+        self._next = 0.0
+        self._lines = Lines(self._flows)
+
+    def events(self) -> Iterator[Told]:
+        """Runs the lane to its end; the events of its run as they come."""
+        with self._lines.heard(), self._interrupts.deferred():
+            for event in self._lane.drive(self._members.wanted, self._reason):
+                self._take(event)
+                self._say()
+                yield from self._turn()
+            while self._over:
+                yield from self._last_of(self._over.popleft())
+            self._say()
+
+    def _reason(self) -> str | None:
+        """Why to end."""
+        if asked := self._interrupts.reason() or self._members.over:
+            return asked
+        if self._members.none:
+            return "none of its flows is to be driven"
+        idle = self._lane.idle_seconds >= IDLE_SECONDS
+        return f"nothing came for {IDLE_SECONDS:.0f} seconds" if idle else None
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Began(flow):
+                self._flows[flow.id] = flow
+                self._telling[flow.id] = Telling(self._nodes(flow))
+                self._members.began(flow)
+            case Report():
+                self._telling[event.flow].take(event)
+            case Ended(flow, reason):
+                why = self._members.why_not(flow) or reason
+                self._log(logging.INFO, flow, f"leaves the lane: {why}")
+                self._ended(flow)
+            case Left(flow, error):
+                self._left(flow, error)
+                self._ended(flow)
+
+    def _left(self, flow: Flow, error: BaseException) -> None:
+        """A failure is noted; to be taken over by a run that has claimed the flow is none."""
+        text = mask(sentence(error), [flow])
+        if isinstance(error, TakenOver) and not self._members.wants(flow):
+            self._log(logging.INFO, flow, f"yields: {self._members.why_not(flow)} ({text})")
+            return
+        self._notes.leave(flow, text)
+        again = "a run of its own tries again"
+        self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
+
+    def _ended(self, flow: Flow) -> None:
+        self._over.append(self._telling.pop(flow.id))
+        self._members.ended(flow)
+
+    def _log(self, level: int, flow: Flow, text: str) -> None:
+        self._context.log.log(level, f"flow {flow.id}: {text}")
+
+    def _say(self) -> None:
+        for level, text in self._lines.take():
+            self._context.log.log(level, text)
+
+    def _turn(self) -> Iterator[Told]:
+        """Tells of one asset where that is due: of the one whose last event is the oldest."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        due = [(one.since(node), one, node) for one in self._telling.values() for node in one.due()]
+        if due:
+            _, telling, node = min(due, key=lambda found: found[0])
+            yield from _told(telling, node)
+            yield from telling.evaluations()
+        elif self._over:
+            yield from self._last_of(self._over.popleft())
+        self._next = time.monotonic() + EVENT_SECONDS
+
+    def _last_of(self, telling: Telling) -> Iterator[Told]:
+        """What only the end of a flow's stay in the lane tells; nothing where nothing came."""
+        ended = telling.ended()
+        still = [node.key for node in ended if not telling.moved(node)]
+        known = mirrored_together(self._context.instance, still)
+        for node in telling.nodes:
+            if node not in ended:
+                yield from _told(telling, node)  # what was reported is committed
+            elif telling.moved(node) or _forgotten(telling, node, known[node.key]):
+                yield telling.final_event(node)
+        yield from telling.evaluations(ended=not self._members.successor)
+
+
+def _told(telling: Telling, node: Node) -> Iterator[Told]:
+    event = telling.event(node)
+    if event is not None:
+        yield event
+
+
+def _forgotten(telling: Telling, node: Node, known: object) -> bool:
+    """Whether the mirror is lost or another: without an event a lane would be started for ever."""
+    return mirror.version_of(known) != mirror.data_version(telling.checkpoints()[node.key])

@@ -1,0 +1,133 @@
+"""Which flows a lane drives now: switched on, fit, and claimed by no run of their own."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+import dagster as dg
+
+from dataflow_assets.assets import switches
+from dataflow_assets.assets.claims import going
+from dataflow_assets.assets.lane_runs import Book, LaneRuns
+from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.runs import Runs
+from dataflow_assets.flow import Flow
+
+WRITE_SECONDS = 10.0  # how often the book says how the flows fare
+
+log = logging.getLogger(__name__)
+
+Manifests = Callable[[], Sequence[Flow]]
+"""The flows as their manifests say now."""
+
+
+def drivable(flow: Flow) -> bool:
+    """Whether a lane may drive the flow at all; others have runs of their own."""
+    return flow.source.continuous and not flow.suspended
+
+
+class Members:
+    """The flows of one lane. Asked every two seconds by the one that drives them."""
+
+    def __init__(
+        self,
+        instance: dg.DagsterInstance,
+        lane: str,
+        run_id: str,
+        manifests: Manifests,
+        state: Callable[[Flow], str],
+    ) -> None:
+        self._instance, self._lane, self._run_id = instance, lane, run_id
+        self._manifests, self._state = manifests, state
+        self._book = Book(instance, lane)
+        self._written = 0.0
+        self._wanted: Sequence[Flow] = ()
+        self._driven: dict[str, Flow] = {}
+        self._why: dict[str, str] = {}
+        self.successor = ""
+        """The newer run of the lane that takes over."""
+        self.over = ""
+        """Why the run is to end, whatever the flows do."""
+
+    def wanted(self) -> Sequence[Flow]:
+        """The flows to drive; the last answer where Dagster's storage cannot be asked."""
+        try:
+            self._wanted = self._look()
+        except Exception as error:  # noqa: BLE001 - storages raise many kinds; the next look may do
+            log.warning("the switches could not be read: %s", type(error).__name__)
+        return self._wanted
+
+    def wants(self, flow: Flow) -> bool:
+        """Whether the flow is still to be driven, by a look that is made now."""
+        return any(one.id == flow.id for one in self.wanted())
+
+    def why_not(self, flow: Flow) -> str:
+        """Why the lane does not drive the flow any more; empty where the lane itself ends."""
+        return self.over or self._why.get(flow.id, "")
+
+    @property
+    def none(self) -> bool:
+        """True where there is nothing to drive and nothing being driven."""
+        return not self._wanted and not self._driven
+
+    def began(self, flow: Flow) -> None:
+        """The lane drives the flow from now on."""
+        self._driven[flow.id] = flow
+
+    def ended(self, flow: Flow) -> None:
+        """The lane has let the flow go: whoever waits for it may know at once."""
+        self._driven.pop(flow.id, None)
+        self._written = 0.0
+        self._write()
+
+    def _look(self) -> Sequence[Flow]:
+        flows = [flow for flow in self._manifests() if drivable(flow)]
+        fit = self._fit(flows)
+        if {flow.id for flow in fit} - {flow.id for flow in self._wanted}:
+            # First said, then looked: a run of a flow's own claims it first and looks then.
+            self._wanted, self._written = fit, 0.0
+        self._write()
+        return self._unclaimed(fit)
+
+    def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
+        """Those of this lane that are switched on and have not failed."""
+        on, out = switches.on(self._instance, flows), Notes(self._instance).of(flows)
+        self._why = dict.fromkeys(self._driven, "its manifest is gone, broken or suspended now")
+        fit = []
+        for flow in flows:
+            self._why[flow.id] = "its manifest changed"
+            if flow.lane != self._lane:
+                self._why[flow.id] = f"it belongs to lane {flow.lane} now"
+            elif flow.id not in on:
+                self._why[flow.id] = f"its sensor {switches.sensor_name(flow)} was switched off"
+            elif flow.id not in out:
+                fit.append(flow)
+        return fit
+
+    def _unclaimed(self, flows: Sequence[Flow]) -> Sequence[Flow]:
+        """Without those that a run of their own drives; also whether the lane has another run."""
+        known = going(self._instance)
+        self._judge([record.dagster_run.run_id for record in known], known)
+        free = []
+        for flow in flows:
+            run = Runs(self._instance, flow, known).on()
+            if run is None:
+                free.append(flow)
+            else:
+                self._why[flow.id] = f"run {run.run_id[:8]} drives it now"
+        return free
+
+    def _judge(self, live: Sequence[str], known: Sequence[dg.RunRecord]) -> None:
+        driver = LaneRuns(self._instance, self._lane, known).driver()
+        if self._run_id not in live:
+            self.over = "this run was reported as ended: it was silent for too long"
+        elif driver is not None and driver.run_id != self._run_id:
+            self.successor = driver.run_id
+            self.over = f"run {driver.run_id[:8]} of the lane takes over"
+
+    def _write(self) -> None:
+        if time.monotonic() - self._written < WRITE_SECONDS:
+            return
+        flows = {flow.id: flow for flow in [*self._wanted, *self._driven.values()]}
+        self._book.write(self._run_id, {name: self._state(flow) for name, flow in flows.items()})
+        self._written = time.monotonic()

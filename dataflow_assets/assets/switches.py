@@ -1,0 +1,56 @@
+"""The switches of flows: the state of their sensors, all of them in one look."""
+
+import os
+from collections.abc import Callable, Iterable
+
+import dagster as dg
+
+from dataflow_assets.assets.runs import SENSOR
+from dataflow_assets.flow import Flow
+
+INGEST = "ingest"
+"""The sensor that looks for all flows, and the job of lanes."""
+
+
+def sensor_name(flow: Flow) -> str:
+    """The switch of a flow."""
+    return f"{flow.slug}_sensor"
+
+
+def started() -> bool:
+    """Whether a flow is switched on that nobody has switched: only in the demo."""
+    return os.environ.get("DATAFLOW_START") == "1"
+
+
+def on(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
+    """The ids of the flows that are switched on."""
+    states = _states(instance)
+    untouched = started() or instance.schedule_storage is None  # in tests there are no switches
+    return {flow.id for flow in flows if states.get(sensor_name(flow), untouched)}
+
+
+def switched_off(
+    instance: dg.DagsterInstance, flow: Flow, run: dg.DagsterRun
+) -> Callable[[], str | None]:
+    """Whether the flow's switch went off under this run.
+
+    A run that somebody asked for by hand while the switch was off goes on.
+    """
+    name = sensor_name(flow)
+    was_on = run.tags.get(SENSOR) == INGEST or _states(instance).get(name, False)
+
+    def look() -> str | None:
+        if was_on and not _states(instance).get(name, True):
+            return f"its sensor {name} was switched off"
+        return None
+
+    return look
+
+
+def _states(instance: dg.DagsterInstance) -> dict[str, bool]:
+    """By the name of a sensor whether it is on; without those that nobody has touched."""
+    if instance.schedule_storage is None:
+        return {}
+    states = {state.name: state.status.value for state in instance.all_instigator_state()}
+    declared = {"DECLARED_IN_CODE": started()}
+    return {name: declared.get(status, status == "RUNNING") for name, status in states.items()}

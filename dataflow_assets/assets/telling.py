@@ -1,0 +1,133 @@
+"""What the reports of one flow become in Dagster: events of its assets, versions, checks.
+
+The same for a run of the flow's own and for a lane's run; who has the run decides when to tell.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from dataflow_assets.assets import mirror
+from dataflow_assets.assets.graph import Key, Node
+from dataflow_assets.assets.metadata import (
+    COLUMN_SCHEMA,
+    DATA_VERSION,
+    check_results,
+    column_lineage,
+    column_schema,
+    event_metadata,
+)
+from dataflow_assets.contracts import Checkpoint
+from dataflow_assets.flow import Flow
+from dataflow_assets.runs.request import Report
+
+
+class Telling:
+    """The reports of one flow, gathered by branch until they are told."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = {node.branch.id: node for node in nodes}
+        self._tallies = {node.branch.id: mirror.Tally() for node in nodes}
+        self._last: dict[str, Report] = {}
+        self._moved: set[str] = set()
+        self._answers: dict[tuple[str, str], bool] = {}
+
+    @property
+    def flow(self) -> Flow:
+        """Whose reports these are."""
+        return next(iter(self._nodes.values())).flow
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The flow's assets."""
+        return list(self._nodes.values())
+
+    def take(self, report: Report) -> None:
+        """Takes one more report; the last one of a run that had nothing new waits for no event."""
+        branch = report.branch.id
+        self._last[branch] = report
+        if not report.last or report.delta.rows or report.delta.rejected:
+            self._moved.add(branch)
+            self._tallies[branch].add(report)
+
+    def due(self, *, idle: bool = False) -> list[Node]:
+        """The assets whose last event is old enough; `idle`: only where reports have paused."""
+        found = [branch for branch, tally in self._tallies.items() if tally.due]
+        return [self._nodes[b] for b in found if not idle or self._tallies[b].idle]
+
+    def since(self, node: Node) -> float:
+        """When the asset's last event was, on the clock of `time.monotonic`."""
+        return self._tallies[node.branch.id].told
+
+    def event(self, node: Node) -> dg.AssetMaterialization | None:
+        """What of the asset waits to be told; None where nothing does."""
+        taken = self._tallies[node.branch.id].take()
+        if taken is None:
+            return None
+        report, figures = taken
+        metadata = event_metadata(report.checkpoint, figures, report.table_rows)
+        return _materialization(node, report.checkpoint, metadata)
+
+    def final(self, node: Node) -> dict[str, Any]:
+        """The metadata of the last event: the last checkpoint, and what only the end tells."""
+        report = self._last[node.branch.id]
+        figures = self._tallies[node.branch.id].final(report)
+        found = event_metadata(report.checkpoint, figures, report.table_rows)
+        found["ended"] = report.reason
+        if report.schema is not None:
+            found[COLUMN_SCHEMA] = column_schema(report.schema)
+            found.update(column_lineage(node, report.schema))
+        return found
+
+    def final_event(self, node: Node) -> dg.AssetMaterialization:
+        """The same as an event."""
+        return _materialization(node, self._last[node.branch.id].checkpoint, self.final(node))
+
+    def ended(self) -> list[Node]:
+        """The assets whose last report is here: none where the flow failed."""
+        return [self._nodes[branch] for branch, report in self._last.items() if report.last]
+
+    def moved(self, node: Node) -> bool:
+        """Whether anything was committed to the asset."""
+        return node.branch.id in self._moved
+
+    def evaluations(self, *, ended: bool = False) -> Iterator[dg.AssetCheckEvaluation]:
+        """The checks as events of a run that has not planned them, each told once.
+
+        While the flow goes on, only those whose answer has turned; nobody has asked means passed.
+        """
+        for branch, report in self._last.items():
+            for found in check_results(self._nodes[branch], report.lag.seconds, report.checkpoint):
+                told = self._answers.get((branch, str(found.check_name)))
+                fresh = told is None and ended and branch in self._moved
+                if fresh or found.passed != (told is not False):
+                    self._answers[branch, str(found.check_name)] = found.passed
+                    yield _evaluation(found)
+
+    def checks(self) -> Iterator[dg.AssetCheckResult]:
+        """What the last report of each branch says to the questions asked about every flow."""
+        for branch, report in self._last.items():
+            yield from check_results(self._nodes[branch], report.lag.seconds, report.checkpoint)
+
+    def checkpoints(self) -> Mapping[Key, Checkpoint]:
+        """Where each asset stands, as far as anything was reported."""
+        return {self._nodes[branch].key: last.checkpoint for branch, last in self._last.items()}
+
+
+def _materialization(
+    node: Node, checkpoint: Checkpoint, metadata: Mapping[str, Any]
+) -> dg.AssetMaterialization:
+    version = {DATA_VERSION: mirror.data_version(checkpoint)}
+    return dg.AssetMaterialization(dg.AssetKey(node.key), metadata=metadata, tags=version)
+
+
+def _evaluation(found: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+    assert found.asset_key is not None  # noqa: S101 - our results name their asset
+    return dg.AssetCheckEvaluation(
+        asset_key=found.asset_key,
+        check_name=str(found.check_name),
+        passed=found.passed,
+        metadata=found.metadata,
+        severity=found.severity,
+    )

@@ -1,0 +1,43 @@
+"""Folders of manifests that somebody watches: read again only when a file has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.load import load
+
+SUFFIXES = (".yaml", ".yml", ".py")
+
+
+def fingerprint(folders: Iterable[Path]) -> str:
+    """Changes when a file in the folders does; costs one look at the folder."""
+    found = sorted(_stamps(folders))
+    return str(hash(tuple(found)))
+
+
+def _stamps(folders: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
+    for folder in folders:
+        paths = [folder] if folder.is_file() else folder.rglob("*")
+        for path in paths:
+            if path.suffix in SUFFIXES and path.is_file():
+                stat = path.stat()
+                yield str(path), stat.st_mtime_ns, stat.st_size
+
+
+class Watched:
+    """The flows of some folders, as their manifests say now."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._stamp = ""
+        self._flows: Sequence[Flow] = ()
+
+    def __call__(self) -> Sequence[Flow]:
+        """All that can be used; asked often, and by one thread."""
+        stamp = fingerprint(self._folders)
+        if stamp != self._stamp:
+            self._flows = load([folder for folder in self._folders if folder.exists()]).flows
+            self._stamp = stamp
+        return self._flows

@@ -1,0 +1,94 @@
+"""The job of lanes: each of its runs drives many flows in one process, with one Spark session."""
+
+import dagster as dg
+
+from dataflow_assets.assets import graph
+from dataflow_assets.assets.claims import DRIVES
+from dataflow_assets.assets.graph import Node
+from dataflow_assets.assets.ingest import Ingest, Told
+from dataflow_assets.assets.lane_runs import LANE, LaneRuns, taken_over
+from dataflow_assets.assets.members import Manifests, Members
+from dataflow_assets.assets.switches import INGEST
+from dataflow_assets.contracts import Run
+from dataflow_assets.flow import SHARED_LANE, Flow
+from dataflow_assets.lanes.lane import Lane
+from collections.abc import Iterator, Sequence
+
+OP = "drive"
+_DESCRIPTION = (
+    "Drives all flows of a lane that are switched on, in one process: the sensor `ingest` starts "
+    "it while there is something new. It ends when nothing came for a minute. Every line of its "
+    "log names its flow, by which the log can be filtered."
+)
+
+
+class LaneConfig(dg.Config):
+    """Which lane."""
+
+    lane: str = SHARED_LANE
+    """As the annotation `dataflow-assets/lane` of manifests says; `shared` for those without."""
+
+
+def ingest_job(manifests: Manifests) -> dg.JobDefinition:
+    """The job; `manifests` gives the flows as their files say now."""
+
+    @dg.op(name=OP, out={}, required_resource_keys={"spark"}, description=_DESCRIPTION)
+    def drive(context: dg.OpExecutionContext, config: LaneConfig) -> Iterator[Told]:
+        yield from _driven(context, config.lane, manifests)
+
+    @dg.job(
+        name=INGEST,
+        description=_DESCRIPTION,
+        executor_def=dg.in_process_executor,
+        tags={DRIVES: "true", "dagster/priority": "10"},
+    )
+    def job() -> None:
+        drive()
+
+    return job
+
+
+def lane_request(lane: str) -> dg.RunRequest:
+    """Asks for a run of a lane."""
+    config = {"ops": {OP: {"config": {"lane": lane}}}}
+    return dg.RunRequest(job_name=INGEST, run_config=config, tags={LANE: lane})
+
+
+def _driven(
+    context: dg.OpExecutionContext, name: str, manifests: Manifests
+) -> Iterator[Told]:
+    """Is ready to drive before it takes the lane over from the run that has driven it so far."""
+    spark, run_id = context.resources.spark.flow_session, context.run.run_id
+    spark()
+    lane = Lane(spark, Run(id=run_id[:12]))
+    members = Members(context.instance, name, run_id, manifests, lane.state)
+    with LaneRuns(context.instance, name).driving(run_id):
+        if before := taken_over(context.instance, name, run_id):
+            context.log.info("lane %s was driven by /runs/%s until now", name, before)
+        yield from Ingest(context, lane, members, _Nodes(manifests)).events()
+
+
+class _Nodes:
+    """The assets of a flow, in the graph of all flows that there are now."""
+
+    def __init__(self, manifests: Manifests) -> None:
+        self._manifests = manifests
+        self._flows: Sequence[Flow] | None = None
+        self._nodes: dict[str, list[Node]] = {}
+
+    def __call__(self, flow: Flow) -> Sequence[Node]:
+        """Of the flow as it is driven, though its manifest may be another one already."""
+        flows = self._manifests()
+        if flows is not self._flows:
+            self._flows, self._nodes = flows, _by_flow(flows)
+        found = self._nodes.get(flow.id, [])
+        if not found or found[0].flow.hash != flow.hash:
+            found = _by_flow([flow, *(one for one in flows if one.id != flow.id)])[flow.id]
+        return found
+
+
+def _by_flow(flows: Sequence[Flow]) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = {}
+    for node in graph.build(flows).nodes:
+        found.setdefault(node.flow.id, []).append(node)
+    return found
