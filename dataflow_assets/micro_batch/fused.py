@@ -35,7 +35,7 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, PermanentError, blamed
 from dataflow_assets.micro_batch.batch_bytes import fitting
-from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
 from dataflow_assets.micro_batch.places import Places
@@ -84,7 +84,7 @@ class Pass:
 
     source: Source
     span: Span
-    lanes: tuple[Lane, ...]
+    branches: tuple[PassBranch, ...]
     max_rejected_percent: float
     steps: Steps | None = None
     most_bytes: int | None = None
@@ -93,12 +93,12 @@ class Pass:
     @property
     def in_order(self) -> bool:
         """One task reads all parts, one after the other: the last record of a key counts."""
-        return self.source.parts_in_order and any(lane.sink.upserts for lane in self.lanes)
+        return self.source.parts_in_order and any(branch.sink.upserts for branch in self.branches)
 
     @property
     def _forwards(self) -> bool:
-        """A lane takes messages as they are."""
-        return any(lane.sink.takes == "messages" for lane in self.lanes)
+        """A branch takes messages as they are."""
+        return any(branch.sink.takes == "messages" for branch in self.branches)
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -111,7 +111,7 @@ class Pass:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
         forget_archives()
-        failpoints.arm(self.lanes[0].ticket.failpoint)
+        failpoints.arm(self.branches[0].ticket.failpoint)
         told = _Told()
         try:
             results = [Result(receipt) for receipt in self._receipts(batches, told)]
@@ -122,7 +122,7 @@ class Pass:
 
     def _receipts(self, batches: Iterable[pa.RecordBatch], told: _Told) -> Iterator[Receipt]:
         for piece, chunks in self._slices(batches, told):
-            names = [lane.ticket.target.branch for lane in self.lanes]
+            names = [branch.ticket.target.branch for branch in self.branches]
             writers: list[Writer] = []
             try:
                 writers += self._opened(piece)
@@ -131,15 +131,15 @@ class Pass:
                         with blamed(name):
                             writer.write(chunk)
                         told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
-                self.source.confirm(self.lanes[0].ticket.target.source_id)
+                self.source.confirm(self.branches[0].ticket.target.source_id)
                 yield from self._closed(names, writers, complete=not isinstance(piece, OffsetSlice))
             finally:
                 _abort_all(writers)
 
     def _opened(self, piece: Slice) -> Iterator[Writer]:
-        for lane in self.lanes:
-            with blamed(lane.ticket.target.branch):
-                yield lane.sink.writer(lane.ticket, piece)
+        for branch in self.branches:
+            with blamed(branch.ticket.target.branch):
+                yield branch.sink.writer(branch.ticket, piece)
 
     def _closed(
         self, names: Sequence[str], writers: Sequence[Writer], *, complete: bool
@@ -186,7 +186,7 @@ class Pass:
 
     def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
         slices = self.span.slices
-        read = reader(self.source, self.steps, self.lanes, slices[index], len(slices))
+        read = reader(self.source, self.steps, self.branches, slices[index], len(slices))
         consumed = rejected = 0
         for batch in batches:
             if batch.column("_at")[-1].as_py() % len(slices) != index:
@@ -212,7 +212,7 @@ class Pass:
     def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
         seen, rejected, places = 0, 0, Places(piece)
         for batch in batches:
-            chunks = typed(batch, self.lanes, seen, places)
+            chunks = typed(batch, self.branches, seen, places)
             seen += batch.num_rows
             rejected += sum(len(chunk.rejected) for chunk in chunks)
             self._judge(piece, seen, rejected, chunks)
@@ -222,7 +222,7 @@ class Pass:
         """Before the slice is committed; other tasks may have committed theirs."""
         if not too_many(rejected, consumed, self.max_rejected_percent):
             return
-        target = self.lanes[0].ticket.target
+        target = self.branches[0].ticket.target
         last = next((chunk.rejected[-1] for chunk in chunks if chunk.rejected), None)
         example = f"; the last one, {last.at(piece)}: {last.reason}" if last else ""
         raise PermanentError(
@@ -252,7 +252,9 @@ def run(
     outputs = collect(read, work)
     results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
     raise_gravest([result.failure for result in results if result.failure])
-    receipts: dict[str, list[Receipt]] = {lane.ticket.target.branch: [] for lane in work.lanes}
+    receipts: dict[str, list[Receipt]] = {
+        branch.ticket.target.branch: [] for branch in work.branches
+    }
     for result in results:
         if result.receipt:
             receipts[result.receipt.branch].append(result.receipt)

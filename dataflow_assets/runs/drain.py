@@ -31,7 +31,7 @@ from dataflow_assets.errors import (
 )
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch import fused
-from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.runs.begin import begun
 from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
@@ -290,10 +290,12 @@ class _Attempt:
             self._source.release(self._lowest())
 
     def _pass(self, span: Span, ready: Sequence[OpenBranch]) -> fused.Pass:
-        lanes = tuple(
-            Lane(one.branch.sink, one.session.ticket(), one.branch.routes) for one in ready
+        branches = tuple(
+            PassBranch(one.branch.sink, one.session.ticket(), one.branch.routes) for one in ready
         )
         percent = self._flow.policies.max_rejected_percent
-        steps = Steps.of(self._flow, span.at or local_now(), [lane.shape() for lane in lanes])
+        steps = Steps.of(
+            self._flow, span.at or local_now(), [branch.shape() for branch in branches]
+        )
         most = self._flow.policies.limit.bytes
-        return fused.Pass(self._flow.source, span, lanes, percent, steps, most)
+        return fused.Pass(self._flow.source, span, branches, percent, steps, most)

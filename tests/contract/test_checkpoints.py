@@ -29,8 +29,8 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.fused import Pass, Result
-from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from tests.contract import SINKS
 from tests.contract.conftest import numbered
@@ -76,9 +76,9 @@ class Driving:
 
     def read(self, ticket: Ticket, span: Span, only: Sequence[int] = ()) -> list[Receipt]:
         """What the tasks of these slices do, of all by default."""
-        lane = Lane(self.branch.sink, ticket, self.branch.routes)
-        steps = Steps.of(self.flow, local_now(), [lane.shape()])
-        work = Pass(self.flow.source, span, (lane,), 100.0, steps)
+        branch = PassBranch(self.branch.sink, ticket, self.branch.routes)
+        steps = Steps.of(self.flow, local_now(), [branch.shape()])
+        work = Pass(self.flow.source, span, (branch,), 100.0, steps)
         outputs = [
             output
             for index in only or range(len(span.slices))
