@@ -30,8 +30,10 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.micro_batch import fused
+from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
+from dataflow_assets.micro_batch.fused import Pass
+from dataflow_assets.micro_batch.job import Planned
 from dataflow_assets.records.step import Context
 from dataflow_assets.runs.replay_entries import (
     WHOLE,
@@ -234,11 +236,11 @@ class _Putting:
         failpoints.reach("replay.begun")
         branch = PassBranch(self.branch.sink, self._sink.ticket(), self.branch.routes)
         steps = _steps(self._flow, span.at or local_now(), branch, entries)
-        work = fused.Pass(source, span, (branch,), 100.0, steps)
-        _, receipts = fused.run(self._spark(), session, span, work)
+        work = Pass(source, span, (branch,), 100.0, steps)
+        receipts = job.run(self._spark(), Planned(work, session)).receipts[self._target.branch]
         failpoints.reach("replay.passed")
-        self._sink.stage(span, receipts[self._target.branch], self._spark)
-        self._sink.finish(span, receipts[self._target.branch], session)
+        self._sink.stage(span, receipts, self._spark)
+        self._sink.finish(span, receipts, session)
 
 
 def _steps(flow: Flow, now: datetime, branch: PassBranch, entries: Sequence[Entry]) -> Steps | None:

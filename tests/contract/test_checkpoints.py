@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
-import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -79,20 +78,20 @@ class Driving:
         branch = PassBranch(self.branch.sink, ticket, self.branch.routes)
         steps = Steps.of(self.flow, local_now(), [branch.shape()])
         work = Pass(self.flow.source, span, (branch,), 100.0, steps)
-        outputs = [
-            output
+        results = [
+            result
             for index in only or range(len(span.slices))
-            for batch in work([self._batch(work, index)])
-            for output in batch.column(0).to_pylist()
+            for result in self._results(work, index)
         ]
-        results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
         raise_gravest([result.failure for result in results if result.failure])
         return [result.receipt for result in results if result.receipt]
 
-    def _batch(self, work: Pass, index: int) -> pa.RecordBatch:
-        """What a task of Spark is given."""
+    def _results(self, work: Pass, index: int) -> list[Result]:
         if self.flow.source.delivers != "messages":
-            return pa.record_batch({"id": [index]})
+            return work.over_parts([index])
+        return work.over_messages(index, iter([self._batch(work, index)]))
+
+    def _batch(self, work: Pass, index: int) -> pa.RecordBatch:
         slices, piece = work.span.slices, work.span.slices[index]
         records = int(piece.upto) - int(piece.after or 0)
         batch = self.source.peek(work.span.after, records)[piece.partition]
