@@ -12,10 +12,9 @@ import msgspec
 import pyarrow as pa
 
 from dataflow_assets.contracts import Receipt, SourceSession, Span
-from dataflow_assets.errors import DataflowError
 from dataflow_assets.micro_batch.fused import Pass, Result, encoded
 from dataflow_assets.micro_batch.task_failures import raise_gravest
-from dataflow_assets.micro_batch.task_messages import Share, read_together
+from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
 from dataflow_assets.micro_batch.tasks import collect, forget_archives
 
 if TYPE_CHECKING:
@@ -55,20 +54,64 @@ def run(spark: SparkSession, planned: Planned) -> Outcome:
 
     Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
     """
-    if planned.in_tasks:
-        return _outcome(planned.work, _collected(spark, [planned.work], _alone(planned.work)))
     work = planned.work
-    read = planned.source.frame(spark, work.span, work.wanted)
-    return _outcome(work, _decoded(collect(read, work)))
+    if planned.in_tasks:
+        reading = Reading(work)
+        read(spark, {reading: reading.take()}, one_each=True)
+        return reading.outcome()
+    frame = planned.source.frame(spark, work.span, work.wanted)
+    return _outcome(work, _decoded(collect(frame, work)))
 
 
-def run_together(spark: SparkSession, works: Sequence[Pass]) -> list[Outcome | DataflowError]:
-    """Runs passes that tasks read themselves as one job; an outcome or an error for each.
+class Reading:
+    """A pass that tasks read themselves, in one job or, if it is large, in several."""
 
-    Raises TransientError when Spark itself failed: then nothing is known about any of them.
+    def __init__(self, work: Pass) -> None:
+        self.work = work
+        left = tuple(index for index, piece in enumerate(work.span.slices) if not piece.empty)
+        self._left: list[Indexes] = [(index,) for index in left]
+        if work.in_order and left:
+            self._left = [left]
+        self._results: list[Result] = []
+
+    def take(self, most: int | None = None) -> list[Indexes]:
+        """What is to be read next: of messages all slices, of parts at most so many."""
+        if self.work.source.delivers == "messages":
+            most = None
+        taken, self._left = self._left[:most], [] if most is None else self._left[most:]
+        return taken
+
+    def add(self, results: Iterable[Result]) -> None:
+        """What a job has brought."""
+        self._results += results
+
+    @property
+    def over(self) -> bool:
+        """Everything was read, or something has failed."""
+        return not self._left or any(result.failure for result in self._results)
+
+    def outcome(self) -> Outcome:
+        """Of all that was read. Raises a task's own error again, the gravest first."""
+        return _outcome(self.work, self._results)
+
+
+def read(
+    spark: SparkSession, asked: Mapping[Reading, Sequence[Indexes]], *, one_each: bool = False
+) -> None:
+    """Reads slices of several passes in one job; what came of them is added to each.
+
+    `one_each`: each slice is a task of its own, where the job is of one flow. Raises TransientError
+    when Spark itself failed: then nothing is known about any of them.
     """
-    results = _collected(spark, works, _dealt(works))
-    return [_settled(work, [r for r in results if r.of == n]) for n, work in enumerate(works)]
+    works = [reading.work for reading in asked]
+    shares = [(n, share) for n, taken in enumerate(asked.values()) for share in taken]
+    tasks = [(share,) for share in shares] if one_each else _dealt(shares)
+    if not tasks:
+        return
+    rows = spark.range(0, len(tasks), 1, len(tasks))
+    results = _decoded(collect(rows, _InTasks(tuple(works), tuple(tasks))))
+    for n, reading in enumerate(asked):
+        reading.add(result for result in results if result.of == n)
 
 
 @dataclass(frozen=True)
@@ -97,53 +140,15 @@ def _of(n: int, results: Iterable[Result]) -> pa.RecordBatch:
     return encoded(replace(result, of=n) for result in results)
 
 
-def _collected(
-    spark: SparkSession, works: Sequence[Pass], tasks: Sequence[tuple[Share, ...]]
-) -> list[Result]:
-    if not tasks:
-        return []
-    read = spark.range(0, len(tasks), 1, len(tasks))
-    return _decoded(collect(read, _InTasks(tuple(works), tuple(tasks))))
-
-
-def _alone(work: Pass) -> list[tuple[Share, ...]]:
-    """A task for each slice that is not committed; one for all that must be read in order."""
-    left = _left(work)
-    if work.in_order:
-        return [((0, left),)] if left else []
-    return [((0, (index,)),) for index in left]
-
-
-def _dealt(works: Sequence[Pass]) -> list[tuple[Share, ...]]:
-    """The slices of all passes over a few tasks: each task costs as much as several slices."""
-    shares = [share for n, work in enumerate(works) for share in _shares(n, work)]
+def _dealt(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
+    """Slices over a few tasks: each task costs as much as several small slices."""
     slices = sum(len(indexes) for _, indexes in shares)
     tasks = min(len(shares), max(_FEWEST_TASKS, -(-slices // _SLICES_OF_A_TASK)))
     return [tuple(shares[task::tasks]) for task in range(tasks)]
 
 
-def _shares(n: int, work: Pass) -> list[Share]:
-    """The parts of a pass that may be read by different tasks."""
-    left = _left(work)
-    if work.in_order:
-        return [(n, left)] if left else []
-    return [(n, (index,)) for index in left]
-
-
-def _left(work: Pass) -> tuple[int, ...]:
-    """Slices that hold something; a part that is empty was committed before a crash."""
-    return tuple(index for index, piece in enumerate(work.span.slices) if not piece.empty)
-
-
 def _decoded(outputs: Sequence[bytes]) -> list[Result]:
     return [msgspec.msgpack.decode(output, type=Result) for output in outputs]
-
-
-def _settled(work: Pass, results: Sequence[Result]) -> Outcome | DataflowError:
-    try:
-        return _outcome(work, results)
-    except DataflowError as error:
-        return error
 
 
 def _outcome(work: Pass, results: Sequence[Result]) -> Outcome:

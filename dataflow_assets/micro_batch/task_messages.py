@@ -9,8 +9,10 @@ import pyarrow as pa
 from dataflow_assets.contracts import Asked, OffsetSlice
 from dataflow_assets.micro_batch.fused import Pass
 
-Share = tuple[int, tuple[int, ...]]
-"""A pass of the job, and the slices of it that one task reads, in this order."""
+Indexes = tuple[int, ...]
+"""Slices of one pass that a task reads, in this order."""
+Share = tuple[int, Indexes]
+"""A pass of the job, and what a task reads of it."""
 
 
 def read_together(

@@ -211,10 +211,11 @@ class _Attempt:
 
     def _pause(self) -> None:
         """Until the source may be asked again, or somebody asks the run to end."""
+        source, session = self._flow.source, self._source
         backs = [branch.back - time.monotonic() for branch in self._progress.returning()]
-        seconds = self._flow.source.poll_seconds
+        back = min(backs, default=None)
         self._host.pause(
-            Pause(self._source, self._lowest(), seconds, min(backs, default=None), self._asked)
+            Pause(source, session, self._lowest(), source.poll_seconds, back, self._asked)
         )
 
     def _asked(self) -> bool:

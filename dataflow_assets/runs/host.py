@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dataflow_assets.contracts import Limit, Positions, SourceSession
+from dataflow_assets.contracts import Limit, Positions, Source, SourceSession
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Planned
 
@@ -22,12 +22,13 @@ IDLE_SECONDS = 0.25  # between two looks at a source that has nothing new
 class Pause:
     """A run that has nothing to do waits.
 
-    `source` is not used by the run meanwhile; `after` is what every branch has; `seconds` must pass
-    before the source is asked again; after `most` the run has something else to do (None: never);
-    `over` tells that the run is to end.
+    `session` of `source` is not used by the run meanwhile; `after` is what every branch has;
+    `seconds` must pass before the source is asked again; after `most` the run has something else to
+    do (None: never); `over` tells that the run is to end.
     """
 
-    source: SourceSession
+    source: Source
+    session: SourceSession
     after: Positions
     seconds: float
     most: float | None

@@ -81,6 +81,7 @@ class Driving:
         results = [
             result
             for index in only or range(len(span.slices))
+            if not span.slices[index].empty
             for result in self._results(work, index)
         ]
         raise_gravest([result.failure for result in results if result.failure])
