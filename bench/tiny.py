@@ -20,7 +20,7 @@ from bench.places import Places
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.flow import Flow
-from dataflow_assets.micro_batch import fused
+from dataflow_assets.micro_batch import job
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.spark.session import Spark
@@ -34,7 +34,7 @@ STEPS: dict[str, tuple[Any, str]] = {
     "plan": (KafkaSourceSession, "plan"),
     "begin": (PostgresqlSinkSession, "begin"),
     "session": (Spark, "session"),
-    "job": (fused, "run"),
+    "job": (job, "run"),
     "finish": (PostgresqlSinkSession, "finish"),
     "lag": (KafkaSourceSession, "lag"),
     "release": (KafkaSourceSession, "release"),

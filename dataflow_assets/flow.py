@@ -19,6 +19,8 @@ class Policies:
     """How much at once, and when to stop."""
 
     limit: Limit = Limit()
+    freshness_seconds: float = 10.0
+    """Within which a new record should be visible in the target."""
     max_rejected_percent: float = 10.0
     on_topic_recreated: str = "fail"  # or restart
     checkpoint_reset: bool = False

@@ -1,7 +1,8 @@
 """Flows run from the command line: in threads, with signals, and an outcome for each.
 
-Draining goes flow by flow, in the order of their names; runs that stay on for a while go side by
-side, for the second one would otherwise never begin. A failing flow does not stop the others.
+Draining goes flow by flow, in the order of their names; flows that stay on for a while are one lane
+(dataflow_assets/lanes), for the second one would otherwise never begin. A failing flow does not
+stop the others.
 
 The first SIGINT or SIGTERM asks every run to end after its micro-batch, the second abandons it:
 what was committed stays, the rest is read again by the next run.
@@ -22,12 +23,15 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from dataflow_assets.contracts import Run, Totals
 from dataflow_assets.flow import Flow
+from dataflow_assets.lanes.events import Began, Ended, Left
+from dataflow_assets.lanes.lane import Lane
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Report, Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Ending = Literal["done", "stopped", "failed"]
 STOPPED = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -36,7 +40,7 @@ class Outcome:
     """How the run of one flow ended."""
 
     flow: Flow
-    outcome: Literal["done", "stopped", "failed"]
+    outcome: Ending
     totals: Totals
     seconds: float
     reason: str = ""
@@ -91,7 +95,39 @@ def abandon(code: int) -> None:
 def run(
     flows: Sequence[Flow], spark: Callable[[], SparkSession], request: Request, stop: Stop
 ) -> Iterator[Event]:
-    """Drains the flows; yields what happens as it happens, one Outcome per flow last."""
+    """Runs the flows; yields what happens as it happens, one Outcome per flow last."""
+    if request.seconds is not None and request.until is None:
+        return _as_lane(flows, spark, request, stop)
+    return _each(flows, spark, request, stop)
+
+
+def _as_lane(
+    flows: Sequence[Flow], spark: Callable[[], SparkSession], request: Request, stop: Stop
+) -> Iterator[Event]:
+    end = time.monotonic() + (request.seconds or 0.0)
+    running = {flow.id: _Running(flow) for flow in flows}
+
+    def over() -> str | None:
+        if not running:
+            return "every flow has ended"
+        return stop() or ("its time is up" if time.monotonic() >= end else None)
+
+    lane = Lane(spark, replace(request, run=Run()))
+    for event in lane.drive(lambda: [one.flow for one in running.values()], over):
+        if isinstance(event, Began):
+            yield Begun(event.flow)
+        elif isinstance(event, Report):
+            running[event.flow].add(event)
+            yield event
+        elif isinstance(event, Left):
+            yield running.pop(event.flow.id).ended("failed", event.error)
+        elif isinstance(event, Ended):
+            yield running.pop(event.flow.id).ended("stopped" if stop() else "done")
+
+
+def _each(
+    flows: Sequence[Flow], spark: Callable[[], SparkSession], request: Request, stop: Stop
+) -> Iterator[Event]:
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     workers = len(flows) if request.seconds is not None else 1
     waiting = len(flows)
@@ -124,22 +160,34 @@ def _drain(
     stop: Stop,
     put: Callable[[Event], None],
 ) -> None:
-    began, totals, reason = time.monotonic(), Totals(), ""
-
-    def ended(outcome: Literal["done", "stopped", "failed"], error: BaseException | None) -> None:
-        said = reason or stop() or ""
-        put(Outcome(flow, outcome, totals, time.monotonic() - began, said, error))
-
+    running = _Running(flow)
     if stop():
-        ended("stopped", None)
+        put(running.ended("stopped"))
         return
     put(Begun(flow))
     try:
         for report in drain(flow, spark, request):
-            totals += report.delta
-            reason = report.reason or reason
+            running.add(report)
             put(report)
     except BaseException as error:  # noqa: BLE001 (told to whoever asked for the run)
-        ended("failed", error)
+        put(running.ended("failed", error))
     else:
-        ended("stopped" if stop() else "done", None)
+        put(running.ended("stopped" if stop() else "done"))
+
+
+class _Running:
+    """What is known of a flow's run until it ends."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._began, self._totals, self._reason = time.monotonic(), Totals(), ""
+
+    def add(self, report: Report) -> None:
+        """One report more."""
+        self._totals += report.delta
+        self._reason = report.reason or self._reason
+
+    def ended(self, outcome: Ending, error: BaseException | None = None) -> Outcome:
+        """How the run has ended."""
+        seconds = time.monotonic() - self._began
+        return Outcome(self.flow, outcome, self._totals, seconds, self._reason, error)

@@ -18,7 +18,8 @@ Who calls what when, in the order of a run:
 | `SinkSession.schema`, `identity`, `create`, `restart` | the driver, when a branch opens | once |
 | `SourceSession.plan` | the driver, before anything is read | once for each micro-batch |
 | `SinkSession.begin`, `divide`, `ticket` | the driver, between plan and pass | the same |
-| `SourceSession.frame` | the driver, of a source of messages | the same |
+| `SourceSession.reads_in_tasks`, else `frame` | the driver, of a source of messages | the same |
+| `Source.messages_together` | a task, where `reads_in_tasks` | once for all slices of one key |
 | `Source.batches`, `message_form` | a task, of a source of columns | once for each part |
 | `Sink.shape`, `Sink.writer` | a task | once for each slice and attempt of the task |
 | `Writer.write` | a task | once for each batch of rows |
@@ -112,6 +113,7 @@ from dataflow_assets.contracts.slices import (
     lasting,
 )
 from dataflow_assets.contracts.source import (
+    Asked,
     MessageSource,
     Source,
 )
@@ -157,6 +159,7 @@ __all__ = [
     "TYPED",
     "UPDATE",
     "Address",
+    "Asked",
     "Checkpoint",
     "Chunk",
     "Connector",

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
 
 from dataflow_assets.contracts.connector import Connector
 from dataflow_assets.contracts.schema import TypeRow
-from dataflow_assets.contracts.slices import Slice
+from dataflow_assets.contracts.slices import OffsetSlice, Slice
 from dataflow_assets.contracts.source_session import SourceSession
 from dataflow_assets.spec import Addition
 
 NullMessages = Literal["reject", "skip", "delete"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One slice of messages that a task reads together with others."""
+
+    source: Source
+    identity: str
+    """Of the topic for which the span was planned."""
+    piece: OffsetSlice
+    columns: frozenset[str]
+    """The metadata that somebody reads, as for `SourceSession.frame`."""
+    index: int
+    """Of the slice in its span."""
+    slices: int
+    """How many there are in the span: `_at` = offset * slices + index."""
 
 
 class Source(Connector):
@@ -129,6 +146,48 @@ class Source(Connector):
             TransientError when a record cannot be read, or was removed since the frame was read.
         """
         raise NotImplementedError(f"{self.type}: frame leaves no records out")
+
+    @property
+    def reads_with(self) -> Hashable:
+        """Sources of the same class with an equal key are read together, by one connection.
+
+        Called by the driver and inside tasks, only where `SourceSession.reads_in_tasks` is True for
+        some span.
+
+        Returns:
+            What the connection is made of.
+        """
+        raise NotImplementedError(f"{self.type}: no span is read in tasks")
+
+    @classmethod
+    def messages_together(
+        cls, asked: Sequence[Asked]
+    ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        """Reads small slices of several sources at once, be they of one flow or of many.
+
+        Called inside a task once for all slices of sources of this class whose `reads_with` is
+        equal, only where `SourceSession.reads_in_tasks` was True for their spans.
+
+        Args:
+            asked: at least one; the same partition of the same topic may be asked for twice, by two
+                flows.
+
+        Returns:
+            Each of `asked` exactly once, by its index there, with its batches; those that were read
+            first come first. The caller reads the batches to their end, or drops them, before it
+            asks for the next slice. Nothing but a mistake of ours is raised between two slices:
+            what is wrong with a slice is raised by its own batches, and touches no other. The
+            batches have the columns of `SourceSession.frame`, large records included, `_at` as
+            there; none is empty, and none is larger than a task can bear. Their end without an
+            error promises that every record of the slice was delivered, up to `piece.upto`, and
+            that the topic was still the one of `identity` afterwards, so that `confirm` need not
+            be asked.
+
+        Raises:
+            By the batches: TransientError when the slice cannot be read to its end; PermanentError
+            when a person must act, for instance where the topic is gone.
+        """
+        raise NotImplementedError(f"{cls.type}: no span is read in tasks")
 
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """Reads one part inside a task; ends only when the part is complete.

@@ -114,6 +114,21 @@ class SourceSession(ABC):
             `Source.large_records`.
         """
 
+    def reads_in_tasks(self, span: Span) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether tasks read this span with `Source.messages_together`, and not from `frame`.
+
+        Called by the driver once for each micro-batch, only where `Source.delivers` is `messages`:
+        passes that tasks read themselves can be one Spark job together with those of other flows.
+
+        Args:
+            span: as `plan` made it in this session, or as a sink has recorded it.
+
+        Returns:
+            True where the span is small: few records, none of them known to be large, and all of
+            them still there as far as the session knows. By default False.
+        """
+        return False
+
     @abstractmethod
     def release(self, upto: Positions) -> None:
         """Reports to the server what every branch has committed.

@@ -1,4 +1,4 @@
-"""What one lane gets of one batch of records."""
+"""What one branch gets of one batch of records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import OFFSET, Chunk, N, Rejection, Shape
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json import JsonDecoder
-from dataflow_assets.micro_batch.lanes import Lane
+from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.originals import Messages, unstored
 from dataflow_assets.records.record import NotJson, Record, encode, text
 from dataflow_assets.records.wrapped import unwrapped
@@ -19,9 +19,9 @@ from dataflow_assets.records.wrapped import unwrapped
 
 @dataclass
 class BranchRows:
-    """What one lane gets of one batch."""
+    """What one branch gets of one batch."""
 
-    lane: Lane
+    branch: PassBranch
     shape: Shape | None
     decoder: JsonDecoder
     tombstones: str
@@ -33,8 +33,8 @@ class BranchRows:
     rejected: list[Rejection] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._unwraps = self.lane.unwraps
-        self._key_columns = self.lane.key_columns
+        self._unwraps = self.branch.unwraps
+        self._key_columns = self.branch.key_columns
 
     def take(self, at: int, n: int, record: Record) -> None:
         """Takes a record: the n-th that became of row `at`."""

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from dataflow_assets.contracts import Chunk, Slice
 from dataflow_assets.formats.json import JsonDecoder
+from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.forward import forwarded
-from dataflow_assets.micro_batch.lanes import Lane
 from dataflow_assets.micro_batch.originals import Messages
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.records.wrapped import unwrapped_texts
@@ -19,23 +19,25 @@ Decode = Callable[[pa.RecordBatch, pa.Array], Chunk]
 
 
 class Decoding:
-    """Each lane's chunk of a batch of messages, no record between."""
+    """Each branch's chunk of a batch of messages, no record between."""
 
-    def __init__(self, lanes: Sequence[Lane], tombstones: str, piece: Slice, slices: int) -> None:
+    def __init__(
+        self, branches: Sequence[PassBranch], tombstones: str, piece: Slice, slices: int
+    ) -> None:
         places = Places(piece)
-        self._lanes = [_decode(lane, tombstones, places) for lane in lanes]
+        self._decodes = [_decode(branch, tombstones, places) for branch in branches]
         self._slices = slices
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
-        """Each lane's chunk."""
+        """Each branch's chunk."""
         offsets = pa.array(batch.column("_at").to_numpy() // self._slices, pa.int64())
-        return [decode(batch, offsets) for decode in self._lanes]
+        return [decode(batch, offsets) for decode in self._decodes]
 
 
-def _decode(lane: Lane, tombstones: str, places: Places) -> Decode:
-    if lane.sink.takes == "messages":
+def _decode(branch: PassBranch, tombstones: str, places: Places) -> Decode:
+    if branch.sink.takes == "messages":
         return lambda batch, offsets: forwarded(batch, offsets, tombstones, places)
-    decoder, unwraps = lane.decoder(tombstones), lane.unwraps
+    decoder, unwraps = branch.decoder(tombstones), branch.unwraps
 
     def decode(batch: pa.RecordBatch, offsets: pa.Array) -> Chunk:
         return _decoded(decoder, unwraps, batch, Messages(offsets, batch, places=places))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dataflow_assets.contracts import DELETE, INSERT, MESSAGES, OFFSET, OP, Chunk, N, Rejection
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.micro_batch.lanes import Lane
+from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.originals import Messages, unstored
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.records.record import NotJson, Record, text
@@ -46,9 +46,9 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 @dataclass
 class Forwarded:
-    """What one lane gets of one batch of records; key and headers are those of their message."""
+    """What one branch gets of one batch of records; key and headers are those of their message."""
 
-    lane: Lane
+    branch: PassBranch
     tombstones: str
     at: list[int] = field(default_factory=list)
     n: list[int] = field(default_factory=list)

@@ -1,6 +1,7 @@
 """The one pass: large records filled in -> decode -> encode -> writer.
 
-It is one `mapInArrow` whose only output is receipts.
+Inside a task: over the rows of one Spark partition, or over slices that the task reads itself. Its
+only output is receipts.
 
 No row travels back into the JVM. An error of ours travels back as a receipt too, so that the
 driver meets the same class again and Spark does not repeat what cannot succeed. The end of the
@@ -11,13 +12,10 @@ So a slice that turns out much larger than planned simply ends early, and the dr
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -29,25 +27,22 @@ from dataflow_assets.contracts import (
     Receipt,
     Slice,
     Source,
-    SourceSession,
     Span,
     Writer,
 )
 from dataflow_assets.errors import DataflowError, PermanentError, blamed
 from dataflow_assets.micro_batch.batch_bytes import fitting
-from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
 from dataflow_assets.micro_batch.places import Places
-from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
-from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame
+from dataflow_assets.micro_batch.task_failures import Failure
+from dataflow_assets.micro_batch.tasks import RESULT, forget_archives
 from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.micro_batch.typed_rows import typed
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-log = logging.getLogger(__name__)
+Chunks = tuple[Slice, Iterator[list[Chunk]]]
+"""A slice, and what its writers get."""
 
 _JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
 # A slice is planned by a guess at its records' sizes, and one that is a little larger than planned
@@ -64,6 +59,8 @@ class Result:
     note: str | None = None
     cut: tuple[str, int] | None = None
     """Partition, and the offset before which the task has stopped: its slice was too large."""
+    of: int = 0
+    """Which of the job's passes it is about."""
 
 
 @dataclass
@@ -80,11 +77,11 @@ class _Told:
 
 @dataclass(frozen=True)
 class Pass:
-    """The function that Spark runs over a span; each Spark partition holds one slice's rows."""
+    """What tasks do with a span; each Spark partition of a frame holds one slice's rows."""
 
     source: Source
     span: Span
-    lanes: tuple[Lane, ...]
+    branches: tuple[PassBranch, ...]
     max_rejected_percent: float
     steps: Steps | None = None
     most_bytes: int | None = None
@@ -93,12 +90,12 @@ class Pass:
     @property
     def in_order(self) -> bool:
         """One task reads all parts, one after the other: the last record of a key counts."""
-        return self.source.parts_in_order and any(lane.sink.upserts for lane in self.lanes)
+        return self.source.parts_in_order and any(branch.sink.upserts for branch in self.branches)
 
     @property
     def _forwards(self) -> bool:
-        """A lane takes messages as they are."""
-        return any(lane.sink.takes == "messages" for lane in self.lanes)
+        """A branch takes messages as they are."""
+        return any(branch.sink.takes == "messages" for branch in self.branches)
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -111,18 +108,31 @@ class Pass:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
         forget_archives()
-        failpoints.arm(self.lanes[0].ticket.failpoint)
         told = _Told()
-        try:
-            results = [Result(receipt) for receipt in self._receipts(batches, told)]
-            results += told.results()
-        except DataflowError as error:
-            results = [Result(failure=Failure.of(error))]
-        yield pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], RESULT)
+        yield encoded(self._results(self._from_spark(batches, told), told))
 
-    def _receipts(self, batches: Iterable[pa.RecordBatch], told: _Told) -> Iterator[Receipt]:
-        for piece, chunks in self._slices(batches, told):
-            names = [lane.ticket.target.branch for lane in self.lanes]
+    def over_parts(self, indexes: Sequence[int]) -> list[Result]:
+        """The same for parts that the task reads itself, one after the other."""
+        return self._results(self._parts(indexes), _Told())
+
+    def over_messages(self, index: int, batches: Iterator[pa.RecordBatch]) -> list[Result]:
+        """The same for a slice of messages that the task has read by `messages_together`."""
+        told = _Told()
+        piece = self.span.slices[index]
+        chunks = self._messages(index, self._bounded(index, batches, told))
+        return self._results(iter([(piece, chunks)]), told)
+
+    def _results(self, slices: Iterator[Chunks], told: _Told) -> list[Result]:
+        failpoints.arm(self.branches[0].ticket.failpoint)
+        try:
+            results = [Result(receipt) for receipt in self._receipts(slices, told)]
+        except DataflowError as error:
+            return [Result(failure=Failure.of(error))]
+        return [*results, *told.results()]
+
+    def _receipts(self, slices: Iterator[Chunks], told: _Told) -> Iterator[Receipt]:
+        for piece, chunks in slices:
+            names = [branch.ticket.target.branch for branch in self.branches]
             writers: list[Writer] = []
             try:
                 writers += self._opened(piece)
@@ -131,15 +141,14 @@ class Pass:
                         with blamed(name):
                             writer.write(chunk)
                         told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
-                self.source.confirm(self.lanes[0].ticket.target.source_id)
                 yield from self._closed(names, writers, complete=not isinstance(piece, OffsetSlice))
             finally:
                 _abort_all(writers)
 
     def _opened(self, piece: Slice) -> Iterator[Writer]:
-        for lane in self.lanes:
-            with blamed(lane.ticket.target.branch):
-                yield lane.sink.writer(lane.ticket, piece)
+        for branch in self.branches:
+            with blamed(branch.ticket.target.branch):
+                yield branch.sink.writer(branch.ticket, piece)
 
     def _closed(
         self, names: Sequence[str], writers: Sequence[Writer], *, complete: bool
@@ -148,23 +157,25 @@ class Pass:
             with blamed(name):
                 yield writer.close(complete)
 
-    def _slices(
-        self, batches: Iterable[pa.RecordBatch], told: _Told
-    ) -> Iterator[tuple[Slice, Iterator[list[Chunk]]]]:
-        if self.source.delivers != "messages":
-            for batch in batches:
-                for piece in map(self.span.slices.__getitem__, batch.column("id").to_pylist()):
-                    if not piece.empty:  # else it was committed before a crash
-                        yield piece, self._columns(piece)
-            return
+    def _from_spark(self, batches: Iterable[pa.RecordBatch], told: _Told) -> Iterator[Chunks]:
         filled = completed(batches, self.source, self.span.slices)
         for first in filled:
             index = first.column("_at")[0].as_py() % len(self.span.slices)
             piece = self.span.slices[index]
             bounded = self._bounded(index, chain([first], filled), told)
-            yield piece, self._messages(index, bounded)
+            yield piece, self._confirmed(self._messages(index, bounded))
             if piece.partition in told.cuts:
                 return  # what follows in this Spark partition lies behind the cut
+
+    def _parts(self, indexes: Sequence[int]) -> Iterator[Chunks]:
+        for index in indexes:
+            piece = self.span.slices[index]
+            yield piece, self._confirmed(self._columns(piece))
+
+    def _confirmed(self, chunks: Iterator[list[Chunk]]) -> Iterator[list[Chunk]]:
+        """Before the commit: what was read is the source's own."""
+        yield from chunks
+        self.source.confirm(self.branches[0].ticket.target.source_id)
 
     def _bounded(
         self, index: int, batches: Iterable[pa.RecordBatch], told: _Told
@@ -186,7 +197,7 @@ class Pass:
 
     def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
         slices = self.span.slices
-        read = reader(self.source, self.steps, self.lanes, slices[index], len(slices))
+        read = reader(self.source, self.steps, self.branches, slices[index], len(slices))
         consumed = rejected = 0
         for batch in batches:
             if batch.column("_at")[-1].as_py() % len(slices) != index:
@@ -212,7 +223,7 @@ class Pass:
     def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
         seen, rejected, places = 0, 0, Places(piece)
         for batch in batches:
-            chunks = typed(batch, self.lanes, seen, places)
+            chunks = typed(batch, self.branches, seen, places)
             seen += batch.num_rows
             rejected += sum(len(chunk.rejected) for chunk in chunks)
             self._judge(piece, seen, rejected, chunks)
@@ -222,7 +233,7 @@ class Pass:
         """Before the slice is committed; other tasks may have committed theirs."""
         if not too_many(rejected, consumed, self.max_rejected_percent):
             return
-        target = self.lanes[0].ticket.target
+        target = self.branches[0].ticket.target
         last = next((chunk.rejected[-1] for chunk in chunks if chunk.rejected), None)
         example = f"; the last one, {last.at(piece)}: {last.reason}" if last else ""
         raise PermanentError(
@@ -238,33 +249,9 @@ def too_many(rejected: int, consumed: int, most: float) -> bool:
     return consumed >= _JUDGED_FROM and rejected * 100 > most * consumed
 
 
-def run(
-    spark: SparkSession, source: SourceSession, span: Span, work: Pass
-) -> tuple[Span, dict[str, list[Receipt]]]:
-    """Runs the pass over the span: what was read of it, and the receipts by branch.
-
-    Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
-    """
-    if work.in_order:
-        read = spark.range(0, len(span.slices), 1, 1)
-    else:
-        read = frame(spark, source, span, work.source, work.wanted)
-    outputs = collect(read, work)
-    results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
-    raise_gravest([result.failure for result in results if result.failure])
-    receipts: dict[str, list[Receipt]] = {lane.ticket.target.branch: [] for lane in work.lanes}
-    for result in results:
-        if result.receipt:
-            receipts[result.receipt.branch].append(result.receipt)
-        if result.note:
-            _tell(result.note)
-    return span.cut(dict(result.cut for result in results if result.cut)), receipts
-
-
-@lru_cache(maxsize=1_000)
-def _tell(note: str) -> None:
-    """Once in the driver's life, however many tasks say it."""
-    log.warning(note)
+def encoded(results: Iterable[Result]) -> pa.RecordBatch:
+    """What a task gives back to Spark."""
+    return pa.record_batch([[msgspec.msgpack.encode(result) for result in results]], RESULT)
 
 
 def _abort_all(writers: Sequence[Writer]) -> None:

@@ -55,7 +55,7 @@ def rejection(offset: int, error: RejectedRecord, sent: Sent) -> Rejection:
 
 
 def unstored(offset: int, n: int, error: RejectedRecord, sent: Messages) -> Rejection:
-    """A record that its lane could not take."""
+    """A record that its branch could not take."""
     return replace(rejection(offset, error, sent[offset]), n=n)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import TYPED, Sink, Source, SourceSession, Span
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, table_columns
-from dataflow_assets.micro_batch.lanes import Steps
+from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
 from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame

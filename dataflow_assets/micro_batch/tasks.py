@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -49,6 +52,37 @@ def collect(read: DataFrame, work: Work) -> list[bytes]:
         raise TransientError(f"the Spark job failed: {sentence(error)}") from error
     outputs: list[bytes] = table.column("result").to_pylist()
     return outputs
+
+
+class CutOff(TransientError):
+    """A job did not end in the time that it was given."""
+
+
+@contextmanager
+def limited(spark: SparkSession, seconds: float) -> Iterator[None]:
+    """Ends the jobs of this thread after so many seconds; they raise CutOff then.
+
+    Called by the lane's thread around each job. The Python workers of the job's tasks are ended by
+    Spark, so that a step that never returns frees its core.
+    """
+    tag, late = uuid.uuid4().hex, threading.Event()
+
+    def end() -> None:
+        late.set()
+        spark.interruptTag(tag)
+
+    timer = threading.Timer(seconds, end)
+    spark.addTag(tag)
+    timer.start()
+    try:
+        yield
+    except TransientError as error:
+        if late.is_set():
+            raise CutOff(f"it did not end within {seconds:g} seconds") from error
+        raise
+    finally:
+        timer.cancel()
+        spark.removeTag(tag)
 
 
 _SPARKS_ARCHIVES = re.compile(r"/(pyspark\.zip|py4j-[^/]*\.zip|[^/]*\.jar)(/|$)")

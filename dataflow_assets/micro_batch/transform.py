@@ -1,8 +1,8 @@
-"""The messages of one slice as chunks, one for each lane of the pass.
+"""The messages of one slice as chunks, one for each branch of the pass.
 
 Without steps the bodies are decoded straight into the sink's columns. With steps each message
-becomes a record, runs through the chain, and each lane decodes the JSON of its own records by the
-same rules. What fails before the lanes part is rejected once, by the main one. A sink that takes
+becomes a record, runs through the chain, and each branch decodes the JSON of its own records by the
+same rules. What fails before the branches part is rejected once, by the main one. A sink that takes
 messages gets bodies, keys and headers as they were sent.
 """
 
@@ -17,9 +17,9 @@ import pyarrow as pa
 from dataflow_assets.contracts import Chunk, Rejection, Sent, Sink, Slice, Source
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.branch_rows import BranchRows
+from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
 from dataflow_assets.micro_batch.decode import Decoding
 from dataflow_assets.micro_batch.forward import Forwarded
-from dataflow_assets.micro_batch.lanes import Lane, Read, Steps
 from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.originals import Messages, placed, rejection
 from dataflow_assets.micro_batch.places import Places
@@ -30,23 +30,25 @@ from dataflow_assets.records.wrapped import unwrapped
 
 
 def reader(
-    source: Source, steps: Steps | None, lanes: Sequence[Lane], piece: Slice, slices: int
+    source: Source, steps: Steps | None, branches: Sequence[PassBranch], piece: Slice, slices: int
 ) -> Read:
     """How the messages of one slice become rows; made once per slice, inside the task."""
     if steps is None:
-        return Decoding(lanes, source.null_messages, piece, slices)
+        return Decoding(branches, source.null_messages, piece, slices)
     return Transforming(
-        steps, source.null_messages, lanes, Rows(source, piece, slices, steps.reads)
+        steps, source.null_messages, branches, Rows(source, piece, slices, steps.reads)
     )
 
 
 class Transforming:
-    """Bodies as records through the chain; what comes out, as JSON again, for each lane."""
+    """Bodies as records through the chain; what comes out, as JSON again, for each branch."""
 
-    def __init__(self, steps: Steps, tombstones: str, lanes: Sequence[Lane], rows: Rows) -> None:
+    def __init__(
+        self, steps: Steps, tombstones: str, branches: Sequence[PassBranch], rows: Rows
+    ) -> None:
         self._steps = steps
         self._chain = self._compiled()
-        self._branches = [_branch(lane, tombstones) for lane in lanes]
+        self._branches = [_branch(branch, tombstones) for branch in branches]
         self._rows = rows
         self._places = Places(rows.piece)
 
@@ -54,10 +56,10 @@ class Transforming:
         return Chain(self._steps.transformations, self._steps.context)
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
-        """Each lane's chunk. Records of a route that is not among the lanes are left out."""
+        """Each branch's chunk. Records of a route that is not among the branches are left out."""
         offsets = self._rows.offsets(batch)
         branches = [branch() for branch in self._branches]
-        ways = {route: branch for branch in branches for route in branch.lane.routes}
+        ways = {route: branch for branch in branches for route in branch.branch.routes}
         again = self._rows.again(batch)
         rejected: list[Rejection] = []
         several: dict[int, int] = {}
@@ -92,12 +94,12 @@ class Transforming:
         return [branch.chunk(offsets, sent) for branch in branches]
 
 
-def _branch(lane: Lane, tombstones: str) -> Callable[[], BranchRows | Forwarded]:
-    """Makes what the lane gets of one batch; what decodes is made once per slice."""
-    if lane.sink.takes == "messages":
-        return lambda: Forwarded(lane, tombstones)
-    shape, decoder = lane.shape(), lane.decoder("delete")
-    return lambda: BranchRows(lane, shape, decoder, tombstones)
+def _branch(branch: PassBranch, tombstones: str) -> Callable[[], BranchRows | Forwarded]:
+    """Makes what the branch gets of one batch; what decodes is made once per slice."""
+    if branch.sink.takes == "messages":
+        return lambda: Forwarded(branch, tombstones)
+    shape, decoder = branch.shape(), branch.decoder("delete")
+    return lambda: BranchRows(branch, shape, decoder, tombstones)
 
 
 def sampled(

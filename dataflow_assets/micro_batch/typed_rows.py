@@ -11,22 +11,24 @@ import pyarrow as pa
 from dataflow_assets.contracts import OFFSET, Chunk, Rejection, Sent
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.rows import objects
-from dataflow_assets.micro_batch.lanes import Lane
+from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.places import Places, place_column
 
 
-def typed(batch: pa.RecordBatch, lanes: Sequence[Lane], seen: int, places: Places) -> list[Chunk]:
-    """Each lane's chunk of a batch whose first row has the ordinal `seen` in its part."""
+def typed(
+    batch: pa.RecordBatch, branches: Sequence[PassBranch], seen: int, places: Places
+) -> list[Chunk]:
+    """Each branch's chunk of a batch whose first row has the ordinal `seen` in its part."""
     ordinals = pa.array(np.arange(seen, seen + batch.num_rows), pa.int64())
     rows = batch.append_column(OFFSET, ordinals)
     at = place_column(rows.schema)
     size = rows.nbytes - (0 if at is None else rows.column(at).nbytes)
     sent = _Sent(rows, seen, places)
-    return [_chunk(rows, lane, size, sent) for lane in lanes]
+    return [_chunk(rows, branch, size, sent) for branch in branches]
 
 
-def _chunk(rows: pa.RecordBatch, lane: Lane, size: int, sent: _Sent) -> Chunk:
-    conformed = conform(rows, lane.ticket.schema, lane.sink.unknown_fields)
+def _chunk(rows: pa.RecordBatch, branch: PassBranch, size: int, sent: _Sent) -> Chunk:
+    conformed = conform(rows, branch.ticket.schema, branch.sink.unknown_fields)
     rejected = [
         Rejection(sent.first + row, "encode", reason, None).of(sent[sent.first + row])
         for row, reason in sorted(conformed.refused.items())

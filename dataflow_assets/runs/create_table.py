@@ -10,7 +10,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import DECIMAL, KIND, Limit, SourceSession, Span, local_now
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Flow
-from dataflow_assets.micro_batch.lanes import Steps
+from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.sample import Sample, Sampler, sample
 from dataflow_assets.runs.branch_turns import OpenBranch
 

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import (
-    Positions,
-    Receipt,
-    Span,
-    local_now,
-)
+from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
 from dataflow_assets.errors import (
     DataflowError,
     PermanentError,
@@ -30,11 +25,13 @@ from dataflow_assets.errors import (
     blamed,
 )
 from dataflow_assets.flow import Flow
-from dataflow_assets.micro_batch import fused
-from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch.branches import PassBranch, Steps
+from dataflow_assets.micro_batch.fused import Pass
+from dataflow_assets.micro_batch.job import Outcome, Planned
 from dataflow_assets.runs.begin import begun
 from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
+from dataflow_assets.runs.host import Alone, Host, Pause
 from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.runs.retries import Progress
@@ -45,28 +42,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS = 0.25  # between two looks at a source that has nothing new
-CADENCE_SECONDS = 1.0  # least time between commits of spans that are not full
-
 
 class _Reopen(Exception):
     """A branch that was suspended may come back: everything is opened again."""
 
 
-def drain(flow: Flow, spark: Callable[[], SparkSession], request: Request) -> Iterator[Report]:
+def drain(
+    flow: Flow, host: Host | Callable[[], SparkSession], request: Request
+) -> Iterator[Report]:
     """Runs the flow; yields a Report per commit and branch, and one last per branch.
 
-    `spark` gives a live session each time it is called. Raises TransientError once the patience is
-    used up, PermanentError and TakenOver at once; what was reported is committed either way. A
-    branch that failed while others went on ends the run with its error only after them.
+    `host` drives the flow beside others; or it gives a live session each time it is called, for a
+    run that has the process for itself. Raises TransientError once the patience is used up,
+    PermanentError and TakenOver at once; what was reported is committed either way. A branch that
+    failed while others went on ends the run with its error only after them.
     """
     failpoints.arm(failpoints.from_environment())
-    progress = Progress(request)
+    progress, host = Progress(request), host if isinstance(host, Host) else Alone(host)
     log.info("flow %s: %s begins", flow.id, request.run)
     while True:
         try:
             with ExitStack() as stack:
-                for report in _Attempt(flow, spark, request, progress, stack).reports():
+                for report in _Attempt(flow, host, request, progress, stack).reports():
                     progress.made(report)
                     yield report
         except _Reopen:
@@ -99,7 +96,7 @@ class _Attempt:
     def __init__(
         self,
         flow: Flow,
-        spark: Callable[[], SparkSession],
+        host: Host,
         request: Request,
         progress: Progress,
         stack: ExitStack,
@@ -110,7 +107,7 @@ class _Attempt:
         self._stack = stack
         self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
         self._open_branches: list[OpenBranch] = []
-        self._new_session = spark
+        self._host = host
         self._committed = time.monotonic()
         self._reporting = Reporting(self._flow, self._source, progress)
         self._creating = Creating(self._flow, self._source, lambda: self._spark)
@@ -118,7 +115,7 @@ class _Attempt:
     @cached_property
     def _spark(self) -> SparkSession:
         """Made when it is first needed: a run that finds nothing new needs none."""
-        return self._new_session()
+        return self._host.spark()
 
     def reports(self) -> Iterator[Report]:
         end = None if self._progress.continuous else self._end()
@@ -166,10 +163,15 @@ class _Attempt:
         for turn in self._turns():
             bound = nearer(turn.until, until, self._source.behind)
             with self._blamed(turn):
-                span = self._source.plan(turn.after, self._flow.policies.limit, bound)
+                span = self._source.plan(turn.after, self._limit, bound)
             if not span.empty:
                 break
         return turn, replace(span, planned=turn.after)
+
+    @property
+    def _limit(self) -> Limit:
+        """What one slice may hold now, never more than the flow allows."""
+        return self._host.limit(self._flow.policies.limit)
 
     @contextmanager
     def _blamed(self, turn: Turn) -> Iterator[None]:
@@ -209,9 +211,15 @@ class _Attempt:
 
     def _pause(self) -> None:
         """Until the source may be asked again, or somebody asks the run to end."""
-        wake = time.monotonic() + max(IDLE_SECONDS, self._flow.source.poll_seconds)
-        while time.monotonic() < wake and not self._progress.over and not self._request.stop():
-            time.sleep(IDLE_SECONDS)
+        source, session = self._flow.source, self._source
+        backs = [branch.back - time.monotonic() for branch in self._progress.returning()]
+        back = min(backs, default=None)
+        self._host.pause(
+            Pause(source, session, self._lowest(), source.poll_seconds, back, self._asked)
+        )
+
+    def _asked(self) -> bool:
+        return self._progress.over or bool(self._request.stop())
 
     def _returning(self, *, wait: bool) -> bool:
         """True while there is nothing to do but to wait for a branch that was suspended."""
@@ -244,7 +252,7 @@ class _Attempt:
         if not self._progress.continuous or span.full:
             return True
         bounds = (opened.branch.sink.flush_seconds() for opened in self._open_branches)
-        return time.monotonic() - self._committed >= max(CADENCE_SECONDS, *bounds)
+        return time.monotonic() - self._committed >= max(self._host.cadence, *bounds)
 
     def _step_on(self, turn: Turn, span: Span) -> None:
         """A branch that knows nothing of a partition where others stand at its beginning."""
@@ -258,17 +266,17 @@ class _Attempt:
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
         ready: Sequence[OpenBranch]
         ready = [one for one in turn.branches if self._creating.has_table(one, span)]
-        limit = self._flow.policies.limit
+        limit = self._limit
         span, ready = begun(span, ready, lambda part: self._source.smaller(part, limit))
         failpoints.reach("drain.begun")
         work = self._pass(span, ready)
-        receipts: Mapping[str, Sequence[Receipt]] = {}
+        done = Outcome(span, {})
         if ready:
-            span, receipts = fused.run(self._spark, self._source, span, work)
+            done = self._host.run(Planned(work, self._source))
         failpoints.reach("drain.passed")
         seconds = time.monotonic() - self._committed
         for opened in ready:
-            yield self._finished(opened, span, receipts[opened.branch.id], seconds)
+            yield self._finished(opened, done.span, done.receipts[opened.branch.id], seconds)
         self._committed = time.monotonic()
         failpoints.reach("drain.finished")
         self._release()
@@ -289,11 +297,13 @@ class _Attempt:
         if len(self._open_branches) == len(self._flow.branches):
             self._source.release(self._lowest())
 
-    def _pass(self, span: Span, ready: Sequence[OpenBranch]) -> fused.Pass:
-        lanes = tuple(
-            Lane(one.branch.sink, one.session.ticket(), one.branch.routes) for one in ready
+    def _pass(self, span: Span, ready: Sequence[OpenBranch]) -> Pass:
+        branches = tuple(
+            PassBranch(one.branch.sink, one.session.ticket(), one.branch.routes) for one in ready
         )
         percent = self._flow.policies.max_rejected_percent
-        steps = Steps.of(self._flow, span.at or local_now(), [lane.shape() for lane in lanes])
-        most = self._flow.policies.limit.bytes
-        return fused.Pass(self._flow.source, span, lanes, percent, steps, most)
+        steps = Steps.of(
+            self._flow, span.at or local_now(), [branch.shape() for branch in branches]
+        )
+        most = self._limit.bytes
+        return Pass(self._flow.source, span, branches, percent, steps, most)

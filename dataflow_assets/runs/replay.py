@@ -30,8 +30,10 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
-from dataflow_assets.micro_batch import fused
-from dataflow_assets.micro_batch.lanes import Lane, Steps
+from dataflow_assets.micro_batch import job
+from dataflow_assets.micro_batch.branches import PassBranch, Steps
+from dataflow_assets.micro_batch.fused import Pass
+from dataflow_assets.micro_batch.job import Planned
 from dataflow_assets.records.step import Context
 from dataflow_assets.runs.replay_entries import (
     WHOLE,
@@ -119,7 +121,7 @@ def replay(
     if not first:
         return
     with ExitStack() as stack:
-        lanes = [
+        branches = [
             stack.enter_context(closing(_Putting(flow, branch, spark, run)))
             for branch in flow.branches
             if any(is_for(branch, entry) for entry in first)
@@ -128,12 +130,12 @@ def replay(
         waiting.drop_superseded()
         # Taken once: what is rejected again waits for the next replay.
         chosen = waiting if since is None else Waiting.look(flow, stores, since)
-        opened = frozenset(lane.branch.id for lane in lanes)
+        opened = frozenset(branch.branch.id for branch in branches)
         ready = [one for one in _of_branches(flow, chosen.entries) if _targets(flow, one) <= opened]
         ready = Settled(flow).only(ready)
         noted: set[str] = set()
         for entries in _parts(ready):
-            done = _put(lanes, entries, waiting, noted)
+            done = _put(branches, entries, waiting, noted)
             chosen.note(entries)
             noted.update(entry.token for entry in entries)
             log.info("flow %s: %s", flow.id, done)
@@ -191,14 +193,14 @@ def _parts(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 
 
 def _put(
-    lanes: Sequence[_Putting], entries: Sequence[Entry], waiting: Waiting, noted: Collection[str]
+    branches: Sequence[_Putting], entries: Sequence[Entry], waiting: Waiting, noted: Collection[str]
 ) -> Replayed:
     """One part through every branch that it is for, each with a checkpoint of its own."""
     done: dict[str, Totals] = {}
-    for lane in lanes:
-        theirs = (entry for entry in entries if is_for(lane.branch, entry))
-        if mine := [one for one in theirs if not waiting.superseded(one, lane.branch)]:
-            done[lane.branch.id] = lane.put(mine, waiting, noted)
+    for branch in branches:
+        theirs = (entry for entry in entries if is_for(branch.branch, entry))
+        if mine := [one for one in theirs if not waiting.superseded(one, branch.branch)]:
+            done[branch.branch.id] = branch.put(mine, waiting, noted)
     return Replayed(len(entries), done)
 
 
@@ -232,17 +234,17 @@ class _Putting:
         tombstones = self._flow.source.null_messages
         source = EntrySource(entries=entries, tombstones=tombstones)
         failpoints.reach("replay.begun")
-        lane = Lane(self.branch.sink, self._sink.ticket(), self.branch.routes)
-        steps = _steps(self._flow, span.at or local_now(), lane, entries)
-        work = fused.Pass(source, span, (lane,), 100.0, steps)
-        _, receipts = fused.run(self._spark(), session, span, work)
+        branch = PassBranch(self.branch.sink, self._sink.ticket(), self.branch.routes)
+        steps = _steps(self._flow, span.at or local_now(), branch, entries)
+        work = Pass(source, span, (branch,), 100.0, steps)
+        receipts = job.run(self._spark(), Planned(work, session)).receipts[self._target.branch]
         failpoints.reach("replay.passed")
-        self._sink.stage(span, receipts[self._target.branch], self._spark)
-        self._sink.finish(span, receipts[self._target.branch], session)
+        self._sink.stage(span, receipts, self._spark)
+        self._sink.finish(span, receipts, session)
 
 
-def _steps(flow: Flow, now: datetime, lane: Lane, entries: Sequence[Entry]) -> Steps | None:
+def _steps(flow: Flow, now: datetime, branch: PassBranch, entries: Sequence[Entry]) -> Steps | None:
     """The flow's; an entry that was one of several records is a matter of steps, also without."""
     several = any(e.stage not in WHOLE and (e.n or e.rows not in (None, 1)) for e in entries)
     none = Steps((), Context(now), flow.reads()) if several else None
-    return Steps.of(flow, now, [lane.shape()]) or none
+    return Steps.of(flow, now, [branch.shape()]) or none

@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
-import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -29,8 +28,8 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import CheckpointRemoved, PermanentError, TakenOver, TransientError
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.fused import Pass, Result
-from dataflow_assets.micro_batch.lanes import Lane, Steps
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from tests.contract import SINKS
 from tests.contract.conftest import numbered
@@ -76,23 +75,24 @@ class Driving:
 
     def read(self, ticket: Ticket, span: Span, only: Sequence[int] = ()) -> list[Receipt]:
         """What the tasks of these slices do, of all by default."""
-        lane = Lane(self.branch.sink, ticket, self.branch.routes)
-        steps = Steps.of(self.flow, local_now(), [lane.shape()])
-        work = Pass(self.flow.source, span, (lane,), 100.0, steps)
-        outputs = [
-            output
+        branch = PassBranch(self.branch.sink, ticket, self.branch.routes)
+        steps = Steps.of(self.flow, local_now(), [branch.shape()])
+        work = Pass(self.flow.source, span, (branch,), 100.0, steps)
+        results = [
+            result
             for index in only or range(len(span.slices))
-            for batch in work([self._batch(work, index)])
-            for output in batch.column(0).to_pylist()
+            if not span.slices[index].empty
+            for result in self._results(work, index)
         ]
-        results = [msgspec.msgpack.decode(output, type=Result) for output in outputs]
         raise_gravest([result.failure for result in results if result.failure])
         return [result.receipt for result in results if result.receipt]
 
-    def _batch(self, work: Pass, index: int) -> pa.RecordBatch:
-        """What a task of Spark is given."""
+    def _results(self, work: Pass, index: int) -> list[Result]:
         if self.flow.source.delivers != "messages":
-            return pa.record_batch({"id": [index]})
+            return work.over_parts([index])
+        return work.over_messages(index, iter([self._batch(work, index)]))
+
+    def _batch(self, work: Pass, index: int) -> pa.RecordBatch:
         slices, piece = work.span.slices, work.span.slices[index]
         records = int(piece.upto) - int(piece.after or 0)
         batch = self.source.peek(work.span.after, records)[piece.partition]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dataflow_assets.contracts import Receipt, Span
 from dataflow_assets.errors import TransientError
-from dataflow_assets.micro_batch import fused
+from dataflow_assets.micro_batch import job
+from dataflow_assets.micro_batch.job import Outcome, Planned
 from tests.contract import SINKS
 from tests.contract.conftest import Case, numbered
 
@@ -24,20 +24,17 @@ FAILING = [
 ]
 
 
-Read = tuple[Span, dict[str, list[Receipt]]]
-
-
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many parts each pass has read."""
     found: list[int] = []
-    run = fused.run
+    run = job.run
 
-    def spy(spark: Any, source: Any, span: Span, work: Any) -> Read:
-        found.append(sum(not piece.empty for piece in span.slices))
-        return run(spark, source, span, work)
+    def spy(spark: Any, planned: Planned) -> Outcome:
+        found.append(sum(not piece.empty for piece in planned.work.span.slices))
+        return run(spark, planned)
 
-    monkeypatch.setattr(fused, "run", spy)
+    monkeypatch.setattr(job, "run", spy)
     return found
 
 

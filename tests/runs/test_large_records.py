@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.contracts import Address, OffsetSlice, Source, SourceSession, Span, local_now
-from dataflow_assets.micro_batch.lanes import Steps
+from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.large_records import DECODED_BYTES, completed
 from dataflow_assets.micro_batch.sample import Sampler
 from dataflow_assets.records.chain import Transformation

@@ -21,7 +21,7 @@ from dataflow_assets.contracts import (
     Span,
     local_now,
 )
-from dataflow_assets.micro_batch.lanes import Steps
+from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.sample import Sampler
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Context

@@ -8,7 +8,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 import psycopg
 import pyarrow as pa
 
@@ -25,8 +24,8 @@ from dataflow_assets.contracts import (
     lasting,
 )
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.micro_batch.fused import Pass, Result
-from dataflow_assets.micro_batch.lanes import Lane
+from dataflow_assets.micro_batch.branches import PassBranch
+from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.sample import Sampler
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.start_positions import settle
@@ -105,14 +104,11 @@ class Polled:
         return session.divide(begun, lambda part: source.smaller(part, self.limit))
 
     def _pass(self, flow: Flow, session: SinkSession, span: Span, source: Any) -> None:
-        lane = Lane(self.sink, session.ticket(), (None,))
-        work = pickle.loads(pickle.dumps(Pass(flow.source, span, (lane,), 10)))  # noqa: S301 - ours
+        branch = PassBranch(self.sink, session.ticket(), (None,))
+        work = pickle.loads(pickle.dumps(Pass(flow.source, span, (branch,), 10)))  # noqa: S301 - ours
         receipts = []
-        for index in range(len(span.slices)):
-            ids = pa.record_batch([pa.array([index])], ["id"])
-            (batch,) = work(iter([ids]))
-            for output in batch.column("result").to_pylist():
-                result = msgspec.msgpack.decode(output, type=Result)
+        for index in (i for i, piece in enumerate(span.slices) if not piece.empty):
+            for result in work.over_parts([index]):
                 if result.failure:
                     raise result.failure.error()
                 receipts += [result.receipt] if result.receipt else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing
@@ -149,6 +149,20 @@ class Broker:
             raise TransientError(f"topic {self.name} was recreated while it was read")
         return found
 
+    def ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of several topics by one request; one that cannot be described is left out.
+
+        Raises TransientError, or PermanentError, where the cluster does not answer at all.
+        """
+
+        def ask() -> dict[str, str]:
+            asked = self._admin.describe_topics(
+                TopicCollection(list(topics)), request_timeout=TIMEOUT
+            )
+            return {name: str(found) for name, one in asked.items() if (found := _id(one))}
+
+        return self._patiently("describing topics such as", ask, PATIENCE)
+
     def about(self, topic: str) -> Self:
         """The same connection, to be asked about another topic."""
         other = copy(self)
@@ -258,6 +272,16 @@ class Broker:
 
 def _wait(asked: Future[Any]) -> Any:
     return asked.result(TIMEOUT + 1)
+
+
+def _id(asked: Future[Any]) -> Any:
+    """None where the cluster has answered that it cannot say."""
+    try:
+        return _wait(asked).topic_id
+    except KafkaException as error:
+        if (code(error) or 0) > 0:  # below are the client's own
+            return None
+        raise
 
 
 def _in_order(asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:

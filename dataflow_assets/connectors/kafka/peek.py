@@ -11,12 +11,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from dataflow_assets.connectors.kafka.client import CLIENT
+from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.contracts import MESSAGES
 from dataflow_assets.errors import TransientError
 
@@ -34,7 +35,7 @@ SETTINGS = {
 MOST = 500  # records of one gulp
 IDLE = 4  # consumers of a cluster that wait for the next look
 SILENCE = 10.0  # seconds without an answer after which there will be none
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [
         ("_at", pa.int64()),
         ("body", pa.binary()),
@@ -61,19 +62,20 @@ class Consumers:
     """
 
     _lock = threading.Lock()
-    _open: ClassVar[dict[tuple[int, str], Consumers]] = {}
+    _open: ClassVar[dict[tuple[object, ...], Consumers]] = {}
 
-    def __init__(self, bootstrap: str) -> None:
-        self._settings = CLIENT | SETTINGS | {"bootstrap.servers": bootstrap}
-        self._key = os.getpid(), bootstrap
+    def __init__(self, key: tuple[object, ...], settings: Mapping[str, Any]) -> None:
+        self._key, self._settings = key, dict(settings)
         self._idle: list[Consumer] = []
         self.users = 0
 
     @classmethod
-    def join(cls, bootstrap: str) -> Consumers:
-        """Those of the cluster; whoever joins has to leave."""
+    def join(cls, bootstrap: str, settings: Mapping[str, Any] = SETTINGS) -> Consumers:
+        """Those of the cluster with these settings; whoever joins has to leave."""
+        every = CLIENT | {**settings, "bootstrap.servers": bootstrap}
+        key = os.getpid(), *sorted(every.items())
         with cls._lock:
-            found = cls._open.setdefault((os.getpid(), bootstrap), cls(bootstrap))
+            found = cls._open.setdefault(key, cls(key, every))
             found.users += 1
             return found
 
@@ -220,8 +222,8 @@ def as_batch(messages: Sequence[Message]) -> pa.RecordBatch:
             "body": message.value(),
             "key": message.key(),
             "timestamp": message.timestamp()[1] * 1000,
-            "headers": [{"key": one[0], "value": one[1]} for one in message.headers() or ()],
+            "headers": [{"key": name, "value": value} for name, value in headers(message)],
         }
         for message in messages
     ]
-    return pa.RecordBatch.from_pylist(rows, _SCHEMA)
+    return pa.RecordBatch.from_pylist(rows, SCHEMA)

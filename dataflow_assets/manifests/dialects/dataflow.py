@@ -257,6 +257,7 @@ def _policies(
 ) -> Policies:
     return Policies(
         limit=Limit(spec.max_records_per_batch, spec.max_bytes_per_batch),
+        freshness_seconds=spec.freshness,
         max_rejected_percent=spec.max_rejected_percent,
         on_topic_recreated=getattr(source, "on_topic_recreated", "fail"),
         checkpoint_reset=reset,

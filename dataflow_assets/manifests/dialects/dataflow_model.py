@@ -157,6 +157,9 @@ class DataFlowSpec(Spec):
     """Resets the checkpoint once; it is reset again only after the manifest has changed."""
     max_rejected_percent: Annotated[float, Addition()] = Field(default=10.0, ge=0, le=100)
     """The flow stops when it rejects more than this share of its records."""
+    freshness: Annotated[int, Addition()] = Field(default=10, ge=1, le=3600)
+    """Seconds within which a new record should be visible in the target. In a lane of many flows
+    it decides who goes first, and how often small micro-batches are committed."""
     max_records_per_batch: Annotated[int, Addition()] = Field(default=1_000_000, ge=1)
     """The most records of one partition in one micro-batch."""
     max_bytes_per_batch: Annotated[int, Addition()] = Field(default=64 * 1024 * 1024, ge=1)

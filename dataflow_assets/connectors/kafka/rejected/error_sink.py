@@ -20,6 +20,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.client import CLIENT
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Rules, TopicAdmin
 from dataflow_assets.connectors.kafka.errors import translated
+from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.producer import SETTINGS, Outgoing
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore
@@ -64,13 +65,13 @@ def outgoing(topic: str, one: ErrorRecord, rules: Rules | None) -> Outgoing:
 
 def _waits(name: str, message: Message, flow: str) -> bool:
     """Whether it is an entry of this flow that a replay may take."""
-    mine = dict(message.headers() or ()).get("flow") == flow.encode()
+    mine = dict(headers(message)).get("flow") == flow.encode()
     return mine and not name.endswith(HELD)
 
 
 def _reading(message: Message) -> int:
     """In which reading of its source the record was rejected; an earlier version names none."""
-    found = dict(message.headers() or ()).get(_READING)
+    found = dict(headers(message)).get(_READING)
     return int(found) if found else 0
 
 

@@ -39,6 +39,10 @@ class Sizes:
         self._planned = {p: (start, start + most[p]) for p, (start, _) in ahead.items()}
         return most
 
+    def known_bytes(self, records: Mapping[int, int]) -> float:
+        """The bytes of so many records by partition, as far as any were looked at."""
+        return sum(count * self._average.get(p, 0.0) for p, count in records.items())
+
     def _misjudged(self, positions: Mapping[int, int]) -> bool:
         """A slice was not read to its end: its records were larger than the ones looked at."""
         known = ((self._planned.get(p), position) for p, position in positions.items())

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, milliseconds
 from dataflow_assets.connectors.kafka.source.large_records import is_large
 from dataflow_assets.contracts import OffsetSlice, Span
@@ -57,9 +55,6 @@ _NULLS = {
 # (measured; for every row its Arrow writer steps through all nulls since the last value).
 _HEADERS = "coalesce(headers, CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>))"
 _COLUMNS = {"body": "value", "key": "key", "timestamp": "timestamp", "headers": _HEADERS}
-
-# Per process, for Spark's workers are forked and stay; a client for each topic would add up there.
-_brokers: dict[tuple[int, str], Broker] = {}
 
 
 @dataclass(frozen=True)
@@ -166,11 +161,3 @@ def _expressions(position: str, large: str) -> dict[str, str]:
 
 def _aliased(expressions: Mapping[str, str], names: list[str]) -> list[str]:
     return [f"{expressions[name]} AS `{name}`" for name in names]
-
-
-def confirm(bootstrap: str, topic: str, identity: str) -> None:
-    """Raises TransientError when the topic has another id by now; about 2 ms when it has not."""
-    place = (os.getpid(), bootstrap)
-    if place not in _brokers:
-        _brokers[place] = Broker(bootstrap, topic)
-    _brokers[place].about(topic).same(identity)

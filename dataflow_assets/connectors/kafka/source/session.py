@@ -20,6 +20,7 @@ from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
 from dataflow_assets.connectors.kafka.source.data_loss import LossCheck
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
+from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
 from dataflow_assets.errors import PermanentError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committed
 METADATA_SECONDS = 2.0  # how old the number of partitions may be; tasks ask for the id again
 PEEK_SECONDS = 1.0
+MOST_IN_TASKS = 5_000  # records of a span; of more Spark's reader is the faster one
 
 Offsets = dict[int, int]
 
@@ -104,6 +106,20 @@ class KafkaSourceSession(SourceSession):
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
         return self._reader.read(spark, span, self._lows, columns, self._most_bytes)
+
+    @override
+    def reads_in_tasks(self, span: Span) -> bool:
+        filled = [piece for piece in span.slices if not piece.empty]
+        records = {
+            int(piece.partition): piece.upto - piece.after
+            for piece in filled
+            if isinstance(piece, OffsetSlice) and piece.after >= self._lows.get(piece.partition, 0)
+        }
+        return (
+            len(records) == len(filled)
+            and sum(records.values()) <= MOST_IN_TASKS
+            and self._sizes.known_bytes(records) <= BUFFER_BYTES
+        )
 
     @override
     def release(self, upto: Positions) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
-from dataflow_assets.contracts import Slice, SourceSession
+from dataflow_assets.contracts import Asked, Slice, SourceSession
 
 
 class KafkaSource(KafkaSourceOptions):
@@ -45,7 +45,7 @@ class KafkaSource(KafkaSourceOptions):
 
     @override
     def confirm(self, identity: str) -> None:
-        from dataflow_assets.connectors.kafka.source.frame import confirm
+        from dataflow_assets.connectors.kafka.source.confirm import confirm
 
         confirm(self.bootstrap(), self.topic, identity)
 
@@ -54,3 +54,19 @@ class KafkaSource(KafkaSourceOptions):
         from dataflow_assets.connectors.kafka.source.large_records import read
 
         return read(self, int(partition), offsets)
+
+    @property
+    @override
+    def reads_with(self) -> Hashable:
+        return self.bootstrap()
+
+    @classmethod
+    @override
+    def messages_together(
+        cls, asked: Sequence[Asked]
+    ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        from dataflow_assets.connectors.kafka.source.small_spans import read
+
+        sources = [one.source for one in asked if isinstance(one.source, KafkaSource)]
+        topics = [source.topic for source in sources]
+        return read(sources[0].bootstrap(), list(zip(topics, asked, strict=True)))

@@ -18,7 +18,7 @@ from dataflow_assets.records.wrapped import VALUE
 
 
 @dataclass(frozen=True)
-class Lane:
+class PassBranch:
     """One branch inside the pass. `routes`: the conditions that lead to it; None: no route's."""
 
     sink: Sink
@@ -46,7 +46,7 @@ class Lane:
 
 
 Read = Callable[[pa.RecordBatch], list[Chunk]]
-"""A batch of messages as one chunk for each lane."""
+"""A batch of messages as one chunk for each branch."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,53 @@
+"""Whether topics are still the planned ones, asked inside tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+
+from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.errors import DataflowError
+
+Planned = tuple[str, str]
+"""A topic's name and its id."""
+
+# Per process, for Spark's workers are forked and stay; a client for each topic would add up there.
+_brokers: dict[tuple[int, str], Broker] = {}
+
+
+def confirm(bootstrap: str, topic: str, identity: str) -> None:
+    """Raises TransientError when the topic has another id by now; about 2 ms when it has not."""
+    _broker(bootstrap, topic).same(identity)
+
+
+def refused(bootstrap: str, planned: Collection[Planned]) -> dict[Planned, DataflowError]:
+    """Those of the topics that are not the planned ones, or of which nobody knows; and why.
+
+    One request for all of them, as long as nothing is wrong.
+    """
+    if not planned:
+        return {}
+    broker = _broker(bootstrap, next(iter(planned))[0])
+    try:
+        ids = broker.ids({name for name, _ in planned})
+    except DataflowError as error:
+        # Each has an error of its own: who is blamed for it is written into it.
+        return {one: type(error)(*error.args) for one in planned}
+    doubtful = {one for one in planned if ids.get(one[0]) != one[1]}
+    reasons = {one: _reason(broker.about(one[0]), one[1]) for one in doubtful}
+    return {one: reason for one, reason in reasons.items() if reason is not None}
+
+
+def _reason(broker: Broker, identity: str) -> DataflowError | None:
+    try:
+        broker.same(identity)
+    except DataflowError as error:
+        return error
+    return None
+
+
+def _broker(bootstrap: str, topic: str) -> Broker:
+    place = (os.getpid(), bootstrap)
+    if place not in _brokers:
+        _brokers[place] = Broker(bootstrap, topic)
+    return _brokers[place].about(topic)

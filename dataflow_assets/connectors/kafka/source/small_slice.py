@@ -1,0 +1,161 @@
+"""One slice while it is read by the plain client: where it has come to, and what it holds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, Message
+
+from dataflow_assets.connectors.kafka.headers import headers
+from dataflow_assets.connectors.kafka.peek import SCHEMA
+from dataflow_assets.contracts import Asked
+from dataflow_assets.errors import DataflowError, TransientError
+
+BATCH_BYTES = 8 * 1024 * 1024  # of a batch; decoded, it takes several times as much
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class SmallSlice:
+    """Takes the records of one slice in order, and nothing that lies outside of it.
+
+    `over`: nothing more comes. Then there is an `error`, or all records of the slice have come.
+    """
+
+    def __init__(self, number: int, topic: str, asked: Asked) -> None:
+        self.number, self.asked = number, asked
+        self.planned = topic, asked.identity
+        self.place: Place = topic, int(asked.piece.partition)
+        self.restart()
+
+    def restart(self) -> None:
+        """Forgets what it holds: it is read again from its beginning."""
+        self.error: DataflowError | None = None
+        self.following = self.asked.piece.after  # what lies below has come, or is a gap
+        self._end: int | None = None
+        self.held = 0  # bytes
+        self._batches: deque[pa.RecordBatch] = deque()
+        self._open = _Columns(self.asked)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is awaited."""
+        return self.error is not None or self.following >= self.asked.piece.upto
+
+    @property
+    def ready(self) -> bool:
+        """Whether a batch is full."""
+        return bool(self._batches)
+
+    def take(self, message: Message) -> bool:
+        """The next record, or one behind the slice, which ends it. False where it is neither."""
+        offset = message.offset()
+        if offset is None or offset < self.following or self.over:
+            return False
+        if offset < self.asked.piece.upto:
+            self._add(offset, message)
+        self.following = offset + 1
+        return True
+
+    def reach(self, end: int | None) -> bool:
+        """The log ends at this offset for now: nothing else lies below it."""
+        self._end = end
+        news = end is not None and end > self.following
+        self.following = max(self.following, end or 0)
+        return news
+
+    def silent(self, bootstrap: str, seconds: float) -> TransientError:
+        """What nothing has come of for so long, although the topic is there."""
+        if self._end is None:
+            return self._error(bootstrap, f"no answer for {seconds:g} seconds")
+        return self._error(
+            bootstrap,
+            f"the log ends at offset {self._end}, but reached {self.asked.piece.upto} when the "
+            "micro-batch was planned: a new leader is behind, or the log was cut off",
+        )
+
+    def failed(self, bootstrap: str, error: KafkaError) -> TransientError:
+        """What the client says; the next plan finds out what is lost, if anything is."""
+        return self._error(bootstrap, error.str())
+
+    def _error(self, bootstrap: str, reason: str) -> TransientError:
+        topic, partition = self.place
+        return TransientError(
+            f"kafka {bootstrap}: reading {topic} partition {partition} from offset "
+            f"{self.following}: {reason}; the flow reads again from its checkpoint"
+        )
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All that is held, and then the error, if there is one; nothing is held afterwards."""
+        if self.error is None:
+            self._seal()
+            yield from self.full()
+        if self.error is not None:
+            raise self.error
+
+    def full(self) -> Iterator[pa.RecordBatch]:
+        """The batches that are full."""
+        while self._batches:
+            batch = self._batches.popleft()
+            self.held -= batch.nbytes
+            yield batch
+
+    def _add(self, offset: int, message: Message) -> None:
+        size = self._open.add(offset, message)
+        self.held += size
+        if self._open.size >= BATCH_BYTES:
+            self._seal()
+
+    def _seal(self) -> None:
+        if self._open.at:
+            batch = self._open.batch()
+            self.held += batch.nbytes - self._open.size
+            self._batches.append(batch)
+            self._open = _Columns(self.asked)
+
+
+class _Columns:
+    """The next records of a slice, column by column: only what is wanted is held."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked, self.size = asked, 0
+        self.at: list[int] = []
+        self._wanted = {name: list[Any]() for name in _NAMES if name in {"body", *asked.columns}}
+
+    def add(self, offset: int, message: Message) -> int:
+        """Takes one record; its bytes, roughly."""
+        self.at.append(offset * self._asked.slices + self._asked.index)
+        size = sum(self._put(name, message) for name in self._wanted)
+        self.size += size
+        return size
+
+    def _put(self, name: str, message: Message) -> int:
+        value = _VALUES[name](message)
+        self._wanted[name].append(value)
+        if isinstance(value, list):
+            return sum(len(each["key"]) + len(each["value"] or b"") for each in value)
+        return len(value) if isinstance(value, bytes) else 8
+
+    def batch(self) -> pa.RecordBatch:
+        """All of them."""
+        schema = pa.schema([SCHEMA.field(name) for name in ("_at", *self._wanted)])
+        arrays = [pa.array(self.at, pa.int64())]
+        arrays += [pa.array(rows, schema.field(n).type) for n, rows in self._wanted.items()]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _headers(message: Message) -> list[dict[str, Any]]:
+    """None at all is an empty list, as in the frame."""
+    return [{"key": name, "value": value} for name, value in headers(message)]
+
+
+_VALUES = {
+    "body": Message.value,
+    "key": Message.key,
+    "timestamp": lambda message: message.timestamp()[1] * 1000,
+    "headers": _headers,
+}
+_NAMES = tuple(_VALUES)  # in the order of the frame

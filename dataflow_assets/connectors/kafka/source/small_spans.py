@@ -1,0 +1,194 @@
+"""Small spans, read inside tasks: the slices of many topics by one consumer, all at once.
+
+A slice is over when the consumer has come to a record at or behind its upper bound, or to the end
+of the log there, and by nothing else: whatever is missing before is an error of the slice, for the
+driver steps over what a reader has left out. Transaction markers, aborted records and what was
+compacted are gaps: the consumer passes them by itself.
+
+How a manifest tunes fetches is not asked: it holds answers back, or makes them large, for the sake
+of long reads.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from dataflow_assets.connectors.kafka.peek import MOST, SETTINGS, Consumers
+from dataflow_assets.connectors.kafka.source.confirm import refused
+from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, Place, SmallSlice
+from dataflow_assets.contracts import Asked
+
+BUFFER_BYTES = 16 * 1024 * 1024
+"""Of all slices that are read together; those that do not fit are read alone, batch by batch."""
+GRACE = 1.0  # quiet seconds after which the others go on, and the brokers are asked what is wrong
+SILENCE = 10.0  # seconds without an answer after which there will be none
+_FETCH = {
+    "fetch.message.max.bytes": 512 * 1024,  # a larger record still comes, alone
+    "fetch.max.bytes": 8 * 1024 * 1024,
+    "queued.max.messages.kbytes": 8 * 1024,
+    "fetch.wait.max.ms": 5,
+    "auto.offset.reset": "error",  # what is gone is an error, and never somewhere else in the log
+}
+_END = KafkaError._PARTITION_EOF  # noqa: SLF001 - so are the client's own errors called
+
+# Per process, for Spark's workers are forked and stay: connecting takes longer than reading.
+_pools: dict[tuple[int, str], Consumers] = {}
+
+
+Results = Iterator[tuple[int, Iterator[pa.RecordBatch]]]
+
+
+def read(bootstrap: str, asked: Sequence[tuple[str, Asked]]) -> Results:
+    """Each slice, given with its topic, and its batches, as `Source.messages_together` promises."""
+    waiting = [SmallSlice(number, *one) for number, one in enumerate(asked)]
+    while waiting:
+        # A consumer is at one place of a partition: of two flows the second one reads it later.
+        now = {piece.place: piece for piece in reversed(waiting)}
+        waiting = [piece for piece in waiting if now[piece.place] is not piece]
+        yield from _together(bootstrap, list(now.values()))
+
+
+def _together(bootstrap: str, pieces: Sequence[SmallSlice]) -> Results:
+    with _assigned(bootstrap, pieces) as consumer:
+        reading = _Reading(bootstrap, consumer, pieces, BUFFER_BYTES)
+        reading.go_on(GRACE)
+        while reading.awaited:
+            yield from reading.results()  # what is wrong with one slice does not hold up another
+            reading.insist()
+    yield from reading.results()
+    for piece in reading.dropped:
+        yield piece.number, _alone(bootstrap, piece)
+
+
+def _alone(bootstrap: str, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
+    """Batch by batch: in memory is one of them, and what the client fetches ahead."""
+    with _assigned(bootstrap, [piece]) as consumer:
+        reading = _Reading(bootstrap, consumer, [piece], BATCH_BYTES)
+        while reading.awaited:
+            reading.go_on(GRACE)
+            yield from piece.full()
+            if reading.awaited and reading.quiet:
+                reading.insist()
+    for _, batches in reading.results():
+        yield from batches
+
+
+def _assigned(bootstrap: str, pieces: Iterable[SmallSlice]) -> AbstractContextManager[Consumer]:
+    key = os.getpid(), bootstrap
+    if key not in _pools:
+        _pools[key] = Consumers.join(bootstrap, SETTINGS | _FETCH)
+    wanted = [TopicPartition(*piece.place, piece.asked.piece.after) for piece in pieces]
+    return _pools[key].assigned(wanted)
+
+
+class _Reading:
+    """Slices of different partitions, read by one consumer until each of them is over.
+
+    `most`: the bytes that they may hold together.
+    """
+
+    def __init__(
+        self, bootstrap: str, consumer: Consumer, pieces: Collection[SmallSlice], most: int
+    ) -> None:
+        self._bootstrap, self._consumer, self._most = bootstrap, consumer, most
+        self._over = [piece for piece in pieces if piece.over]
+        self.awaited = {piece.place: piece for piece in pieces if not piece.over}
+        self.dropped: list[SmallSlice] = []
+        self._assigned = {piece.place for piece in pieces}
+        self.quiet = False
+        self._heard = 0.0
+
+    @property
+    def _crowded(self) -> bool:
+        return sum(one.held for one in (*self._over, *self.awaited.values())) > self._most
+
+    def go_on(self, seconds: float) -> None:
+        """Until all are over, or hold too much, or nothing has come for so long: then `quiet`."""
+        self.quiet, self._heard = False, time.monotonic()
+        while self.awaited and not self.quiet and not self._crowded:
+            left = self._heard + seconds - time.monotonic()
+            first = self._consumer.poll(max(left, 0.0))
+            self.quiet = first is None and left <= 0
+            # A message without a value has the length 0, which counts as false.
+            for message in [] if first is None else [first, *self._consumer.consume(MOST, 0)]:
+                self._hear(message)
+
+    def insist(self) -> None:
+        """Goes on with what is late. What is silent is asked for; what does not fit is dropped."""
+        if self._crowded:
+            self._drop(max(self.awaited.values(), key=lambda piece: piece.held))
+        if not self.quiet:
+            self.go_on(GRACE)
+            return
+        self._settle(self._refuse)
+        self.go_on(SILENCE)
+        if self.quiet:
+            self._settle(self._give_up)
+
+    def results(self) -> Results:
+        """Those that are over since the last time, each with all that it holds, which it gives up.
+
+        Their topics are asked for only now, behind the last record.
+        """
+        over, self._over = self._over, []
+        self._refuse([piece for piece in over if piece.error is None])
+        for piece in over:
+            yield piece.number, piece.batches()
+
+    def _hear(self, message: Message) -> None:
+        place = str(message.topic()), int(message.partition() or 0)
+        piece = self.awaited.get(place)
+        if piece is None:
+            self._leave(place, message)
+        elif self._news(piece, message):
+            self._heard = time.monotonic()
+            self._sort_out(piece)
+
+    def _news(self, piece: SmallSlice, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return piece.take(message)
+        if error.code() == _END:
+            return piece.reach(message.offset())
+        self._refuse([piece])
+        piece.error = piece.error or piece.failed(self._bootstrap, error)
+        return True
+
+    def _leave(self, place: Place, message: Message) -> None:
+        """Of a partition with more than is wanted nothing more is fetched."""
+        if message.error() is None and place in self._assigned:
+            self._assigned.discard(place)
+            self._consumer.incremental_unassign([TopicPartition(*place)])
+
+    def _refuse(self, pieces: Collection[SmallSlice]) -> None:
+        """Those whose topic is gone, or is another one, have failed."""
+        errors = refused(self._bootstrap, {piece.planned for piece in pieces})
+        for piece in pieces:
+            found = errors.get(piece.planned)
+            piece.error = None if found is None else type(found)(*found.args)
+
+    def _give_up(self, pieces: Collection[SmallSlice]) -> None:
+        for piece in pieces:
+            piece.error = piece.silent(self._bootstrap, SILENCE)
+
+    def _settle(self, judge: Callable[[Collection[SmallSlice]], None]) -> None:
+        awaited = list(self.awaited.values())
+        judge(awaited)
+        for piece in awaited:
+            self._sort_out(piece)
+
+    def _sort_out(self, piece: SmallSlice) -> None:
+        if piece.over:
+            self._over.append(self.awaited.pop(piece.place))
+
+    def _drop(self, piece: SmallSlice) -> None:
+        """It is read alone, from its beginning."""
+        del self.awaited[piece.place]
+        piece.restart()
+        self.dropped.append(piece)

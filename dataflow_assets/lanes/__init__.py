@@ -1,0 +1,1 @@
+"""Lanes: many flows in one process, with one Spark session."""

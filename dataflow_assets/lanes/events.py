@@ -1,0 +1,35 @@
+"""What a lane tells about its flows while it drives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dataflow_assets.flow import Flow
+from dataflow_assets.runs.request import Report
+
+
+@dataclass(frozen=True)
+class Began:
+    """The lane drives the flow from now on."""
+
+    flow: Flow
+
+
+@dataclass(frozen=True)
+class Left:
+    """The flow has failed, and the lane goes on without it. What was reported is committed."""
+
+    flow: Flow
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The flow has ended after its micro-batch, as it was asked to."""
+
+    flow: Flow
+    reason: str
+
+
+Event = Began | Report | Left | Ended | None
+"""None: nothing has happened for a moment."""

@@ -1,0 +1,122 @@
+"""Many flows in one process: who takes part, who has left, and what they report."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dataflow_assets.flow import Flow
+from dataflow_assets.lanes.events import Ended, Event, Left
+from dataflow_assets.lanes.member import Member
+from dataflow_assets.lanes.rounds import Rounds
+from dataflow_assets.runs.request import Report, Request
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WANTED_SECONDS = 2.0  # between two questions for the flows that the lane shall drive
+MOMENT = 0.5
+
+
+class Lane:
+    """Drives many flows with one Spark session; each keeps its own checkpoint and its own epoch.
+
+    A flow that fails leaves the lane and touches no other.
+    """
+
+    def __init__(self, spark: Callable[[], SparkSession], request: Request) -> None:
+        """`request` is that of each flow, but for its time and its end, which are the lane's."""
+        self._spark, self._request = spark, request
+        self._board = threading.Condition()
+        self._members: dict[str, Member] = {}
+        self._left: dict[str, str] = {}
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._rounds = Rounds(spark, self._board, lambda: list(self._members.values()))
+        self._committed = time.monotonic()
+
+    def drive(
+        self, wanted: Callable[[], Sequence[Flow]], stop: Callable[[], str | None]
+    ) -> Iterator[Event]:
+        """Drives the flows until `stop` gives a reason; then each ends after its micro-batch.
+
+        Called once, by one thread; both arguments are called by it.
+
+        Args:
+            wanted: the flows that the lane shall drive, asked for every two seconds. A flow that is
+                left out, or whose manifest is another, ends after its micro-batch. One that has
+                left begins again only after it was left out once, or with another manifest.
+            stop: why the lane shall end.
+
+        Returns:
+            What happens, as it happens. None where nothing did for half a second.
+        """
+        self._rounds.start()
+        asked = -WANTED_SECONDS
+        try:
+            while (reason := stop()) is None:
+                if time.monotonic() - asked >= WANTED_SECONDS:
+                    asked = time.monotonic()
+                    self._adjust({flow.id: flow for flow in wanted()})
+                yield self._taken()
+            self._end_all(reason)
+            while self._members or not self._events.empty():
+                yield self._taken()
+        finally:
+            self._end_all("the lane was abandoned")
+            self._rounds.stop()
+
+    @property
+    def idle_seconds(self) -> float:
+        """Since the last commit of any flow."""
+        return time.monotonic() - self._committed
+
+    def state(self, flow: Flow) -> str:
+        """What the lane has chosen for the flow, for people."""
+        member = self._members.get(flow.id)
+        if member is None:
+            return "not in this lane"
+        limit = member.limit(flow.policies.limit)
+        return (
+            f"commits at most every {self._rounds.interval(member):.1f} s for a freshness of "
+            f"{member.freshness:g} s; a backlog is read {limit.records:,} records of a partition "
+            f"at a time"
+        )
+
+    def _taken(self) -> Event:
+        try:
+            event = self._events.get(timeout=MOMENT)
+        except queue.Empty:
+            return None
+        if isinstance(event, Report):
+            self._committed = time.monotonic()
+        elif isinstance(event, Left | Ended):
+            self._gone(event)
+        return event
+
+    def _gone(self, event: Left | Ended) -> None:
+        del self._members[event.flow.id]
+        if isinstance(event, Left):
+            self._left[event.flow.id] = event.flow.hash
+
+    def _adjust(self, wanted: Mapping[str, Flow]) -> None:
+        self._left = {name: seen for name, seen in self._left.items() if name in wanted}
+        for name, member in self._members.items():
+            if name not in wanted:
+                member.end("the flow does not belong to this lane any more")
+            elif wanted[name].hash != member.flow.hash:
+                member.end("its manifest has changed")
+        for name, flow in wanted.items():
+            if name not in self._members and self._left.get(name) != flow.hash:
+                self._begin(flow)
+
+    def _begin(self, flow: Flow) -> None:
+        member = Member(flow, self._request, self._spark, self._board)
+        self._members[flow.id] = member
+        member.start(self._events.put)
+
+    def _end_all(self, reason: str) -> None:
+        for member in self._members.values():
+            member.end(reason)

@@ -1,0 +1,148 @@
+"""One flow of a lane, driven by a thread of its own between its turns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dataflow_assets.contracts import Limit
+from dataflow_assets.flow import Flow
+from dataflow_assets.lanes.events import Began, Ended, Event, Left
+from dataflow_assets.lanes.pace import Pace
+from dataflow_assets.micro_batch import job
+from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.host import Host, Pause
+from dataflow_assets.runs.request import Request
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Waiting:
+    """A pass that waits for its turn."""
+
+    def __init__(self, planned: Planned) -> None:
+        self.planned = planned
+        self.reading = Reading(planned.work) if planned.in_tasks else None
+        self.since = time.monotonic()
+        self._answered = threading.Event()
+        self._answer: Outcome | BaseException | None = None
+
+    def answer(self, answer: Outcome | BaseException) -> None:
+        """Ends the wait: what was read, or why nothing was."""
+        self._answer = answer
+        self._answered.set()
+
+    def outcome(self) -> Outcome:
+        """Waits for the answer; raises the error if it is one."""
+        self._answered.wait()
+        if isinstance(self._answer, Outcome):
+            return self._answer
+        assert self._answer is not None  # noqa: S101 - it was answered
+        raise self._answer
+
+
+class Member(Host):
+    """The flow's host in the lane. `board` wakes whoever gives turns.
+
+    The flow's thread and the lane's meet here: a member is either paused, or has a pass that waits,
+    or is awake and does something of its own.
+    """
+
+    cadence = 0.0  # the lane gives the turns
+
+    def __init__(
+        self,
+        flow: Flow,
+        request: Request,
+        spark: Callable[[], SparkSession],
+        board: threading.Condition,
+    ) -> None:
+        self.flow, self._session, self._board = flow, spark, board
+        self._request = replace(request, seconds=float("inf"), stop=lambda: self._reason)
+        self._reason: str | None = None
+        self._resume = threading.Event()
+        self.paused: Pause | None = None
+        self.waiting: Waiting | None = None
+        self.apart = False
+        """Its last pass was part of a job that died: the next one is a job of its own."""
+        self.alone = False
+        """Its micro-batches take too long for the others: its jobs run beside those of the lane."""
+        self.pace = Pace()
+        self.paused_at = self.woken = self.passed = time.monotonic()
+        self._thread = threading.Thread(target=lambda: None)
+
+    def start(self, put: Callable[[Event], None]) -> None:
+        """Drives the flow until it is asked to end, or fails."""
+        self._thread = threading.Thread(
+            target=self._drive, args=(put,), name=f"flow {self.flow.id}", daemon=True
+        )
+        self._thread.start()
+
+    def end(self, reason: str) -> None:
+        """Asks the flow to end after its micro-batch."""
+        self._reason = self._reason or reason
+
+    @property
+    def freshness(self) -> float:
+        """Seconds within which a new record should be visible."""
+        return self.flow.policies.freshness_seconds
+
+    @property
+    def busy(self) -> bool:
+        """It does something of its own, and may have a pass to run in a moment."""
+        return self._thread.is_alive() and self.paused is None and self.waiting is None
+
+    def answer(self, answer: Outcome | BaseException) -> None:
+        """Ends the wait for its pass."""
+        with self._board:
+            waiting, self.waiting = self.waiting, None
+        if waiting is not None:
+            self.passed = time.monotonic()
+            waiting.answer(answer)
+
+    def wake(self) -> None:
+        """Ends its pause."""
+        with self._board:
+            self.paused, self.woken = None, time.monotonic()
+        self._resume.set()
+
+    def spark(self) -> SparkSession:
+        """The lane's."""
+        return self._session()
+
+    def limit(self, declared: Limit) -> Limit:
+        """What it reads in a turn of about two seconds."""
+        return self.pace.limit(declared)
+
+    def run(self, planned: Planned) -> Outcome:
+        """Waits for a turn, and for the job."""
+        if self.alone:
+            return job.run(self._session(), planned)
+        waiting = Waiting(planned)
+        with self._board:
+            self.waiting = waiting
+            self._board.notify_all()
+        return waiting.outcome()
+
+    def pause(self, pause: Pause) -> None:
+        """Until the lane has found something new."""
+        self._resume.clear()
+        with self._board:
+            self.paused, self.paused_at = pause, time.monotonic()
+            self._board.notify_all()
+        self._resume.wait()
+
+    def _drive(self, put: Callable[[Event], None]) -> None:
+        put(Began(self.flow))
+        try:
+            for report in drain(self.flow, self, self._request):
+                put(report)
+        except BaseException as error:  # noqa: BLE001 - told to whoever drives the lane
+            put(Left(self.flow, error))
+        else:
+            put(Ended(self.flow, self._reason or "the flow came to its end"))

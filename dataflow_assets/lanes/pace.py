@@ -1,0 +1,31 @@
+"""How much a flow with a backlog reads in one turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dataflow_assets.contracts import Limit
+
+TURN_SECONDS = 2.0
+_FIRST = 1 / 16  # of what the flow allows: nothing is known about its records yet
+_LEAST = 1 / 64
+
+
+class Pace:
+    """The share of its own limit that one turn of a flow may read: about two seconds' worth.
+
+    Only the pass is counted: what a commit costs beside it does not shrink with the records.
+    """
+
+    def __init__(self) -> None:
+        self._share = _FIRST
+
+    def limit(self, declared: Limit) -> Limit:
+        """What one slice of the next turn may hold; `declared` is the most that the flow allows."""
+        records = max(1, int(declared.records * self._share))
+        return replace(declared, records=records, bytes=max(1, int(declared.bytes * self._share)))
+
+    def took(self, seconds: float) -> None:
+        """A turn that read as much as it was allowed to has taken so long."""
+        change = min(2.0, max(0.5, TURN_SECONDS / max(seconds, 0.01)))
+        self._share = min(1.0, max(_LEAST, self._share * change))

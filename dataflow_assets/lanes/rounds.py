@@ -1,0 +1,229 @@
+"""The turns of a lane: one look for all that wait for news, then jobs for all that have some.
+
+One thread does it all, so that one Spark job runs at a time. Small passes are one job together. A
+pass over a frame of Spark's reader is a job of its own; at most one of those runs between two joint
+ones, so that a backlog holds up nobody for longer than its turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.lanes.member import Member, Waiting
+from dataflow_assets.lanes.pace import TURN_SECONDS
+from dataflow_assets.micro_batch import job
+from dataflow_assets.micro_batch.job import Outcome, Reading
+from dataflow_assets.micro_batch.tasks import CutOff, limited
+from dataflow_assets.runs.ends import Ends, Looks, OpenSource, news
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+LEAST_SECONDS = 1.0  # between two looks
+GATHER_SECONDS = 0.3  # how long members that were woken are waited for
+STEP_SECONDS = 0.5  # in which somebody who was asked to end is heard
+JOB_SECONDS = 45.0  # after which a job of a lane is cut off
+_PARTS = 2  # of a table in one turn; each has about as many rows as a turn may take
+_FIRST_SLICES = 50  # of a joint job, while nothing is known about them
+
+
+class Rounds:
+    """Gives the members of a lane their turns. `members` gives those that there are now."""
+
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        board: threading.Condition,
+        members: Callable[[], Sequence[Member]],
+    ) -> None:
+        self._spark, self._board, self._members = spark, board, members
+        self._looks = Looks()
+        self._next_look = time.monotonic()
+        self._slices = float(_FIRST_SLICES)
+        self._joint_seconds = 0.0
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="lane", daemon=True)
+
+    def start(self) -> None:
+        """Begins to give turns."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends once the job that runs is over; nobody gets a turn any more."""
+        with self._board:
+            self._stopped = True
+            self._board.notify_all()
+        self._thread.join()
+
+    def interval(self, member: Member) -> float:
+        """Seconds between two turns of a member that has little to read.
+
+        Twice what a joint job takes, as a share of the strictest freshness, so that half of the
+        time is left; never more than half of the member's own freshness.
+        """
+        strictest = min((one.freshness for one in self._members()), default=member.freshness)
+        share = min(1.0, 4 * self._joint_seconds / strictest)
+        return min(max(LEAST_SECONDS, share * member.freshness / 2), member.freshness / 2)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            with self._board:
+                self._board.wait_for(self._wanted, STEP_SECONDS)
+            try:
+                self._round()
+            except Exception as error:
+                log.exception("a round of the lane failed")
+                for member in self._members():
+                    member.answer(error)
+        for member in self._members():
+            member.answer(TransientError("the lane has ended"))
+            member.wake()
+
+    def _wanted(self) -> bool:
+        return self._stopped or any(member.waiting for member in self._members())
+
+    def _round(self) -> None:
+        self._wake_those_asked()
+        if time.monotonic() >= self._next_look:
+            self._look()
+        with self._board:
+            self._board.wait_for(self._all_here, GATHER_SECONDS)
+        waiting = sorted(self._waiting(), key=_urgency, reverse=True)
+        together = [member for member in waiting if _reading(member) and not member.apart]
+        if together:
+            self._together(together)
+        for member in [member for member in waiting if member not in together][:1]:
+            self._alone(member)
+
+    def _all_here(self) -> bool:
+        return self._stopped or not any(member.busy for member in self._members())
+
+    def _waiting(self) -> list[Member]:
+        return [member for member in self._members() if member.waiting is not None]
+
+    def _wake_those_asked(self) -> None:
+        """A session that is being asked right now belongs to the look."""
+        for member in self._members():
+            pause = member.paused
+            if pause is not None and pause.over() and not self._looks.asking(member.flow.id):
+                member.wake()
+
+    def _look(self) -> None:
+        """Wakes the members with something new, and those whose source cannot be asked."""
+        began = time.monotonic()
+        due = {one.flow.id: one for one in self._members() if self._due(one, began)}
+        sources = {
+            name: OpenSource(one.paused.source, one.paused.session)
+            for name, one in due.items()
+            if one.paused is not None
+        }
+        for name, ends in self._looks.ends_together(sources).items():
+            if _has_news(due[name], ends, began):
+                due[name].wake()
+        least = min((self.interval(one) for one in self._members()), default=LEAST_SECONDS)
+        self._next_look = began + least
+
+    def _due(self, member: Member, now: float) -> bool:
+        return member.paused is not None and now - member.woken >= self.interval(member)
+
+    def _together(self, members: Sequence[Member]) -> None:
+        """One job for as many slices as about one turn can take, the most urgent first."""
+        asked: dict[Reading, list[tuple[int, ...]]] = {}
+        chosen: list[Member] = []
+        room = self._slices
+        for member in members:
+            reading = _reading(member)
+            if reading is None or room <= 0:
+                continue
+            asked[reading] = reading.take(_PARTS)
+            chosen.append(member)
+            room -= len(asked[reading])
+        began = time.monotonic()
+        try:
+            with limited(self._spark(), JOB_SECONDS):
+                job.read(self._spark(), asked)
+        except DataflowError as error:
+            self._failed(chosen, error)
+            return
+        self._joint_seconds = time.monotonic() - began
+        self._learn(sum(map(len, asked.values())), full=room <= 0)
+        for member in chosen:
+            member.apart = False
+            _answer(member)
+
+    def _learn(self, slices: int, *, full: bool) -> None:
+        """How many slices a turn can take."""
+        could = slices * TURN_SECONDS / max(self._joint_seconds, 0.01)
+        if full or could < self._slices:
+            self._slices = max(_FIRST_SLICES / 2, min(could, 2 * self._slices))
+
+    def _alone(self, member: Member) -> None:
+        waiting = member.waiting
+        assert waiting is not None  # noqa: S101 - whoever has a turn waits
+        if waiting.reading is not None:
+            self._together([member])
+            return
+        began = time.monotonic()
+        try:
+            with limited(self._spark(), JOB_SECONDS):
+                outcome = job.run(self._spark(), waiting.planned)
+        except DataflowError as error:
+            self._failed([member], error)
+            return
+        if waiting.planned.work.span.full:
+            member.pace.took(time.monotonic() - began)
+        member.apart = False
+        member.answer(outcome)
+
+    def _failed(self, members: Sequence[Member], error: DataflowError) -> None:
+        """A job that died tells nothing of its passes: each is tried apart, once."""
+        for member in members:
+            member.apart = len(members) > 1
+            if len(members) == 1 and isinstance(error, CutOff):
+                member.alone = True
+                error = _too_long(member, error)
+                log.warning("%s", error)
+            member.answer(error)
+
+
+def _too_long(member: Member, error: CutOff) -> TransientError:
+    return TransientError(
+        f"flow {member.flow.id}: a micro-batch was cut off in its lane because {error}, and the "
+        f"other flows were waiting. Nothing is lost: the flow reads again, in jobs of its own"
+    )
+
+
+def _reading(member: Member) -> Reading | None:
+    waiting: Waiting | None = member.waiting
+    return None if waiting is None else waiting.reading
+
+
+def _answer(member: Member) -> None:
+    reading = _reading(member)
+    if reading is None or not reading.over:
+        return
+    try:
+        answer: Outcome | DataflowError = reading.outcome()
+    except DataflowError as error:
+        answer = error
+    member.answer(answer)
+
+
+def _urgency(member: Member) -> float:
+    """How long it has waited, as a share of what it may."""
+    return (time.monotonic() - member.passed) / member.freshness
+
+
+def _has_news(member: Member, ends: Ends, now: float) -> bool:
+    pause = member.paused
+    if pause is None or isinstance(ends, DataflowError):
+        return pause is not None
+    late = pause.most is not None and now - member.paused_at >= pause.most
+    return late or news(pause.session, pause.after, ends)

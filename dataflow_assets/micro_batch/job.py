@@ -1,0 +1,169 @@
+"""Passes as Spark jobs: one over a frame of Spark's reader, or many whose tasks read themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from dataflow_assets.contracts import Receipt, SourceSession, Span
+from dataflow_assets.micro_batch.fused import Pass, Result, encoded
+from dataflow_assets.micro_batch.task_failures import raise_gravest
+from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
+from dataflow_assets.micro_batch.tasks import collect, forget_archives
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_SLICES_OF_A_TASK = 25
+# The fewest tasks of a job of several passes: a task waits for its sink most of the time.
+_FEWEST_TASKS = 4
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A pass, and the session that has planned its span."""
+
+    work: Pass
+    source: SourceSession
+
+    @property
+    def in_tasks(self) -> bool:
+        """The tasks read the span themselves, and need no frame of Spark's reader."""
+        messages = self.work.source.delivers == "messages"
+        return not messages or self.source.reads_in_tasks(self.work.span)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was read of the span, and the receipts by branch."""
+
+    span: Span
+    receipts: Mapping[str, Sequence[Receipt]]
+
+
+def run(spark: SparkSession, planned: Planned) -> Outcome:
+    """Runs one pass as a job of its own.
+
+    Raises a task's own error again, the gravest first; TransientError when Spark itself failed.
+    """
+    work = planned.work
+    if planned.in_tasks:
+        reading = Reading(work)
+        read(spark, {reading: reading.take()}, one_each=True)
+        return reading.outcome()
+    frame = planned.source.frame(spark, work.span, work.wanted)
+    return _outcome(work, _decoded(collect(frame, work)))
+
+
+class Reading:
+    """A pass that tasks read themselves, in one job or, if it is large, in several."""
+
+    def __init__(self, work: Pass) -> None:
+        self.work = work
+        left = tuple(index for index, piece in enumerate(work.span.slices) if not piece.empty)
+        self._left: list[Indexes] = [(index,) for index in left]
+        if work.in_order and left:
+            self._left = [left]
+        self._results: list[Result] = []
+
+    def take(self, most: int | None = None) -> list[Indexes]:
+        """What is to be read next: of messages all slices, of parts at most so many."""
+        if self.work.source.delivers == "messages":
+            most = None
+        taken, self._left = self._left[:most], [] if most is None else self._left[most:]
+        return taken
+
+    def add(self, results: Iterable[Result]) -> None:
+        """What a job has brought."""
+        self._results += results
+
+    @property
+    def over(self) -> bool:
+        """Everything was read, or something has failed."""
+        return not self._left or any(result.failure for result in self._results)
+
+    def outcome(self) -> Outcome:
+        """Of all that was read. Raises a task's own error again, the gravest first."""
+        return _outcome(self.work, self._results)
+
+
+def read(
+    spark: SparkSession, asked: Mapping[Reading, Sequence[Indexes]], *, one_each: bool = False
+) -> None:
+    """Reads slices of several passes in one job; what came of them is added to each.
+
+    `one_each`: each slice is a task of its own, where the job is of one flow. Raises TransientError
+    when Spark itself failed: then nothing is known about any of them.
+    """
+    works = [reading.work for reading in asked]
+    shares = [(n, share) for n, taken in enumerate(asked.values()) for share in taken]
+    tasks = [(share,) for share in shares] if one_each else _dealt(shares)
+    if not tasks:
+        return
+    rows = spark.range(0, len(tasks), 1, len(tasks))
+    results = _decoded(collect(rows, _InTasks(tuple(works), tuple(tasks))))
+    for n, reading in enumerate(asked):
+        reading.add(result for result in results if result.of == n)
+
+
+@dataclass(frozen=True)
+class _InTasks:
+    """The function that Spark runs: each row is the number of a task, which reads its shares."""
+
+    works: tuple[Pass, ...]
+    tasks: tuple[tuple[Share, ...], ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        forget_archives()
+        for batch in batches:
+            for task in batch.column("id").to_pylist():
+                yield from self._done(self.tasks[task])
+
+    def _done(self, shares: Sequence[Share]) -> Iterator[pa.RecordBatch]:
+        messages = [share for share in shares if self.works[share[0]].source.delivers == "messages"]
+        for n, indexes in shares:
+            if (n, indexes) not in messages:
+                yield _of(n, self.works[n].over_parts(indexes))
+        for n, index, batches in read_together(self.works, messages):
+            yield _of(n, self.works[n].over_messages(index, batches))
+
+
+def _of(n: int, results: Iterable[Result]) -> pa.RecordBatch:
+    return encoded(replace(result, of=n) for result in results)
+
+
+def _dealt(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
+    """Slices over a few tasks: each task costs as much as several small slices."""
+    slices = sum(len(indexes) for _, indexes in shares)
+    tasks = min(len(shares), max(_FEWEST_TASKS, -(-slices // _SLICES_OF_A_TASK)))
+    return [tuple(shares[task::tasks]) for task in range(tasks)]
+
+
+def _decoded(outputs: Sequence[bytes]) -> list[Result]:
+    return [msgspec.msgpack.decode(output, type=Result) for output in outputs]
+
+
+def _outcome(work: Pass, results: Sequence[Result]) -> Outcome:
+    raise_gravest([result.failure for result in results if result.failure])
+    receipts: dict[str, list[Receipt]] = {one.ticket.target.branch: [] for one in work.branches}
+    for result in results:
+        if result.receipt:
+            receipts[result.receipt.branch].append(result.receipt)
+        if result.note:
+            _tell(result.note)
+    cuts = dict(result.cut for result in results if result.cut)
+    return Outcome(work.span.cut(cuts), receipts)
+
+
+@lru_cache(maxsize=1_000)
+def _tell(note: str) -> None:
+    """Once in the driver's life, however many tasks say it."""
+    log.warning(note)

@@ -1,0 +1,47 @@
+"""Slices of messages that a task reads itself, those of one server together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from dataflow_assets.contracts import Asked, OffsetSlice
+from dataflow_assets.micro_batch.fused import Pass
+
+Indexes = tuple[int, ...]
+"""Slices of one pass that a task reads, in this order."""
+Share = tuple[int, Indexes]
+"""A pass of the job, and what a task reads of it."""
+
+
+def read_together(
+    works: Sequence[Pass], shares: Iterable[Share]
+) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
+    """Each slice with its batches, the slices that were read first come first.
+
+    Called in each task of a job over slices of messages.
+
+    Args:
+        works: the passes of the job.
+        shares: what this task reads of them.
+
+    Returns:
+        The pass, the index of the slice in its span, and the slice's messages.
+    """
+    groups: dict[Hashable, list[tuple[int, int]]] = {}
+    for n, index in ((n, index) for n, indexes in shares for index in indexes):
+        source = works[n].source
+        groups.setdefault((type(source), source.reads_with), []).append((n, index))
+    for group in groups.values():
+        source = works[group[0][0]].source
+        asked = [_asked(works[n], index) for n, index in group]
+        for at, batches in source.messages_together(asked):
+            yield *group[at], batches
+
+
+def _asked(work: Pass, index: int) -> Asked:
+    piece = work.span.slices[index]
+    assert isinstance(piece, OffsetSlice)  # noqa: S101 - messages have offsets
+    identity = work.branches[0].ticket.target.source_id
+    return Asked(work.source, identity, piece, work.wanted, index, len(work.span.slices))

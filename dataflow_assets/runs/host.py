@@ -1,0 +1,88 @@
+"""Where a run drives its flow: in a process of its own, or in one that many flows share."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dataflow_assets.contracts import Limit, Positions, Source, SourceSession
+from dataflow_assets.micro_batch import job
+from dataflow_assets.micro_batch.job import Outcome, Planned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+IDLE_SECONDS = 0.25  # between two looks at a source that has nothing new
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A run that has nothing to do waits.
+
+    `session` of `source` is not used by the run meanwhile; `after` is what every branch has;
+    `seconds` must pass before the source is asked again; after `most` the run has something else to
+    do (None: never); `over` tells that the run is to end.
+    """
+
+    source: Source
+    session: SourceSession
+    after: Positions
+    seconds: float
+    most: float | None
+    over: Callable[[], bool]
+
+
+class Host(ABC):
+    """What a run asks of the process in which it is driven. Called by the run's own thread."""
+
+    cadence: float
+    """The least seconds between two commits of spans that are not full."""
+
+    @abstractmethod
+    def spark(self) -> SparkSession:
+        """A live session. Raises TransientError when there is none to be had right now."""
+
+    @abstractmethod
+    def limit(self, declared: Limit) -> Limit:
+        """What one slice may hold now; `declared` is the most that the flow allows."""
+
+    @abstractmethod
+    def run(self, planned: Planned) -> Outcome:
+        """Has a pass run and waits for it.
+
+        Raises the gravest error of its tasks; TransientError when Spark itself failed.
+        """
+
+    @abstractmethod
+    def pause(self, pause: Pause) -> None:
+        """Waits until the source should be asked again, or the run is to end."""
+
+
+class Alone(Host):
+    """The process is the run's own."""
+
+    cadence = 1.0
+
+    def __init__(self, spark: Callable[[], SparkSession]) -> None:
+        self._session = spark
+
+    def spark(self) -> SparkSession:
+        """As it was given."""
+        return self._session()
+
+    def limit(self, declared: Limit) -> Limit:
+        """All that the flow allows."""
+        return declared
+
+    def run(self, planned: Planned) -> Outcome:
+        """As a job of its own."""
+        return job.run(self._session(), planned)
+
+    def pause(self, pause: Pause) -> None:
+        """Sleeps in small steps."""
+        wake = time.monotonic() + max(IDLE_SECONDS, pause.seconds)
+        while time.monotonic() < wake and not pause.over():
+            time.sleep(IDLE_SECONDS)
