@@ -1,26 +1,39 @@
 """Where branches stand, for sensors: by the mirror, and now and then by the sink itself.
 
-The mirror costs nothing, but nobody tells it of `dataflow reset`, of a restored database, or of
-runs on the command line. So the sink is asked when a sensor first looks, and every few minutes;
-what it says holds until a run reports another checkpoint.
+The mirror costs little, but nobody tells it of `dataflow reset`, of a restored database, or of
+runs on the command line. So the sinks are asked when a sensor first looks, and every few minutes,
+all tables of one database over one connection; what they say holds until a run reports another
+checkpoint.
 """
 
 import logging
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import dagster as dg
 
 from dataflow_assets.assets.graph import Key, Node
 from dataflow_assets.assets.mirror import positions
-from dataflow_assets.contracts import Positions
-from dataflow_assets.errors import DataflowError
+from dataflow_assets.assets.mirrored import mirrored_together
+from dataflow_assets.contracts import Checkpoint, Positions, Sink, Target
+from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.redaction import mask
+from dataflow_assets.runs.questions import Group, answers_of, asked_aside, group_of
 
 TRUTH_SECONDS = 180.0
 RETRY_SECONDS = 30.0
+PATIENCE = 5.0  # seconds in which sinks usually answer
 
 log = logging.getLogger("dataflow")
+
+Found = Positions | None | DataflowError
+"""None where the sink has no checkpoint; an error where there is no mirror and no answer."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +42,7 @@ class _Look:
 
     manifest: str
     mirror: Any
-    positions: Positions | None
+    found: Found
     again: float
 
 
@@ -38,44 +51,108 @@ class Checkpoints:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asking: dict[Key, threading.Lock] = {}
         self._looks: dict[Key, _Look] = {}
+        self._mirrors = _Mirrors()
 
-    def positions(self, node: Node, mirror: Any) -> Positions | None:
-        """Where the branch stands; None where its sink has no checkpoint.
-
-        Raises DataflowError where there is no mirror and the sink cannot be asked.
-        """
-        if mirror is None:
-            return _stored(node)
+    def positions(self, instance: dg.DagsterInstance, nodes: Sequence[Node]) -> dict[Key, Found]:
+        """Where each branch stands."""
         with self._lock:
-            asking = self._asking.setdefault(node.key, threading.Lock())
-        with asking:
-            look = self._looks.get(node.key)
-            if look is None or look.manifest != node.flow.hash or look.again <= time.monotonic():
-                look = self._looks[node.key] = self._asked(node, mirror, look)
-        return look.positions if look.mirror == mirror else positions(mirror)
+            mirrors = self._mirrors.read(instance, [node.key for node in nodes])
+            due = [node for node in nodes if self._due(node, mirrors[node.key])]
+            for node, answer in zip(due, _asked(due), strict=True):
+                self._looks[node.key] = self._look(node, mirrors[node.key], answer)
+            return {node.key: self._found(node, mirrors[node.key]) for node in nodes}
 
-    def _asked(self, node: Node, mirror: Any, before: _Look | None) -> _Look:
+    def mirrors(self, instance: dg.DagsterInstance, nodes: Sequence[Node]) -> Mapping[Key, Any]:
+        """The mirrored checkpoints; None where there is none."""
+        with self._lock:
+            return self._mirrors.read(instance, [node.key for node in nodes])
+
+    def _found(self, node: Node, mirror: Any) -> Found:
+        look = self._looks[node.key]
+        return look.found if look.mirror == mirror else positions(mirror)
+
+    def _due(self, node: Node, mirror: Any) -> bool:
+        look = self._looks.get(node.key)
+        if look is None or look.manifest != node.flow.hash or look.again <= time.monotonic():
+            return True
+        return mirror is None  # nothing else says where the branch stands
+
+    def _look(self, node: Node, mirror: Any, answer: Found) -> _Look:
         """A sink that cannot be asked changes nothing: the run that needs it says so."""
-        try:
-            found, wait = _stored(node), TRUTH_SECONDS
-        except DataflowError as error:
-            log.info(
-                mask(f"{node.branch.address}: no checkpoint can be read: {error}", [node.flow])
-            )
-            same = before is not None and before.mirror == mirror
-            found = before.positions if before is not None and same else positions(mirror)
+        before, wait = self._looks.get(node.key), TRUTH_SECONDS
+        if isinstance(answer, DataflowError):
+            text = f"{node.branch.address}: no checkpoint can be read: {answer}"
+            log.info(mask(text, [node.flow]))
             wait = RETRY_SECONDS
-        return _Look(node.flow.hash, mirror, found, time.monotonic() + wait)
+            if mirror is not None:
+                same = before is not None and before.mirror == mirror
+                answer = before.found if before is not None and same else positions(mirror)
+        return _Look(node.flow.hash, mirror, answer, time.monotonic() + wait)
 
 
-def _stored(node: Node) -> Positions | None:
-    """By the sink itself."""
+class _Mirrors:
+    """The mirrored checkpoints; read again only when Dagster has stored an event since."""
+
+    def __init__(self) -> None:
+        self._state: tuple[str, int | None] = ("", None)
+        self._until = 0.0
+        self._known: dict[Key, Any] = {}
+
+    def read(self, instance: dg.DagsterInstance, keys: Iterable[Key]) -> dict[Key, Any]:
+        """Of each asset the newest."""
+        newest = instance.event_log_storage.get_maximum_record_id()
+        state = (str(id(instance)), newest)
+        now = time.monotonic()
+        if state != self._state or now >= self._until:  # what is deleted stores no event
+            self._state, self._until, self._known = state, now + TRUTH_SECONDS, {}
+        wanted = list(keys)
+        missing = [key for key in wanted if key not in self._known]
+        self._known.update(mirrored_together(instance, missing))
+        return {key: self._known[key] for key in wanted}
+
+
+def _asked(nodes: Sequence[Node]) -> list[Found]:
+    """What the sinks themselves say, server by server and side by side."""
+    found: list[Found] = [_late(node) for node in nodes]
+    groups: dict[Group, list[tuple[int, Sink, Target]]] = defaultdict(list)
+    for number, node in enumerate(nodes):
+        end = outcome(partial(_end, node))
+        if isinstance(end, DataflowError):
+            found[number] = end
+        else:
+            groups[group_of(end[0])].append((number, *end))
+    asking = {group: asked_aside(partial(_peeked, these)) for group, these in groups.items()}
+    wait_for(asking.values(), PATIENCE)
+    for group, these in groups.items():
+        if asking[group].done():
+            answers = answers_of(asking[group], len(these))
+            for (number, _, _), answer in zip(these, answers, strict=True):
+                found[number] = _positions(answer)
+    return found
+
+
+def _end(node: Node) -> tuple[Sink, Target]:
+    """The branch's sink with all secrets in place."""
     flow = node.flow.resolved()
     branch = next(branch for branch in flow.branches if branch.id == node.branch.id)
-    checkpoint = branch.sink.peek(flow.target(branch))
-    return checkpoint.positions if checkpoint and checkpoint.positions else None
+    return branch.sink, flow.target(branch)
+
+
+def _peeked(
+    asked: Sequence[tuple[int, Sink, Target]],
+) -> list[Checkpoint | None | DataflowError]:
+    return type(asked[0][1]).peek_together([(sink, target) for _, sink, target in asked])
+
+
+def _positions(answer: Checkpoint | None | DataflowError) -> Found:
+    if answer is None or isinstance(answer, DataflowError):
+        return answer
+    return answer.positions or None
+
+
+def _late(node: Node) -> TransientError:
+    return TransientError(f"{node.branch.address}: no answer within {PATIENCE:.0f} seconds")
 
 
 checkpoints = Checkpoints()

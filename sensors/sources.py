@@ -1,104 +1,181 @@
-"""Sessions of sources, kept open between ticks: connecting costs more than asking.
+"""The open sources of all flows, looked at together: one connection for each server.
 
-A session is no thread's friend: its questions are several statements on one connection. Whoever
-asks holds the flow's lock from the first question to the last, and nobody closes it meanwhile.
+Sessions stay open between ticks: connecting costs more than asking. A server that does not answer
+holds up nobody: its flows are left out until it does, or until it counts as silent.
 """
 
 import threading
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 
-from dataflow_assets.contracts import Lag, Position, Positions
+from dataflow_assets.contracts import Lag, Positions, Source, SourceSession
+from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.flow import Flow
+from dataflow_assets.runs.ends import Ends, Looks, OpenSource
+from dataflow_assets.runs.questions import Group, answers_of, asked_aside, group_of
+
+OPEN_SECONDS = 5.0  # how long a tick waits for connections that are made
+LAG_SECONDS = 10.0  # how long it waits for the age of unread records
+WAITED = "its server has not answered yet"
 
 
-class Source:
-    """The open source of one flow, as long as the manifest stays what it is."""
+@dataclass(frozen=True)
+class _Open:
+    """An open source, of which manifest."""
 
-    def __init__(self, flow: Flow) -> None:
-        self.hash = flow.hash
-        self._poll_seconds = flow.source.poll_seconds
-        self._session = flow.resolved().source.open(flow.id)
-        self._known: tuple[float, Positions] | None = None
-
-    @property
-    def identity(self) -> str:
-        """The id of the topic or table itself."""
-        return self._session.identity
-
-    def start(self) -> Positions:
-        """Where a flow without a checkpoint begins."""
-        return self._session.start()
-
-    def ends(self) -> Positions:
-        """Where each partition ends; not asked more often than the source's `pollInterval` says."""
-        now = time.monotonic()
-        if self._known is None or now - self._known[0] >= self._poll_seconds:
-            self._known = now, self._session.ends()
-        return self._known[1]
-
-    def behind(self, partition: str, position: Position | None, end: Position) -> bool:
-        """Whether a position has not reached this end."""
-        return self._session.behind(partition, position, end)
-
-    def lag(self, after: Positions) -> Lag:
-        """How far `after` is behind the ends."""
-        return self._session.lag(after)
-
-    def close(self) -> None:
-        """Frees the connection."""
-        self._session.close()
+    manifest: str
+    source: OpenSource
 
 
-class _Seat:
-    """What one flow has open, and the lock of whoever asks."""
+class View:
+    """One look at many flows, as long as nobody else looks."""
 
-    def __init__(self) -> None:
-        self.using = threading.Lock()
-        self._source: Source | None = None
+    def __init__(self, ends: Mapping[str, Ends], sources: Mapping[str, OpenSource]) -> None:
+        self._ends, self._sources = ends, sources
 
-    def source(self, flow: Flow) -> Source:
-        """The open source; a new one after an edited manifest. Only under the lock."""
-        if self._source is None or self._source.hash != flow.hash:
-            self.close()
-            self._source = Source(flow)
-        return self._source
+    def behind(self, flow: Flow, known: Positions | None) -> bool:
+        """Whether a branch of the flow has something to read; True where it knows no position.
 
-    def close(self) -> None:
-        """Closes what is open. Only under the lock."""
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()
+        An offset beyond the end is news as well: the topic is not the one that it was. A partition
+        that no run has seen yet is news once it holds something. Raises DataflowError where the
+        source cannot be asked.
+        """
+        ends = self._ends[flow.id]
+        if isinstance(ends, DataflowError):
+            raise ends
+        session = self._sources[flow.id].session
+        return known is None or any(
+            _news(session, partition, known, end) for partition, end in ends.items()
+        )
+
+
+def _news(session: SourceSession, partition: str, known: Positions, end: int | str) -> bool:
+    position = known.get(partition)
+    comparable = isinstance(end, int) and position is not None
+    return position != end and (comparable or session.behind(partition, position, end))
 
 
 class Sources:
-    """One open source per flow, asked by one thread at a time."""
+    """All open sources of the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seats: dict[str, _Seat] = {}
+        self._open: dict[str, _Open] = {}
+        self._errors: dict[str, DataflowError] = {}
+        self._asking: dict[Group, Future[object]] = {}
+        """Questions that have not been answered: nobody may use these sessions."""
+        self._looks = Looks()
 
     @contextmanager
-    def asking(self, flow: Flow) -> Iterator[Source]:
-        """The flow's source for a whole question; after an error the next one opens another."""
-        seat = self._seat(flow)
-        with seat.using:
-            try:
-                yield seat.source(flow)
-            except BaseException:
-                seat.close()
-                raise
-
-    def drop(self, flow: Flow) -> None:
-        """Closes the flow's session, once nobody asks."""
-        seat = self._seat(flow)
-        with seat.using:
-            seat.close()
-
-    def _seat(self, flow: Flow) -> _Seat:
+    def looking(self, flows: Sequence[Flow]) -> Iterator[View]:
+        """Where the flows' sources end; nobody else looks meanwhile."""
         with self._lock:
-            return self._seats.setdefault(flow.id, _Seat())
+            free = self._free(flows)
+            ends: dict[str, Ends] = {**self._looks.ends_together(free)}
+            for flow in flows:
+                if flow.id not in ends:
+                    ends[flow.id] = self._errors.get(flow.id) or _silent(flow)
+                if isinstance(ends[flow.id], DataflowError):
+                    self._drop(flow.id)  # the next look opens another session
+            yield View(ends, free)
+
+    def lags(
+        self, asked: Sequence[tuple[Flow, Positions | None]]
+    ) -> list[Lag | DataflowError]:
+        """How far each branch is behind, given its positions."""
+        with self._lock:
+            free = self._free([flow for flow, _ in asked])
+            groups: dict[Group, list[int]] = defaultdict(list)
+            for number, (flow, _) in enumerate(asked):
+                if flow.id in free:
+                    groups[group_of(free[flow.id].source)].append(number)
+            for group, numbers in groups.items():
+                these = [(free[asked[n][0].id].session, asked[n][1]) for n in numbers]
+                question = partial(type(these[0][0]).lags_together, these)
+                self._asking[group] = asked_aside(question)
+            wait_for([self._asking[group] for group in groups], LAG_SECONDS)
+            found: list[Lag | DataflowError] = [
+                self._errors.get(flow.id) or _silent(flow) for flow, _ in asked
+            ]
+            for group, numbers in groups.items():
+                if self._asking[group].done():
+                    answers = answers_of(self._asking.pop(group), len(numbers))
+                    for number, answer in zip(numbers, answers, strict=True):
+                        found[number] = answer
+            return found
+
+    def close(self) -> None:
+        """Closes all sessions that nobody uses."""
+        with self._lock:
+            for name in list(self._open):
+                self._drop(name)
+
+    def _free(self, flows: Sequence[Flow]) -> dict[str, OpenSource]:
+        """The open sources of these flows that nobody is asking."""
+        self._asking = {group: one for group, one in self._asking.items() if not one.done()}
+        self._open_all([flow for flow in flows if self._outdated(flow)])
+        known = {flow.id: self._open[flow.id].source for flow in flows if flow.id in self._open}
+        return {n: one for n, one in known.items() if group_of(one.source) not in self._asking}
+
+    def _outdated(self, flow: Flow) -> bool:
+        known = self._open.get(flow.id)
+        return known is None or known.manifest != flow.hash
+
+    def _open_all(self, flows: Sequence[Flow]) -> None:
+        """Opens them, server by server and side by side."""
+        groups: dict[Group, dict[str, tuple[Flow, Source]]] = defaultdict(dict)
+        for flow in flows:
+            self._drop(flow.id)
+            found = outcome(flow.resolved)
+            if isinstance(found, DataflowError):
+                self._errors[flow.id] = found
+            else:
+                groups[group_of(found.source)][flow.id] = flow, found.source
+        opening = {}
+        for group, these in groups.items():
+            if group not in self._asking:
+                sources = {name: source for name, (_, source) in these.items()}
+                opening[group] = asked_aside(partial(_opened, sources))
+                self._asking[group] = opening[group]
+        wait_for(opening.values(), OPEN_SECONDS)
+        for group, answer in opening.items():
+            if answer.done():
+                del self._asking[group]
+                self._keep(groups[group], answer)
+
+    def _keep(
+        self,
+        asked: Mapping[str, tuple[Flow, Source]],
+        answer: "Future[list[SourceSession | DataflowError]]",
+    ) -> None:
+        found = answers_of(answer, len(asked))
+        for (name, (flow, source)), one in zip(asked.items(), found, strict=True):
+            if isinstance(one, DataflowError):
+                self._errors[name] = one
+            else:
+                self._errors.pop(name, None)
+                self._open[name] = _Open(flow.hash, OpenSource(source, one))
+
+    def _drop(self, name: str) -> None:
+        known = self._open.pop(name, None)
+        if known is not None and group_of(known.source.source) not in self._asking:
+            asked_aside(known.source.session.close)
+
+
+def _opened(sources: Mapping[str, Source]) -> list[SourceSession | DataflowError]:
+    first = next(iter(sources.values()))
+    found = type(first).open_together(sources)
+    return [found[name] for name in sources]
+
+
+def _silent(flow: Flow) -> TransientError:
+    return TransientError(f"{flow.source_address}: {WAITED}")
 
 
 sources = Sources()
