@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dataflow_assets.errors import DataflowError
+from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.lanes.member import Member, Waiting
 from dataflow_assets.lanes.pace import TURN_SECONDS
 from dataflow_assets.micro_batch import job
