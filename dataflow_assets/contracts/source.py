@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from dataflow_assets.contracts.connector import Connector
 from dataflow_assets.contracts.schema import TypeRow
 from dataflow_assets.contracts.slices import Slice
 from dataflow_assets.contracts.source_session import SourceSession
+from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.spec import Addition
 
 NullMessages = Literal["reject", "skip", "delete"]
@@ -95,6 +97,22 @@ class Source(Connector):
         Raises:
             TransientError when the source cannot be reached; PermanentError when a person must act.
         """
+
+    @classmethod
+    def open_together(cls, sources: Mapping[str, Self]) -> dict[str, SourceSession | DataflowError]:
+        """Connects to many of equal `shared`, for a look at all of them.
+
+        Called by whoever looks at many flows. The sessions may share a connection: one thread at a
+        time uses any of them. By default each is opened by itself.
+
+        Args:
+            sources: by the flow, as in `open`.
+
+        Returns:
+            By the flow its session, or the error that `open` would have raised: what is wrong with
+            one topic or table is no other's error.
+        """
+        return {flow: outcome(partial(one.open, flow)) for flow, one in sources.items()}
 
     def confirm(self, identity: str) -> None:
         """Makes sure that what was read is the topic's own.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.contracts import Slice, SourceSession
+from dataflow_assets.errors import DataflowError
 
 
 class KafkaSource(KafkaSourceOptions):
@@ -42,6 +43,18 @@ class KafkaSource(KafkaSourceOptions):
         from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 
         return KafkaSourceSession(self, flow)
+
+    @property
+    @override
+    def shared(self) -> Hashable:
+        return self.bootstrap()
+
+    @override
+    @classmethod
+    def open_together(cls, sources: Mapping[str, Self]) -> dict[str, SourceSession | DataflowError]:
+        from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
+
+        return KafkaSourceSession.opened(sources)
 
     @override
     def confirm(self, identity: str) -> None:
