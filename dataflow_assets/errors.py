@@ -10,9 +10,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
 
 
 class DataflowError(Exception):
@@ -99,3 +102,11 @@ def blamed(branch: str) -> Iterator[None]:
     except DataflowError as error:
         error.branch = error.branch or branch
         raise
+
+
+def outcome(ask: Callable[[], Answer]) -> Answer | DataflowError:
+    """The answer, or the error in its place: where many are asked together, each has its own."""
+    try:
+        return ask()
+    except DataflowError as error:
+        return error

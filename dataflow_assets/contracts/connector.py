@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -59,3 +60,14 @@ class Connector(Spec):
             Addresses as text, or references to secrets.
         """
         return (self.address().connection,)
+
+    @property
+    def shared(self) -> Hashable:
+        """What ends have in common that are asked together: one connection serves all of them.
+
+        Read on the driver, with all secrets in place; it may hold them and is never shown.
+
+        Returns:
+            By default the server, as asset keys name it: its ends are asked one after the other.
+        """
+        return self.address().connection

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
@@ -13,7 +15,7 @@ from dataflow_assets.contracts.sink_session import SinkSession
 from dataflow_assets.contracts.slices import Slice
 from dataflow_assets.contracts.target import Target
 from dataflow_assets.contracts.tasks import Ticket, Writer
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import DataflowError, PermanentError, outcome
 from dataflow_assets.records.record import Record
 from dataflow_assets.spec import Addition
 
@@ -88,6 +90,23 @@ class Sink(ErrorSink):
         Raises:
             TransientError when the sink cannot be reached; PermanentError when a person must act.
         """
+
+    @classmethod
+    def peek_together(
+        cls, asked: Sequence[tuple[Self, Target]]
+    ) -> list[Checkpoint | DataflowError | None]:
+        """The stored checkpoints of many branches whose sinks have an equal `shared`.
+
+        Called by whoever looks at many flows. By default one `peek` after the other.
+
+        Args:
+            asked: each branch with its sink.
+
+        Returns:
+            For each what `peek` would have returned, or the error that it would have raised: what
+            is wrong with one table is no other's error.
+        """
+        return [outcome(partial(sink.peek, target)) for sink, target in asked]
 
     @abstractmethod
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:

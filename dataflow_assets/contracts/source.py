@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from dataflow_assets.contracts.connector import Connector
 from dataflow_assets.contracts.schema import TypeRow
 from dataflow_assets.contracts.slices import OffsetSlice, Slice
 from dataflow_assets.contracts.source_session import SourceSession
+from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.spec import Addition
 
 NullMessages = Literal["reject", "skip", "delete"]
@@ -113,6 +115,22 @@ class Source(Connector):
             TransientError when the source cannot be reached; PermanentError when a person must act.
         """
 
+    @classmethod
+    def open_together(cls, sources: Mapping[str, Self]) -> dict[str, SourceSession | DataflowError]:
+        """Connects to many of equal `shared`, for a look at all of them.
+
+        Called by whoever looks at many flows. The sessions may share a connection: one thread at a
+        time uses any of them. By default each is opened by itself.
+
+        Args:
+            sources: by the flow, as in `open`.
+
+        Returns:
+            By the flow its session, or the error that `open` would have raised: what is wrong with
+            one topic or table is no other's error.
+        """
+        return {flow: outcome(partial(one.open, flow)) for flow, one in sources.items()}
+
     def confirm(self, identity: str) -> None:
         """Makes sure that what was read is the topic's own.
 
@@ -147,25 +165,13 @@ class Source(Connector):
         """
         raise NotImplementedError(f"{self.type}: frame leaves no records out")
 
-    @property
-    def reads_with(self) -> Hashable:
-        """Sources of the same class with an equal key are read together, by one connection.
-
-        Called by the driver and inside tasks, only where `SourceSession.reads_in_tasks` is True for
-        some span.
-
-        Returns:
-            What the connection is made of.
-        """
-        raise NotImplementedError(f"{self.type}: no span is read in tasks")
-
     @classmethod
     def messages_together(
         cls, asked: Sequence[Asked]
     ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
         """Reads small slices of several sources at once, be they of one flow or of many.
 
-        Called inside a task once for all slices of sources of this class whose `reads_with` is
+        Called inside a task once for all slices of sources of this class whose `shared` is
         equal, only where `SourceSession.reads_in_tasks` was True for their spans.
 
         Args:

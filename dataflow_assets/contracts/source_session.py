@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from dataflow_assets.contracts.checkpoint import Lag
 from dataflow_assets.contracts.slices import Limit, PartSlice, Position, Positions, Span
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import DataflowError, PermanentError, outcome
 
 if TYPE_CHECKING:  # a manifest is loaded without Spark
     from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +74,21 @@ class SourceSession(ABC):
         Raises:
             TransientError when the source cannot be reached.
         """
+
+    @classmethod
+    def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
+        """The ends of many sources of equal `Source.shared`, asked at once where that can be.
+
+        Called by whoever looks at many flows, every second or so: it must be cheap.
+
+        Args:
+            sessions: open ones, which nobody else uses meanwhile.
+
+        Returns:
+            Of each what `ends` would have returned, or the error that it would have raised: what is
+            wrong with one topic or table is no other's error.
+        """
+        return [outcome(one.ends) for one in sessions]
 
     @abstractmethod
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
@@ -152,6 +168,33 @@ class SourceSession(ABC):
         Returns:
             Records, seconds since the oldest unread record, and the ends.
         """
+
+    @classmethod
+    def lags_together(
+        cls, asked: Sequence[tuple[Self, Positions | None]]
+    ) -> list[Lag | DataflowError]:
+        """How far many branches are behind, of sources of equal `Source.shared`.
+
+        Called by `dataflow status` and by the lag sensor.
+
+        Args:
+            asked: open sessions, of which one may come several times, each with the positions of a
+                branch; None for a branch that begins at `start`.
+
+        Returns:
+            For each what `lag` would have returned, or the error in its place.
+        """
+        return [outcome(partial(one.lag_since, after)) for one, after in asked]
+
+    def lag_since(self, after: Positions | None) -> Lag:
+        """How far a branch is behind the ends, also one that has no checkpoint yet.
+
+        Called by whoever looks at one flow.
+
+        Args:
+            after: its positions; None where it begins at `start`.
+        """
+        return self.lag(self.start() if after is None else after)
 
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:  # noqa: ARG002 - what overrides need
         """The first records from `after` on in each partition, for a look.

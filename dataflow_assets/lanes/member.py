@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dataflow_assets.contracts import Limit
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Left
 from dataflow_assets.lanes.pace import Pace
@@ -66,6 +67,7 @@ class Member(Host):
         self._request = replace(request, seconds=float("inf"), stop=lambda: self._reason)
         self._reason: str | None = None
         self._resume = threading.Event()
+        self._error: DataflowError | None = None
         self.paused: Pause | None = None
         self.waiting: Waiting | None = None
         self.apart = False
@@ -105,10 +107,10 @@ class Member(Host):
             self.passed = time.monotonic()
             waiting.answer(answer)
 
-    def wake(self) -> None:
-        """Ends its pause."""
+    def wake(self, error: DataflowError | None = None) -> None:
+        """Ends its pause, with the error of its source if there is one."""
         with self._board:
-            self.paused, self.woken = None, time.monotonic()
+            self.paused, self.woken, self._error = None, time.monotonic(), error
         self._resume.set()
 
     def spark(self) -> SparkSession:
@@ -130,12 +132,14 @@ class Member(Host):
         return waiting.outcome()
 
     def pause(self, pause: Pause) -> None:
-        """Until the lane has found something new."""
+        """Until the lane has found something new; raises why its source cannot be asked."""
         self._resume.clear()
         with self._board:
             self.paused, self.paused_at = pause, time.monotonic()
             self._board.notify_all()
         self._resume.wait()
+        if self._error is not None:
+            raise self._error
 
     def _drive(self, put: Callable[[Event], None]) -> None:
         put(Began(self.flow))

@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dataflow_assets.errors import DataflowError
+from dataflow_assets.contracts import Positions
+from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.lanes.member import Member, Waiting
 from dataflow_assets.lanes.pace import TURN_SECONDS
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Reading
 from dataflow_assets.micro_batch.tasks import CutOff, limited
-from dataflow_assets.runs.ends import Ends, Looks, OpenSource, news
+from dataflow_assets.runs.ends import Looks, OpenSource, news
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,7 +126,9 @@ class Rounds:
             if one.paused is not None
         }
         for name, ends in self._looks.ends_together(sources).items():
-            if _has_news(due[name], ends, began):
+            if isinstance(ends, DataflowError):
+                due[name].wake(ends)
+            elif _has_news(due[name], ends, began):
                 due[name].wake()
         least = min((self.interval(one) for one in self._members()), default=LEAST_SECONDS)
         self._next_look = began + least
@@ -221,9 +224,9 @@ def _urgency(member: Member) -> float:
     return (time.monotonic() - member.passed) / member.freshness
 
 
-def _has_news(member: Member, ends: Ends, now: float) -> bool:
+def _has_news(member: Member, ends: Positions, now: float) -> bool:
     pause = member.paused
-    if pause is None or isinstance(ends, DataflowError):
-        return pause is not None
+    if pause is None:
+        return False
     late = pause.most is not None and now - member.paused_at >= pause.most
     return late or news(pause.session, pause.after, ends)

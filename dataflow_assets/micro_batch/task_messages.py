@@ -32,7 +32,7 @@ def read_together(
     groups: dict[Hashable, list[tuple[int, int]]] = {}
     for n, index in ((n, index) for n, indexes in shares for index in indexes):
         source = works[n].source
-        groups.setdefault((type(source), source.reads_with), []).append((n, index))
+        groups.setdefault((type(source), source.shared), []).append((n, index))
     for group in groups.values():
         source = works[group[0][0]].source
         asked = [_asked(works[n], index) for n, index in group]

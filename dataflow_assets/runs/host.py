@@ -58,7 +58,10 @@ class Host(ABC):
 
     @abstractmethod
     def pause(self, pause: Pause) -> None:
-        """Waits until the source should be asked again, or the run is to end."""
+        """Waits until the source should be asked again, or the run is to end.
+
+        Raises DataflowError where the source was asked meanwhile, and could not be.
+        """
 
 
 class Alone(Host):

@@ -123,7 +123,8 @@ class Broker:
         return Client.of(self._settings)
 
     @property
-    def _admin(self) -> AdminClient:
+    def admin(self) -> AdminClient:
+        """The client itself."""
         return self._client.admin
 
     @property
@@ -134,7 +135,7 @@ class Broker:
         """The topic as it is now."""
 
         def ask() -> Topic:
-            asked = self._admin.describe_topics(
+            asked = self.admin.describe_topics(
                 TopicCollection([self.name]), request_timeout=TIMEOUT
             )
             found = _wait(asked[self.name])
@@ -144,7 +145,10 @@ class Broker:
 
     def same(self, identity: str) -> Topic:
         """The topic as it is now. Raises TransientError when it is another one by now."""
-        found = self.topic()
+        return self.unchanged(self.topic(), identity)
+
+    def unchanged(self, found: Topic, identity: str) -> Topic:
+        """The topic that was found, unless it is another one than it was."""
         if found.id != identity:
             raise TransientError(f"topic {self.name} was recreated while it was read")
         return found
@@ -156,7 +160,7 @@ class Broker:
         """
 
         def ask() -> dict[str, str]:
-            asked = self._admin.describe_topics(
+            asked = self.admin.describe_topics(
                 TopicCollection(list(topics)), request_timeout=TIMEOUT
             )
             return {name: str(found) for name, one in asked.items() if (found := _id(one))}
@@ -200,7 +204,7 @@ class Broker:
 
         def ask() -> list[list[ListOffsetsResultInfo]]:
             asked = [
-                self._admin.list_offsets(
+                self.admin.list_offsets(
                     dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=TIMEOUT
                 )
                 for spec in wanted
@@ -251,23 +255,28 @@ class Broker:
                 answer = ask()
             except (KafkaException, FutureTimeout) as error:
                 if not settles(error) or time.monotonic() >= deadline:
-                    raise self._meaning(what, error) from error
+                    raise self.meaning(what, error) from error
                 time.sleep(0.1)
             else:
-                self._hear()
-                self._complaints.last = ""
+                self.content()
                 return answer
 
-    def _meaning(self, what: str, error: Exception) -> DataflowError:
+    def meaning(self, what: str, error: Exception) -> DataflowError:
+        """What the client's error means for the engine; `what` was tried with the topic."""
         self._hear()
         if code(error) in MISSING:
             return PermanentError(f"topic {self.name} does not exist on kafka {self.bootstrap}")
         where = f"kafka {self.bootstrap}: {what} {self.name}"
         return translate(error, where, self._complaints.last)
 
+    def content(self) -> None:
+        """The cluster has answered: what the client complained of before is over."""
+        self._hear()
+        self._complaints.last = ""
+
     def _hear(self) -> None:
         """Lets the client call back; it keeps its complaints until it is asked."""
-        self._admin.poll(0)
+        self.admin.poll(0)
 
 
 def _wait(asked: Future[Any]) -> Any:

@@ -43,7 +43,7 @@ class TopicAdmin(Broker):
         return self.topic()
 
     def _listing(self) -> Mapping[str, object]:
-        found = self._patiently("looking for", lambda: self._admin.list_topics(timeout=TIMEOUT), 0)
+        found = self._patiently("looking for", lambda: self.admin.list_topics(timeout=TIMEOUT), 0)
         return found.topics
 
     def names(self, prefix: str) -> list[str]:
@@ -53,7 +53,7 @@ class TopicAdmin(Broker):
     def make(self, partitions: int, replicas: int, config: Mapping[str, str]) -> Topic:
         """Makes the topic, unless another driver has just done so; returns once it can be used."""
         new = NewTopic(self.name, partitions, replicas, config=dict(config))
-        self._change("making", lambda: self._admin.create_topics([new], request_timeout=TIMEOUT))
+        self._change("making", lambda: self.admin.create_topics([new], request_timeout=TIMEOUT))
         return self.topic(MADE)
 
     def grow(self, partitions: int) -> None:
@@ -61,7 +61,7 @@ class TopicAdmin(Broker):
         deadline = time.monotonic() + MADE
         new = NewPartitions(self.name, partitions)
         if self.topic().partitions < partitions:
-            self._change("growing", lambda: self._admin.create_partitions([new]))
+            self._change("growing", lambda: self.admin.create_partitions([new]))
         while self.topic().partitions < partitions:
             if time.monotonic() > deadline:
                 raise TransientError(
@@ -75,7 +75,7 @@ class TopicAdmin(Broker):
         asked = ConfigResource(ResourceType.TOPIC, self.name)
 
         def ask() -> Rules:
-            (answer,) = self._admin.describe_configs([asked], request_timeout=TIMEOUT).values()
+            (answer,) = self.admin.describe_configs([asked], request_timeout=TIMEOUT).values()
             found = {name: entry.value for name, entry in answer.result(TIMEOUT + 1).items()}
             policies = (found.get("cleanup.policy") or "delete").split(",")
             most = int(found.get("max.message.bytes") or 1_048_588)
@@ -94,7 +94,7 @@ class TopicAdmin(Broker):
         upto = [TopicPartition(self.name, p, offset) for p, offset in below.items()]
 
         def ask() -> None:
-            for answer in self._admin.delete_records(upto, request_timeout=TIMEOUT).values():
+            for answer in self.admin.delete_records(upto, request_timeout=TIMEOUT).values():
                 answer.result(TIMEOUT + 1)
 
         self._patiently("emptying", ask, 0)

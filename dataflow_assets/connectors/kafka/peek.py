@@ -33,6 +33,8 @@ SETTINGS = {
     "receive.message.max.bytes": 2**31 - 1,  # as Spark's reader, which takes any record
 }
 MOST = 500  # records of one gulp
+Where = tuple[str, int]
+"""A topic and one of its partitions."""
 IDLE = 4  # consumers of a cluster that wait for the next look
 SILENCE = 10.0  # seconds without an answer after which there will be none
 SCHEMA = pa.schema(
@@ -123,25 +125,30 @@ class Peek:
         self._consumers: Consumers | None = Consumers.join(bootstrap)
 
     @contextmanager
-    def _reading(self, positions: Mapping[int, int]) -> Iterator[Consumer]:
+    def _reading(self, places: Mapping[Where, int]) -> Iterator[Consumer]:
         assert self._consumers is not None, "closed"  # noqa: S101 - a mistake of ours
-        wanted = [TopicPartition(self._topic, p, o) for p, o in positions.items()]
+        wanted = [TopicPartition(*where, offset) for where, offset in places.items()]
         with self._consumers.assigned(wanted) as consumer:
             yield consumer
 
     def look(self, positions: Mapping[int, int], seconds: float) -> dict[int, list[Seen]]:
         """A few records from each position on; fewer, or none, where the time or the log ends."""
-        if not positions:
+        found = self.look_at(self._places(positions), seconds)
+        return {partition: records for (_, partition), records in found.items()}
+
+    def look_at(self, places: Mapping[Where, int], seconds: float) -> dict[Where, list[Seen]]:
+        """The same for any topics of the cluster, all of them together."""
+        if not places:
             return {}
-        with self._reading(positions) as consumer:
-            return _gathered(consumer, set(positions), time.monotonic() + seconds)
+        with self._reading(places) as consumer:
+            return _gathered(consumer, set(places), time.monotonic() + seconds)
 
     def read(self, positions: Mapping[int, int], most: int) -> dict[int, list[Message]]:
         """At most `most` whole records from each position on; fewer where the log ends."""
         found: dict[int, list[Message]] = {partition: [] for partition in positions}
         if not positions or most < 1:
             return found
-        with self._reading(positions) as consumer:
+        with self._reading(self._places(positions)) as consumer:
             self._fill(consumer, found, most)
         return {partition: messages[:most] for partition, messages in found.items()}
 
@@ -152,7 +159,7 @@ class Peek:
 
         The consumer is kept for the next look where the caller reads on to the end.
         """
-        with self._reading({partition: first}) as consumer:
+        with self._reading(self._places({partition: first})) as consumer:
             for message in self._answers(consumer):
                 error = message.error()
                 if error is not None and _partition(message) == partition:
@@ -186,6 +193,9 @@ class Peek:
             f"kafka {self._bootstrap}: reading {self._topic}: no answer for {SILENCE:g} seconds"
         )
 
+    def _places(self, positions: Mapping[int, int]) -> dict[Where, int]:
+        return {(self._topic, partition): offset for partition, offset in positions.items()}
+
     def close(self) -> None:
         """Gives its share of the consumers up; safe twice."""
         consumers, self._consumers = self._consumers, None
@@ -193,16 +203,15 @@ class Peek:
             consumers.leave()
 
 
-def _gathered(consumer: Consumer, awaited: set[int], deadline: float) -> dict[int, list[Seen]]:
-    found: dict[int, list[Seen]] = {partition: [] for partition in awaited}
+def _gathered(consumer: Consumer, awaited: set[Where], deadline: float) -> dict[Where, list[Seen]]:
+    found: dict[Where, list[Seen]] = {where: [] for where in awaited}
     while awaited and (left := deadline - time.monotonic()) > 0:
         first = consumer.poll(left)
         for message in [*([] if first is None else [first]), *consumer.consume(MOST, 0.002)]:
-            partition = _partition(message)
+            where = (message.topic() or "", _partition(message))
             if message.error() is None:
-                found[partition].append(Seen(message.timestamp()[1], len(message)))
-            if partition >= 0:
-                awaited.discard(partition)
+                found[where].append(Seen(message.timestamp()[1], len(message)))
+            awaited.discard(where)
     return found
 
 

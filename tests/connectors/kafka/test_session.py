@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.kafka.source import session as sessions
+from dataflow_assets.connectors.kafka.source import current_topic
 from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import Limit, OffsetSlice, Span
 from dataflow_assets.errors import PermanentError, TransientError
@@ -158,7 +158,7 @@ def test_offsets_of_our_own_are_not_adopted(topic: Any, opened: Open, send: Any)
     session.release({"0": 3})
     session.close()
     another = opened(name)
-    stored = another._broker.committed(f"group-of-{name}", another._topic)
+    stored = another._broker.committed(f"group-of-{name}", another.topic.now())
     mark = f"dataflow-assets:{FLOW} {another.identity}"
     assert (stored[0].offset, stored[0].metadata) == (3, mark)
     assert another.start() == {"0": 0}
@@ -248,7 +248,7 @@ def test_a_recreated_topic_has_another_identity(
     session = opened(name)
     admin.delete_topics([name])[name].result(20)
     recreate(admin, name)
-    monkeypatch.setattr(sessions, "METADATA_SECONDS", 0)
+    monkeypatch.setattr(current_topic, "SECONDS", 0)
     with pytest.raises(TransientError, match="recreated while it was read"):
         session.plan({}, Limit())
     assert opened(name).identity != session.identity
@@ -279,7 +279,7 @@ def test_a_partition_added_later_is_read_from_its_beginning(
     assert slices(session.plan({"0": 2}, Limit())) == [("0", 2, 2)]
     admin.create_partitions([NewPartitions(name, 2)])[name].result(20)
     send(name, [b"x"] * 3, 1)
-    monkeypatch.setattr(sessions, "METADATA_SECONDS", 0)
+    monkeypatch.setattr(current_topic, "SECONDS", 0)
     assert slices(session.plan({"0": 2}, Limit())) == [("0", 2, 2), ("1", 0, 3)]
 
 

@@ -6,10 +6,9 @@ ends, and the broker ends it after its time-out at the latest. Nothing blocks, n
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 from typing_extensions import override
@@ -18,44 +17,55 @@ from dataflow_assets.connectors.kafka.client import EARLIEST, LATEST, Broker, Pl
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, moment
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
+from dataflow_assets.connectors.kafka.source.current_topic import CurrentTopic, listed
 from dataflow_assets.connectors.kafka.source.data_loss import LossCheck
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
+from dataflow_assets.connectors.kafka.source.lags import Behind, with_ages
 from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES
+from dataflow_assets.connectors.kafka.topics import Offsets, described
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import DataflowError, PermanentError, outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committed
-METADATA_SECONDS = 2.0  # how old the number of partitions may be; tasks ask for the id again
-PEEK_SECONDS = 1.0
 MOST_IN_TASKS = 5_000  # records of a span; of more Spark's reader is the faster one
-
-Offsets = dict[int, int]
 
 
 class KafkaSourceSession(SourceSession):
     """One topic, seen by one flow. Raises TransientError once the topic was made anew."""
 
-    def __init__(self, source: KafkaSourceOptions, flow: str) -> None:
+    def __init__(self, source: KafkaSourceOptions, flow: str, topic: Topic | None = None) -> None:
+        """`topic`: as somebody has just described it."""
         self._source, self._flow = source, flow
         self._broker = Broker(source.bootstrap(), source.topic)
         try:
-            self._topic = self._broker.topic()
+            self.topic = CurrentTopic(self._broker, topic or self._broker.topic())
         except BaseException:
             self._broker.close()
             raise
-        self._described = time.monotonic()
         self._lows: dict[str, int] = {}
         self._most_bytes = Limit().bytes
         self._released: Offsets = {}
         self._losses = LossCheck(source, flow, self._broker, self._mark)
 
+    @classmethod
+    def opened(
+        cls, sources: Mapping[str, KafkaSourceOptions]
+    ) -> dict[str, SourceSession | DataflowError]:
+        """A session for each flow, after one question about all of their topics."""
+        brokers = [Broker(source.bootstrap(), source.topic) for source in sources.values()]
+        found = zip(sources.items(), described(brokers), strict=True)
+        return {
+            flow: one if isinstance(one, DataflowError) else cls(source, flow, one)
+            for (flow, source), one in found
+        }
+
     @property
     @override
     def identity(self) -> str:
-        return self._topic.id
+        return self.topic.id
 
     @override
     def start(self) -> Positions:
@@ -70,7 +80,7 @@ class KafkaSourceSession(SourceSession):
     def seek(self, where: str) -> Positions:
         if where in ("earliest", "latest"):
             spec = EARLIEST if where == "earliest" else LATEST
-            return _named(self._offsets(self._current(), spec)[0])
+            return _named(self._offsets(self.topic.now(), spec)[0])
         try:
             instant = moment(where)
         except ValueError:
@@ -79,19 +89,26 @@ class KafkaSourceSession(SourceSession):
                 f"or a date and time like 2026-01-31T00:00:00Z"
             ) from None
         since = Place.for_timestamp(max(0, int(instant.timestamp() * 1000)))
-        found, ends = self._offsets(self._current(), since, LATEST)
+        found, ends = self._offsets(self.topic.now(), since, LATEST)
         return _named({p: offset if offset >= 0 else ends[p] for p, offset in found.items()})
 
     @override
     def ends(self) -> Positions:
-        return _named(self._offsets(self._current(), LATEST)[0])
+        return _named(self._offsets(self.topic.now(), LATEST)[0])
+
+    @override
+    @classmethod
+    def ends_together(cls, sessions: Sequence[Self]) -> list[Positions | DataflowError]:
+        found = listed([one.topic for one in sessions], LATEST)
+        return [one if isinstance(one, DataflowError) else _named(one[0]) for one in found]
 
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
-        found = self._broker.bounds(self._current())
+        topic = self.topic.now()
+        found = self._broker.bounds(topic)
         lows, ends = found.lows, found.ends
         begins = _begins(after, lows)
-        self._losses.check(self._topic, begins, found)
+        self._losses.check(topic, begins, found)
         self._lows, self._most_bytes = {str(p): low for p, low in lows.items()}, limit.bytes
         reached = ends if until is None else _earlier(ends, begins, until)
         ahead = {p: (max(begins[p], lows[p]), bound) for p, bound in reached.items()}
@@ -132,55 +149,68 @@ class KafkaSourceSession(SourceSession):
 
     @override
     def lag(self, after: Positions) -> Lag:
-        lows, ends = self._offsets(self._current(), EARLIEST, LATEST)
-        begins = _begins(after, lows)
-        behind = {p: max(begin, lows[p]) for p, begin in begins.items() if begin < ends[p]}
-        records = sum(ends[p] - begins[p] for p in behind)
-        return Lag(records, self._age(behind), _named(ends))
+        (found,) = self.lags_together([(self, after)])
+        if isinstance(found, DataflowError):
+            raise found
+        return found
+
+    @override
+    @classmethod
+    def lags_together(
+        cls, asked: Sequence[tuple[Self, Positions | None]]
+    ) -> list[Lag | DataflowError]:
+        offsets = listed([session.topic for session, _ in asked], EARLIEST, LATEST)
+        found = [
+            one if isinstance(one, DataflowError) else outcome(partial(session.unread, after, *one))
+            for (session, after), one in zip(asked, offsets, strict=True)
+        ]
+        branches = [one for one in found if isinstance(one, Behind)]
+        lags = iter(with_ages(asked[0][0].ahead, branches) if branches else [])
+        return [one if isinstance(one, DataflowError) else next(lags) for one in found]
+
+    def unread(self, after: Positions | None, lows: Offsets, ends: Offsets) -> Behind:
+        """What a branch has not read; None: it begins at the start."""
+        begins = _begins(self.start() if after is None else after, lows)
+        return Behind.of(self._source.topic, begins, lows, ends)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
-        lows, ends = self._offsets(self._current(), EARLIEST, LATEST)
+        lows, ends = self._offsets(self.topic.now(), EARLIEST, LATEST)
         begins = {p: max(int(after.get(str(p), low)), low) for p, low in lows.items()}
         ahead = {p: begin for p, begin in begins.items() if begin < ends[p]}
-        found = self._peek.read(ahead, limit)
+        found = self.ahead.read(ahead, limit)
         return {str(p): as_batch(messages) for p, messages in found.items()}
 
     @override
     def close(self) -> None:
         self._broker.close()
-        if "_peek" in vars(self):
-            self._peek.close()
+        if "ahead" in vars(self):
+            self.ahead.close()
 
     @property
     def _mark(self) -> str:
         """The metadata of offsets that this flow commits; another topic's are not its own."""
-        return f"{MARK}{self._flow} {self._topic.id}"
+        return f"{MARK}{self._flow} {self.topic.id}"
 
     @property
     def _reader(self) -> FrameReader:
-        return FrameReader(self._source, self._flow, self._topic.id)
+        return FrameReader(self._source, self._flow, self.topic.id)
 
     @cached_property
-    def _peek(self) -> Peek:
+    def ahead(self) -> Peek:
+        """A look at records, without consuming them."""
         return Peek(self._broker.bootstrap, self._source.topic)
 
     @cached_property
     def _sizes(self) -> Sizes:
-        return Sizes(lambda *asked: self._peek.look(*asked))  # noqa: PLW0108 - the peek is made on first use
+        return Sizes(lambda *asked: self.ahead.look(*asked))  # noqa: PLW0108 - the peek is made on first use
 
     def _offsets(self, topic: Topic, *wanted: Place) -> list[Offsets]:
         return [dict(enumerate(found)) for found in self._broker.offsets(topic, *wanted)]
 
-    def _current(self) -> Topic:
-        """The topic with the partitions it has by now."""
-        if time.monotonic() - self._described > METADATA_SECONDS:
-            self._topic, self._described = self._broker.same(self._topic.id), time.monotonic()
-        return self._topic
-
     def _adopted(self) -> Offsets:
         """Where the group stands, unless it was us who put it there; else the earliest."""
-        topic, group = self._current(), self._source.consumer_group
+        topic, group = self.topic.now(), self._source.consumer_group
         stored = self._broker.committed(group, topic)
         foreign = {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
         lows = self._offsets(topic, EARLIEST)[0]
@@ -188,13 +218,6 @@ class KafkaSourceSession(SourceSession):
         self._losses.check_adopted(group, foreign, lows, highs)
         sound = {p: o for p, o in foreign.items() if lows[p] <= o <= highs[p]}
         return lows | sound
-
-    def _age(self, behind: Offsets) -> float:
-        """Seconds since the oldest unread record; 0.0 where only markers are left."""
-        seen = self._peek.look(behind, PEEK_SECONDS) if behind else {}
-        stamps = [records[0].timestamp for records in seen.values() if records]
-        known = [stamp for stamp in stamps if stamp >= 0]
-        return max(0.0, time.time() - min(known) / 1000) if known else 0.0
 
 
 def _begins(after: Positions, lows: Offsets) -> Offsets:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.contracts import Asked, Slice, SourceSession
+from dataflow_assets.errors import DataflowError
 
 
 class KafkaSource(KafkaSourceOptions):
@@ -43,6 +44,18 @@ class KafkaSource(KafkaSourceOptions):
 
         return KafkaSourceSession(self, flow)
 
+    @property
+    @override
+    def shared(self) -> Hashable:
+        return self.bootstrap()
+
+    @override
+    @classmethod
+    def open_together(cls, sources: Mapping[str, Self]) -> dict[str, SourceSession | DataflowError]:
+        from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
+
+        return KafkaSourceSession.opened(sources)
+
     @override
     def confirm(self, identity: str) -> None:
         from dataflow_assets.connectors.kafka.source.confirm import confirm
@@ -54,11 +67,6 @@ class KafkaSource(KafkaSourceOptions):
         from dataflow_assets.connectors.kafka.source.large_records import read
 
         return read(self, int(partition), offsets)
-
-    @property
-    @override
-    def reads_with(self) -> Hashable:
-        return self.bootstrap()
 
     @classmethod
     @override

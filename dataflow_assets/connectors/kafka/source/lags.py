@@ -1,0 +1,71 @@
+"""How far branches are behind the ends of their topics, and how old what they have not read is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dataflow_assets.connectors.kafka.peek import Peek, Seen, Where
+from dataflow_assets.connectors.kafka.topics import Offsets
+from dataflow_assets.contracts import Lag, Positions
+
+SECONDS = 1.0  # in which the oldest unread records are looked at
+
+
+@dataclass(frozen=True)
+class Behind:
+    """One branch. `unread`: by partition the first record there is that it has not read."""
+
+    topic: str
+    records: int
+    unread: Offsets
+    ends: Positions
+
+    @classmethod
+    def of(cls, topic: str, begins: Offsets, lows: Offsets, ends: Offsets) -> Behind:
+        """A branch that goes on at `begins`."""
+        unread = {p: max(begin, lows[p]) for p, begin in begins.items() if begin < ends[p]}
+        records = sum(ends[p] - begins[p] for p in unread)
+        return cls(topic, records, unread, {str(p): end for p, end in sorted(ends.items())})
+
+    @property
+    def places(self) -> dict[Where, int]:
+        """Where the unread records are."""
+        return {(self.topic, partition): offset for partition, offset in self.unread.items()}
+
+
+def with_ages(peek: Peek, branches: Sequence[Behind]) -> list[Lag]:
+    """Each branch with the age of its oldest unread record; 0.0 where only markers are left.
+
+    One consumer looks at all of them, for so long together; what it has not reached has no age.
+    """
+    deadline = time.monotonic() + SECONDS
+    oldest: dict[tuple[Where, int], int] = {}
+    for places in _rounds(branch.places.items() for branch in branches):
+        found = peek.look_at(places, max(0.0, deadline - time.monotonic()))
+        oldest |= {(where, places[where]): at for where, at in _first_times(found)}
+    stamps = [[oldest[at] for at in branch.places.items() if at in oldest] for branch in branches]
+    return [Lag(b.records, _age(at), b.ends) for b, at in zip(branches, stamps, strict=True)]
+
+
+def _rounds(wanted: Iterable[Iterable[tuple[Where, int]]]) -> list[dict[Where, int]]:
+    """A consumer reads a partition from one offset at a time; branches may want several."""
+    rounds: list[dict[Where, int]] = []
+    for where, offset in (each for places in wanted for each in places):
+        free = (one for one in rounds if one.get(where, offset) == offset)
+        found = next(free, None)
+        if found is None:
+            rounds.append({where: offset})
+        else:
+            found[where] = offset
+    return rounds
+
+
+def _first_times(seen: Mapping[Where, Sequence[Seen]]) -> list[tuple[Where, int]]:
+    firsts = [(where, records[0].timestamp) for where, records in seen.items() if records]
+    return [(where, timestamp) for where, timestamp in firsts if timestamp >= 0]
+
+
+def _age(stamps: Sequence[int]) -> float:
+    return max(0.0, time.time() - min(stamps) / 1000) if stamps else 0.0

@@ -1,0 +1,112 @@
+"""Questions about many topics of one cluster at once: one request for all of them.
+
+What is wrong with one topic is the answer about this topic, and does not touch the others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+
+from dataflow_assets.connectors.kafka.client import PATIENCE, TIMEOUT, Broker, Place, Topic
+from dataflow_assets.connectors.kafka.errors import settles
+from dataflow_assets.errors import DataflowError
+
+Answer = TypeVar("Answer")
+Key = TypeVar("Key")
+Offsets = dict[int, int]
+
+
+def described(brokers: Sequence[Broker]) -> list[Topic | DataflowError]:
+    """Each broker's topic as it is now."""
+
+    def ask(names: Sequence[str]) -> dict[str, Topic | Exception]:
+        wanted = TopicCollection(list(names))
+        asked = brokers[0].admin.describe_topics(wanted, request_timeout=TIMEOUT)
+        return {
+            name: one
+            if isinstance(one, Exception)
+            else Topic(str(one.topic_id), len(one.partitions))
+            for name, one in _outcomes(asked)
+        }
+
+    return _asked("describing the topic", brokers, ask, 0.0)
+
+
+def offsets(
+    topics: Sequence[tuple[Broker, Topic]], *places: Place, committed: bool = True
+) -> list[list[Offsets] | DataflowError]:
+    """For each topic, and for each of the places, the offset of every partition."""
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    sizes = {broker.name: topic.partitions for broker, topic in topics}
+
+    def ask(names: Sequence[str]) -> dict[str, list[Offsets] | Exception]:
+        admin = topics[0][0].admin
+        wanted = [TopicPartition(name, p) for name in names for p in range(sizes[name])]
+        asked = [
+            admin.list_offsets(
+                dict.fromkeys(wanted, place), isolation_level=level, request_timeout=TIMEOUT
+            )
+            for place in places
+        ]
+        return _by_topic([dict(_outcomes(answers)) for answers in asked])
+
+    return _asked("listing offsets", [broker for broker, _ in topics], ask, PATIENCE)
+
+
+def _by_topic(
+    answers: Sequence[Mapping[TopicPartition, Any]],
+) -> dict[str, list[Offsets] | Exception]:
+    """One partition that cannot be told makes its topic one that cannot be told."""
+    found = defaultdict[str, list[Offsets]](lambda: [{} for _ in answers])
+    failed = dict[str, Exception]()
+    for number, listed in enumerate(answers):
+        for where, one in listed.items():
+            if isinstance(one, Exception):
+                failed[where.topic] = one
+            else:
+                found[where.topic][number][where.partition] = one.offset
+    return {**found, **failed}
+
+
+def _asked(
+    what: str,
+    brokers: Sequence[Broker],
+    ask: Callable[[Sequence[str]], Mapping[str, Answer | Exception]],
+    patience: float,
+) -> list[Answer | DataflowError]:
+    """The answers in the order of the brokers; what settles within seconds is asked again."""
+    if not brokers:
+        return []
+    deadline = time.monotonic() + patience
+    found: dict[str, Answer | Exception] = {}
+    left = list(dict.fromkeys(broker.name for broker in brokers))
+    while True:
+        found |= ask(left)
+        left = [n for n in left if isinstance(one := found[n], Exception) and settles(one)]
+        if not left or time.monotonic() >= deadline:
+            break
+        time.sleep(0.1)
+    if not all(isinstance(one, Exception) for one in found.values()):
+        brokers[0].content()
+    return [_meant(what, broker, found[broker.name]) for broker in brokers]
+
+
+def _meant(what: str, broker: Broker, answer: Answer | Exception) -> Answer | DataflowError:
+    return broker.meaning(what, answer) if isinstance(answer, Exception) else answer
+
+
+def _outcomes(asked: Mapping[Key, Future[Any]]) -> Iterator[tuple[Key, Any]]:
+    """What was found out, or the client's error, in the order of the questions."""
+    deadline = time.monotonic() + TIMEOUT + 1
+    for key, answer in asked.items():
+        try:
+            yield key, answer.result(max(0.0, deadline - time.monotonic()))
+        except (KafkaException, FutureTimeout) as error:
+            yield key, error
