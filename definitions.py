@@ -16,16 +16,19 @@ from dataflow_assets.assets import assets, broken, graph, user
 from dataflow_assets.assets.graph import Graph
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.load import load
+from dataflow_assets.manifests.watched import Watched, fingerprint
 from jobs.flows import flow_job
+from jobs.ingest import ingest_job
 from jobs.replay import replay_jobs
 from jobs.retention import retention_job, retention_schedule
 from jobs.tables import table_jobs
 from resources.io_managers import DefaultIOManager, io_managers
 from resources.spark import SparkResource
 from sensors import default_status
-from sensors.ingest import flow_sensor
+from sensors.flows import flow_sensor
 from sensors.lag import lag_sensor
-from sensors.reload import fingerprint, reload_sensor
+from sensors.lanes import ingest_sensor
+from sensors.reload import reload_sensor
 
 AUTOMATION_SECONDS = 4  # 30 by default; served every 5 s
 
@@ -46,29 +49,35 @@ def build(paths: Sequence[Path]) -> dg.Definitions:
     users, findings = _users(paths, flows)
     findings = [*loaded.findings, *findings]
     return dg.Definitions.merge(
-        _base(flows, findings, [reload_sensor(paths, stamp, findings)]), *users
+        _base(flows, findings, paths, [reload_sensor(paths, stamp, findings)]), *users
     )
 
 
 def _base(
-    flows: Graph, findings: Sequence[Finding], more: Iterable[dg.SensorDefinition]
+    flows: Graph,
+    findings: Sequence[Finding],
+    paths: Sequence[Path],
+    more: Iterable[dg.SensorDefinition],
 ) -> dg.Definitions:
     """Flows, what is broken, and what they all share."""
-    jobs = {node.flow.id: flow_job(node.flow, flows.of(node.flow)) for node in flows.nodes}
-    sensors = [
-        flow_sensor(nodes[0].flow, nodes, job)
-        for flow_id, job in jobs.items()
-        if (nodes := [node for node in flows.nodes if node.flow.id == flow_id])
-    ]
+    jobs = {flow.id: flow_job(flow, flows.of(flow)) for flow in flows.flows}
+    switches = [flow_sensor(flow, jobs[flow.id]) for flow in flows.flows]
+    lanes = ingest_job(Watched(paths))
     tidying, at_night = table_jobs(flows)
     wrecks = broken(findings)
     checks = [wreck for wreck in wrecks if isinstance(wreck, dg.AssetChecksDefinition)]
     return dg.Definitions(
         assets=[*assets(flows), *(wreck for wreck in wrecks if wreck not in checks)],
         asset_checks=checks,
-        jobs=[*jobs.values(), *replay_jobs(flows), retention_job, *tidying],
+        jobs=[*jobs.values(), lanes, *replay_jobs(flows), retention_job, *tidying],
         schedules=[retention_schedule, *at_night],
-        sensors=[*sensors, lag_sensor(flows), automation_sensor(), *more],
+        sensors=[
+            *switches,
+            ingest_sensor(flows, [lanes, *jobs.values()]),
+            lag_sensor(flows),
+            automation_sensor(),
+            *more,
+        ],
         resources=_resources(flows),
         executor=dg.in_process_executor,
     )
@@ -98,7 +107,7 @@ def _users(paths: Sequence[Path], flows: Graph) -> tuple[list[dg.Definitions], l
     findings: list[Finding] = []
     for path in user.files(paths):
         file = user.load(path)
-        problem = file.finding or _misfit(file, [_base(flows, [], []), *accepted])
+        problem = file.finding or _misfit(file, [_base(flows, [], paths, []), *accepted])
         if problem:
             findings.append(problem)
         else:

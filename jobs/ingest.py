@@ -1,5 +1,7 @@
 """The job of lanes: each of its runs drives many flows in one process, with one Spark session."""
 
+from collections.abc import Iterator, Sequence
+
 import dagster as dg
 
 from dataflow_assets.assets import graph
@@ -12,7 +14,6 @@ from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import SHARED_LANE, Flow
 from dataflow_assets.lanes.lane import Lane
-from collections.abc import Iterator, Sequence
 
 OP = "drive"
 _DESCRIPTION = (
@@ -54,9 +55,7 @@ def lane_request(lane: str) -> dg.RunRequest:
     return dg.RunRequest(job_name=INGEST, run_config=config, tags={LANE: lane})
 
 
-def _driven(
-    context: dg.OpExecutionContext, name: str, manifests: Manifests
-) -> Iterator[Told]:
+def _driven(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> Iterator[Told]:
     """Is ready to drive before it takes the lane over from the run that has driven it so far."""
     spark, run_id = context.resources.spark.flow_session, context.run.run_id
     spark()

@@ -32,7 +32,7 @@ PATIENCE = 5.0  # seconds in which sinks usually answer
 
 log = logging.getLogger("dataflow")
 
-Found = Positions | None | DataflowError
+Found = Positions | DataflowError | None
 """None where the sink has no checkpoint; an error where there is no mirror and no answer."""
 
 
@@ -141,11 +141,11 @@ def _end(node: Node) -> tuple[Sink, Target]:
 
 def _peeked(
     asked: Sequence[tuple[int, Sink, Target]],
-) -> list[Checkpoint | None | DataflowError]:
+) -> list[Checkpoint | DataflowError | None]:
     return type(asked[0][1]).peek_together([(sink, target) for _, sink, target in asked])
 
 
-def _positions(answer: Checkpoint | None | DataflowError) -> Found:
+def _positions(answer: Checkpoint | DataflowError | None) -> Found:
     if answer is None or isinstance(answer, DataflowError):
         return answer
     return answer.positions or None

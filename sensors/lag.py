@@ -6,27 +6,27 @@ and a lag counted from there would be a peak that never was.
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 import dagster as dg
 
-from dataflow_assets.assets.build import mirrored
+from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.graph import Graph, Node
+from dataflow_assets.assets.lane_runs import Book, LaneRuns
 from dataflow_assets.assets.metadata import LAG_CHECK, lag_check, lag_metadata
-from dataflow_assets.assets.mirror import EVERY_SECONDS
 from dataflow_assets.assets.runs import Runs
-from dataflow_assets.contracts import Lag
+from dataflow_assets.contracts import Lag, Positions
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.flow import Flow
 from dataflow_assets.redaction import mask
 from sensors import default_status
-from sensors.checkpoints import checkpoints
-from sensors.going import going
+from sensors.checkpoints import Found, checkpoints
 from sensors.sources import sources
 
 INTERVAL_SECONDS = 29
-AT_ONCE = 8
-TOLD_SECONDS = 2 * EVERY_SECONDS  # a live run that is silent for longer is idle, or hangs
+TOLD_SECONDS = 120.0  # a flow whose live run is silent for longer is idle, or hangs
 FORGOTTEN = (
     "The sink has no checkpoint although runs have reported one: the flow was reset, or the sink "
     "was restored or rebuilt. The next run begins where a new flow does."
@@ -74,38 +74,55 @@ def _look(
     events: list[Event] = []
     after: dict[str, str] = {}
     notes: list[str] = []
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(lambda node: _seen(node, instance), nodes))
-    for node, seen in zip(nodes, found, strict=True):
+    for node, seen in _seen(nodes, instance):
         name = "/".join(node.key)
         if isinstance(seen, str):
             notes.append(f"{node.flow.id}: {seen}")
-        elif seen is not None:
+        else:
             after[name] = str(seen)
             moving = seen.lag.records > 0 or before.get(name) != after[name]
             events += _events(node, seen) if moving else ()
     return events, after, notes
 
 
-def _seen(node: Node, instance: dg.DagsterInstance) -> _Seen | str | None:
-    """None while there is no mirrored checkpoint; a text when it was not asked, and why."""
-    mirror = mirrored(instance, node.key)
-    if mirror is None:
-        return None
-    if _told(node, instance):
-        return "skipped: the active run reports its lag"
-    try:
-        known = checkpoints.positions(node, mirror)
-        with sources.asking(node.flow) as source:
-            return _Seen(source.lag(source.start() if known is None else known), known is None)
-    except DataflowError as error:
-        return mask(str(error), [node.flow])
+def _seen(
+    nodes: Sequence[Node], instance: dg.DagsterInstance
+) -> Iterator[tuple[Node, _Seen | str]]:
+    """All branches that were reported once; a text where one was not asked, and why."""
+    mirrors = checkpoints.mirrors(instance, nodes)
+    driven = _driven([node.flow for node in nodes], instance)
+    asked = []
+    for node in nodes:
+        if node.flow.id in driven and _told(mirrors[node.key]):
+            yield node, "skipped: the active run reports its lag"
+        elif mirrors[node.key] is not None:
+            asked.append(node)
+    known = checkpoints.positions(instance, asked)
+    lags = sources.lags([(node.flow, _positions(known[node.key])) for node in asked])
+    for node, lag in zip(asked, lags, strict=True):
+        if isinstance(lag, DataflowError):
+            yield node, mask(str(lag), [node.flow])
+        else:
+            yield node, _Seen(lag, known[node.key] is None)
 
 
-def _told(node: Node, instance: dg.DagsterInstance) -> bool:
-    newest = instance.fetch_materializations(dg.AssetKey(list(node.key)), limit=1).records
-    fresh = bool(newest) and time.time() - newest[0].timestamp < TOLD_SECONDS
-    return fresh and Runs(instance, node.flow, going).on()
+def _positions(found: Found) -> Positions | None:
+    return None if isinstance(found, DataflowError) else found
+
+
+def _driven(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
+    """The ids of the flows that a run works on right now."""
+    known = going(instance)
+    own = {flow.id for flow in flows if Runs(instance, flow, known).on()}
+    lanes = {flow.lane for flow in flows}
+    living = [lane for lane in sorted(lanes) if LaneRuns(instance, lane, known).driver()]
+    return own.union(*(Book(instance, lane).read().flows for lane in living))
+
+
+def _told(mirror: Any) -> bool:
+    """Whether the newest checkpoint that a run has reported is a young one."""
+    at = mirror.get("committed_at") if mirror else None
+    return at is not None and time.time() - datetime.fromisoformat(at).timestamp() < TOLD_SECONDS
 
 
 def _events(node: Node, seen: _Seen) -> Iterator[Event]:

@@ -5,7 +5,6 @@ holds up nobody: its flows are left out until it does, or until it counts as sil
 """
 
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,7 +16,7 @@ from functools import partial
 from dataflow_assets.contracts import Lag, Positions, Source, SourceSession
 from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.ends import Ends, Looks, OpenSource
+from dataflow_assets.runs.ends import Ends, Looks, OpenSource, news
 from dataflow_assets.runs.questions import Group, answers_of, asked_aside, group_of
 
 OPEN_SECONDS = 5.0  # how long a tick waits for connections that are made
@@ -42,23 +41,12 @@ class View:
     def behind(self, flow: Flow, known: Positions | None) -> bool:
         """Whether a branch of the flow has something to read; True where it knows no position.
 
-        An offset beyond the end is news as well: the topic is not the one that it was. A partition
-        that no run has seen yet is news once it holds something. Raises DataflowError where the
-        source cannot be asked.
+        Raises DataflowError where the source cannot be asked.
         """
         ends = self._ends[flow.id]
         if isinstance(ends, DataflowError):
             raise ends
-        session = self._sources[flow.id].session
-        return known is None or any(
-            _news(session, partition, known, end) for partition, end in ends.items()
-        )
-
-
-def _news(session: SourceSession, partition: str, known: Positions, end: int | str) -> bool:
-    position = known.get(partition)
-    comparable = isinstance(end, int) and position is not None
-    return position != end and (comparable or session.behind(partition, position, end))
+        return known is None or news(self._sources[flow.id].session, known, ends)
 
 
 class Sources:
@@ -77,32 +65,34 @@ class Sources:
         """Where the flows' sources end; nobody else looks meanwhile."""
         with self._lock:
             free = self._free(flows)
-            ends: dict[str, Ends] = {**self._looks.ends_together(free)}
-            for flow in flows:
-                if flow.id not in ends:
-                    ends[flow.id] = self._errors.get(flow.id) or _silent(flow)
-                if isinstance(ends[flow.id], DataflowError):
-                    self._drop(flow.id)  # the next look opens another session
-            yield View(ends, free)
+            yield View(self._ends(flows, free), free)
 
-    def lags(
-        self, asked: Sequence[tuple[Flow, Positions | None]]
-    ) -> list[Lag | DataflowError]:
+    def _ends(self, flows: Sequence[Flow], free: Mapping[str, OpenSource]) -> Mapping[str, Ends]:
+        """Of each flow, or why that is not known."""
+        found: dict[str, Ends] = {**self._looks.ends_together(free)}
+        for name, ends in found.items():
+            if isinstance(ends, DataflowError):
+                self._drop(name)  # the next look opens another session
+        unknown = {f.id: self._errors.get(f.id) or _silent(f) for f in flows if f.id not in found}
+        return {**found, **unknown}
+
+    def lags(self, asked: Sequence[tuple[Flow, Positions | None]]) -> list[Lag | DataflowError]:
         """How far each branch is behind, given its positions."""
         with self._lock:
-            free = self._free([flow for flow, _ in asked])
+            flows = [flow for flow, _ in asked]
+            free = self._free(flows)
+            ends = self._ends(flows, free)  # of those that answer nothing, nothing more is asked
             groups: dict[Group, list[int]] = defaultdict(list)
-            for number, (flow, _) in enumerate(asked):
-                if flow.id in free:
+            found: list[Lag | DataflowError] = []
+            for number, flow in enumerate(flows):
+                known = ends[flow.id]
+                found.append(known if isinstance(known, DataflowError) else _silent(flow))
+                if not isinstance(known, DataflowError):
                     groups[group_of(free[flow.id].source)].append(number)
             for group, numbers in groups.items():
-                these = [(free[asked[n][0].id].session, asked[n][1]) for n in numbers]
-                question = partial(type(these[0][0]).lags_together, these)
-                self._asking[group] = asked_aside(question)
+                these = [(free[flows[n].id].session, asked[n][1]) for n in numbers]
+                self._asking[group] = asked_aside(partial(type(these[0][0]).lags_together, these))
             wait_for([self._asking[group] for group in groups], LAG_SECONDS)
-            found: list[Lag | DataflowError] = [
-                self._errors.get(flow.id) or _silent(flow) for flow, _ in asked
-            ]
             for group, numbers in groups.items():
                 if self._asking[group].done():
                     answers = answers_of(self._asking.pop(group), len(numbers))

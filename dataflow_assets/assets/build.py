@@ -9,6 +9,8 @@ import dagster as dg
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.draining import Draining, FlowConfig
 from dataflow_assets.assets.graph import ErrorTable, Graph, Key, Node
+from dataflow_assets.assets.lane_runs import let_go
+from dataflow_assets.assets.left import Notes
 from dataflow_assets.assets.metadata import (
     check_specs,
     code_reference,
@@ -19,10 +21,8 @@ from dataflow_assets.assets.metadata import (
     place,
     tags,
 )
-from dataflow_assets.assets.left import Notes
 from dataflow_assets.assets.mirrored import mirrored
 from dataflow_assets.assets.runs import Runs
-from dataflow_assets.assets.lane_runs import let_go
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, mangle
@@ -34,11 +34,10 @@ AnyAsset = dg.AssetsDefinition | dg.AssetSpec
 
 def assets(graph: Graph) -> list[AnyAsset]:
     """Everything in the graph."""
-    flows = {node.flow.id: node.flow for node in graph.nodes}
     topics = [_external(key, address) for key, address in graph.topics.items()]
     tables = [_shared(key, address, graph) for key, address in graph.tables.items()]
     errors = [_errors(key, table) for key, table in graph.errors.items()]
-    return [*topics, *tables, *errors, *(_flow_asset(graph, flow) for flow in flows.values())]
+    return [*topics, *tables, *errors, *(_flow_asset(graph, flow) for flow in graph.flows)]
 
 
 def op_name(flow: Flow) -> str:

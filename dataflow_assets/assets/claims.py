@@ -104,9 +104,7 @@ def value(run_id: str, driver: Driver) -> str:
     return f"{run_id} {driver}"
 
 
-def failed_since(
-    instance: dg.DagsterInstance, wanted: dg.RunsFilter
-) -> Sequence[dg.RunRecord]:
+def failed_since(instance: dg.DagsterInstance, wanted: dg.RunsFilter) -> Sequence[dg.RunRecord]:
     """The latest of these runs since the last one that did not fail, newest first."""
     failure = dg.DagsterRunStatus.FAILURE
     failed: list[dg.RunRecord] = []

@@ -51,6 +51,11 @@ class Graph:
     topics: Mapping[Key, Address]
     errors: Mapping[Key, ErrorTable] = field(default_factory=dict)
 
+    @property
+    def flows(self) -> list[Flow]:
+        """Each flow once, in the order of their ids."""
+        return list({node.flow.id: node.flow for node in self.nodes}.values())
+
     def writers(self, table: Key) -> list[Node]:
         """The nodes that write a table."""
         return [node for node in self.nodes if node.table == table]

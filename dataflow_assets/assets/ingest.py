@@ -102,7 +102,7 @@ class Ingest:
         self._members.ended(flow)
 
     def _log(self, level: int, flow: Flow, text: str) -> None:
-        self._context.log.log(level, f"flow {flow.id}: {text}")
+        self._context.log.log(level, "flow %s: %s", flow.id, text)
 
     def _say(self) -> None:
         for level, text in self._lines.take():

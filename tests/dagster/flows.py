@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 from pyspark.sql import SparkSession
+from sensors.ingest import flow_sensor
 
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.build import assets
@@ -19,7 +20,6 @@ from dataflow_assets.connectors.memory import (
 from dataflow_assets.flow import Branch, Flow
 from jobs.flows import flow_job
 from resources.io_managers import io_managers
-from sensors.ingest import flow_sensor
 
 
 def memory_flow(

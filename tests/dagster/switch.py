@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from sensors.ingest import flow_sensor
 
 from dataflow_assets.assets import graph, runs
 from dataflow_assets.assets.drivers import Driver
@@ -16,7 +17,6 @@ from dataflow_assets.assets.mirror import Figures
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Checkpoint, Run
 from jobs.flows import flow_job
-from sensors.ingest import flow_sensor
 from tests.dagster.flows import location, memory_flow
 
 

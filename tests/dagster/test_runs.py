@@ -10,6 +10,8 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from sensors.going import Going
+from sensors.ingest import flow_sensor
 
 from dataflow_assets.assets import graph, pulse, runs
 from dataflow_assets.assets.drivers import Driver
@@ -18,8 +20,6 @@ from dataflow_assets.assets.runs import Runs
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Run
 from jobs.flows import flow_job
-from sensors.going import Going
-from sensors.ingest import flow_sensor
 from sensors.sources import sources
 from tests.dagster.flows import location, memory_flow
 from tests.dagster.switch import Switch, later, mirror

@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from sensors.ingest import flow_sensor
 
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.drivers import Driver
@@ -16,7 +17,6 @@ from dataflow_assets.errors import Finding, TransientError
 from dataflow_assets.flow import Flow
 from jobs.flows import flow_job
 from sensors import reload
-from sensors.ingest import flow_sensor
 from sensors.lag import lag_sensor
 from sensors.reload import fingerprint, reload_sensor
 from tests.dagster.switch import Switch, later

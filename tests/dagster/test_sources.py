@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # public, untyped
+from sensors.ingest import flow_sensor
 
 import devservers
 from dataflow_assets.assets import graph
@@ -23,7 +24,6 @@ from dataflow_assets.contracts import Positions, Run, Source
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow
 from jobs.flows import flow_job
-from sensors.ingest import flow_sensor
 from sensors.lag import lag_sensor
 from sensors.sources import Sources, sources
 from tests.conftest import Topics

@@ -1,0 +1,185 @@
+"""The sensor of the location: looks for all flows together, and starts what is needed.
+
+A lane is started while one of its flows has something new and no run of it lives; once it is an
+hour old it gets a successor, to which it hands over. A flow that has left its lane, or that no lane
+drives, has runs of its own.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from dataflow_assets.assets import switches
+from dataflow_assets.assets.claims import going
+from dataflow_assets.assets.graph import Graph, Key, Node
+from dataflow_assets.assets.lane_runs import Book, LaneRuns
+from dataflow_assets.assets.left import Note, Notes
+from dataflow_assets.assets.runs import Runs, job_name
+from dataflow_assets.assets.switches import INGEST
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.flow import Flow
+from dataflow_assets.redaction import mask
+from jobs.flows import Job
+from jobs.ingest import lane_request
+from sensors.backoff import Waits
+from sensors.checkpoints import Found, checkpoints
+from sensors.flows import Board, board, suspended
+from sensors.sources import View, sources
+
+INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
+AT_ONCE = 8  # runs of flows' own that this sensor keeps going
+LONG_SECONDS = 3600.0  # after which a lane hands over: logs rotate, memory is given back
+
+
+def ingest_sensor(graph: Graph, jobs: Sequence[Job]) -> dg.SensorDefinition:
+    """The sensor; `jobs` are those of lanes and of the flows."""
+    location = Location(graph, board)
+
+    @dg.sensor(
+        name=INGEST,
+        jobs=jobs,
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Has every flow driven that is switched on and has something new.",
+    )
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        requests = location.look(context.instance)
+        skip = None if requests else dg.SkipReason(location.summary)
+        return dg.SensorResult(run_requests=requests, skip_reason=skip)
+
+    return tick
+
+
+@dataclass
+class _Look:
+    """What one tick has found out, and what it asks for."""
+
+    instance: dg.DagsterInstance
+    known: Sequence[dg.RunRecord]
+    notes: Mapping[str, Note]
+    said: dict[str, str] = field(default_factory=dict)
+    asked: list[dg.RunRequest] = field(default_factory=list)
+
+
+class Location:
+    """The flows of a location, and since when each waits for a run of its own."""
+
+    def __init__(self, graph: Graph, told: Board) -> None:
+        self._nodes: dict[str, list[Node]] = defaultdict(list)
+        for node in graph.nodes:
+            self._nodes[node.flow.id].append(node)
+        self._flows = [nodes[0].flow for nodes in self._nodes.values()]
+        self._own_jobs = {job_name(flow) for flow in self._flows}
+        self._told, self._waits = told, Waits()
+        self._waiting: dict[str, float] = {}
+        self.summary = ""
+
+    def look(self, instance: dg.DagsterInstance) -> list[dg.RunRequest]:
+        """The runs that are due."""
+        on = switches.on(instance, self._flows)
+        flows = [flow for flow in self._flows if flow.id in on]
+        look = _Look(instance, going(instance), Notes(instance).of(flows))
+        look.said |= {flow.id: suspended(flow) for flow in flows if flow.suspended}
+        idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
+        alone = [flow for flow in idle if not flow.source.continuous or flow.id in look.notes]
+        resting = self._lanes(look, [flow for flow in idle if flow not in alone])
+        self._news(look, resting, alone)
+        self._told.write(look.said)
+        self.summary = f"{len(flows)} of {len(self._flows)} flows are switched on, nothing to start"
+        return look.asked
+
+    def _busy(self, look: _Look, flow: Flow) -> bool:
+        """Whether a run of its own works on the flow, or is about to."""
+        live = Runs(look.instance, flow, look.known).live()
+        if live is not None:
+            look.said[flow.id] = f"run {live.run_id[:8]} is {live.status.value.lower()}"
+        return live is not None
+
+    def _lanes(self, look: _Look, flows: Sequence[Flow]) -> list[Flow]:
+        """The flows whose lane rests: it is started when one of them has something new."""
+        lanes: dict[str, list[Flow]] = defaultdict(list)
+        for flow in flows:
+            lanes[flow.lane].append(flow)
+        resting = []
+        for lane, members in lanes.items():
+            runs = LaneRuns(look.instance, lane, look.known)
+            if live := runs.live():
+                self._driven(look, lane, live, members)
+                continue
+            wait = self._waits.of(f"lane {lane}", "", runs.failures)
+            if wait.over:
+                resting += members
+            else:
+                look.said |= {flow.id: f"lane {lane} {wait}" for flow in members}
+        return resting
+
+    def _driven(
+        self, look: _Look, lane: str, live: Sequence[dg.RunRecord], members: Sequence[Flow]
+    ) -> None:
+        """A lane that lives: how its flows fare in it, and whether it needs a successor."""
+        page, newest = Book(look.instance, lane).read(), live[0].dagster_run
+        for flow in members:
+            state = page.flows.get(flow.id)
+            coming = f"lane {lane} takes it up (run {newest.run_id[:8]})"
+            look.said[flow.id] = f"in lane {lane}, {state}" if state else coming
+        if len(live) == 1 and time.time() - live[0].create_timestamp.timestamp() >= LONG_SECONDS:
+            look.asked.append(lane_request(lane))
+
+    def _news(self, look: _Look, resting: Sequence[Flow], alone: Sequence[Flow]) -> None:
+        """Looks at what nobody drives; a flow that has left its lane is tried all the same."""
+        asked = [*resting, *alone]
+        known = checkpoints.positions(look.instance, [n for f in asked for n in self._nodes[f.id]])
+        with sources.looking(asked) as view:
+            behind = {flow.id: self._behind(look, flow, view, known) for flow in asked}
+        for lane in sorted({flow.lane for flow in resting if behind[flow.id]}):
+            look.asked.append(lane_request(lane))
+        for flow in resting:
+            if behind[flow.id]:
+                look.said[flow.id] = f"lane {flow.lane} is being started"
+        due = [flow for flow in alone if flow.id in look.notes or behind[flow.id]]
+        look.asked += self._own(look, due, behind)
+
+    def _behind(
+        self, look: _Look, flow: Flow, view: View, known: Mapping[Key, Found]
+    ) -> list[Node]:
+        """The branches that have something to read.
+
+        One whose sink cannot be asked hinders no other: it is told when there is nothing else.
+        """
+        behind, errors = [], []
+        for node in self._nodes[flow.id]:
+            found = known[node.key]
+            try:
+                if isinstance(found, DataflowError):
+                    raise found
+                if view.behind(flow, found):
+                    behind.append(node)
+            except DataflowError as error:
+                errors.append(f"cannot look for new data: {error}")
+        text = [*errors, f"nothing new in {flow.source_address}"][0]
+        look.said[flow.id] = mask(text, [flow])
+        return behind
+
+    def _own(
+        self, look: _Look, flows: Sequence[Flow], behind: Mapping[str, Sequence[Node]]
+    ) -> Iterator[dg.RunRequest]:
+        """Runs of the flows' own, those that wait for the longest time first."""
+        live = [record.dagster_run.job_name for record in look.known]
+        free = AT_ONCE - sum(name in self._own_jobs for name in live)
+        now = time.monotonic()
+        self._waiting = {flow.id: self._waiting.get(flow.id, now) for flow in flows}
+        for flow in sorted(flows, key=lambda flow: self._waiting[flow.id]):
+            runs, note = Runs(look.instance, flow), look.notes.get(flow.id)
+            wait = self._waits.of(flow.id, flow.hash[:16], runs.failures, note)
+            if not wait.over and not wait.unharmed(behind[flow.id]):
+                look.said[flow.id] = str(wait)
+            elif free <= 0:
+                look.said[flow.id] = f"waits for one of {AT_ONCE} places for runs of flows' own"
+            else:
+                free -= 1
+                del self._waiting[flow.id]
+                look.said[flow.id] = "a run of its own is being started"
+                yield dg.RunRequest(job_name=job_name(flow))
