@@ -62,7 +62,8 @@ def _base(
     """Flows, what is broken, and what they all share."""
     jobs = {flow.id: flow_job(flow, flows.of(flow)) for flow in flows.flows}
     switches = [flow_sensor(flow, jobs[flow.id]) for flow in flows.flows]
-    lanes = ingest_job(Watched(paths))
+    resources = _resources(flows)
+    lanes = ingest_job(Watched(paths), resources["spark"])
     tidying, at_night = table_jobs(flows)
     wrecks = broken(findings)
     checks = [wreck for wreck in wrecks if isinstance(wreck, dg.AssetChecksDefinition)]
@@ -78,7 +79,7 @@ def _base(
             automation_sensor(),
             *more,
         ],
-        resources=_resources(flows),
+        resources=resources,
         executor=dg.in_process_executor,
     )
 

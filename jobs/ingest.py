@@ -1,6 +1,7 @@
 """The job of lanes: each of its runs drives many flows in one process, with one Spark session."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import dagster as dg
 
@@ -14,6 +15,7 @@ from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import SHARED_LANE, Flow
 from dataflow_assets.lanes.lane import Lane
+from dataflow_assets.runs.request import Request
 
 OP = "drive"
 _DESCRIPTION = (
@@ -30,8 +32,11 @@ class LaneConfig(dg.Config):
     """As the annotation `dataflow-assets/lane` of manifests says; `shared` for those without."""
 
 
-def ingest_job(manifests: Manifests) -> dg.JobDefinition:
-    """The job; `manifests` gives the flows as their files say now."""
+def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
+    """The job; `manifests` gives the flows as their files say now.
+
+    `spark` is the location's: a sensor takes no job that still waits for a resource.
+    """
 
     @dg.op(name=OP, out={}, required_resource_keys={"spark"}, description=_DESCRIPTION)
     def drive(context: dg.OpExecutionContext, config: LaneConfig) -> Iterator[Told]:
@@ -41,6 +46,7 @@ def ingest_job(manifests: Manifests) -> dg.JobDefinition:
         name=INGEST,
         description=_DESCRIPTION,
         executor_def=dg.in_process_executor,
+        resource_defs={"spark": spark, "io_manager": dg.mem_io_manager},
         tags={DRIVES: "true", "dagster/priority": "10"},
     )
     def job() -> None:
@@ -59,7 +65,7 @@ def _driven(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> 
     """Is ready to drive before it takes the lane over from the run that has driven it so far."""
     spark, run_id = context.resources.spark.flow_session, context.run.run_id
     spark()
-    lane = Lane(spark, Run(id=run_id[:12]))
+    lane = Lane(spark, Request(Run(id=run_id[:12])))
     members = Members(context.instance, name, run_id, manifests, lane.state)
     with LaneRuns(context.instance, name).driving(run_id):
         if before := taken_over(context.instance, name, run_id):

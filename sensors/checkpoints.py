@@ -20,7 +20,7 @@ import dagster as dg
 
 from dataflow_assets.assets.graph import Key, Node
 from dataflow_assets.assets.mirror import positions
-from dataflow_assets.assets.mirrored import mirrored_together
+from dataflow_assets.assets.mirrored import Mirrored, mirrored_together
 from dataflow_assets.contracts import Checkpoint, Positions, Sink, Target
 from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.redaction import mask
@@ -57,14 +57,17 @@ class Checkpoints:
     def positions(self, instance: dg.DagsterInstance, nodes: Sequence[Node]) -> dict[Key, Found]:
         """Where each branch stands."""
         with self._lock:
-            mirrors = self._mirrors.read(instance, [node.key for node in nodes])
+            read = self._mirrors.read(instance, [node.key for node in nodes])
+            mirrors = {key: one.checkpoint for key, one in read.items()}
             due = [node for node in nodes if self._due(node, mirrors[node.key])]
             for node, answer in zip(due, _asked(due), strict=True):
                 self._looks[node.key] = self._look(node, mirrors[node.key], answer)
             return {node.key: self._found(node, mirrors[node.key]) for node in nodes}
 
-    def mirrors(self, instance: dg.DagsterInstance, nodes: Sequence[Node]) -> Mapping[Key, Any]:
-        """The mirrored checkpoints; None where there is none."""
+    def mirrors(
+        self, instance: dg.DagsterInstance, nodes: Sequence[Node]
+    ) -> Mapping[Key, Mirrored]:
+        """The mirrored checkpoints."""
         with self._lock:
             return self._mirrors.read(instance, [node.key for node in nodes])
 
@@ -97,12 +100,13 @@ class _Mirrors:
     def __init__(self) -> None:
         self._state: tuple[str, int | None] = ("", None)
         self._until = 0.0
-        self._known: dict[Key, Any] = {}
+        self._known: dict[Key, Mirrored] = {}
 
-    def read(self, instance: dg.DagsterInstance, keys: Iterable[Key]) -> dict[Key, Any]:
+    def read(self, instance: dg.DagsterInstance, keys: Iterable[Key]) -> dict[Key, Mirrored]:
         """Of each asset the newest."""
         newest = instance.event_log_storage.get_maximum_record_id()
-        state = (str(id(instance)), newest)
+        whose = str(instance.get_ref() if instance.is_persistent else id(instance))
+        state = (whose, newest)
         now = time.monotonic()
         if state != self._state or now >= self._until:  # what is deleted stores no event
             self._state, self._until, self._known = state, now + TRUTH_SECONDS, {}

@@ -7,8 +7,6 @@ and a lag counted from there would be a peak that never was.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
 import dagster as dg
 
@@ -93,9 +91,9 @@ def _seen(
     driven = _driven([node.flow for node in nodes], instance)
     asked = []
     for node in nodes:
-        if node.flow.id in driven and _told(mirrors[node.key]):
+        if node.flow.id in driven and time.time() - mirrors[node.key].at < TOLD_SECONDS:
             yield node, "skipped: the active run reports its lag"
-        elif mirrors[node.key] is not None:
+        elif mirrors[node.key].checkpoint is not None:
             asked.append(node)
     known = checkpoints.positions(instance, asked)
     lags = sources.lags([(node.flow, _positions(known[node.key])) for node in asked])
@@ -117,12 +115,6 @@ def _driven(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
     lanes = {flow.lane for flow in flows}
     living = [lane for lane in sorted(lanes) if LaneRuns(instance, lane, known).driver()]
     return own.union(*(Book(instance, lane).read().flows for lane in living))
-
-
-def _told(mirror: Any) -> bool:
-    """Whether the newest checkpoint that a run has reported is a young one."""
-    at = mirror.get("committed_at") if mirror else None
-    return at is not None and time.time() - datetime.fromisoformat(at).timestamp() < TOLD_SECONDS
 
 
 def _events(node: Node, seen: _Seen) -> Iterator[Event]:

@@ -12,6 +12,7 @@ from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from dataflow_assets.contracts import Lag, Positions, Source, SourceSession
 from dataflow_assets.errors import DataflowError, TransientError, outcome
@@ -56,7 +57,7 @@ class Sources:
         self._lock = threading.Lock()
         self._open: dict[str, _Open] = {}
         self._errors: dict[str, DataflowError] = {}
-        self._asking: dict[Group, Future[object]] = {}
+        self._asking: dict[Group, Future[Any]] = {}
         """Questions that have not been answered: nobody may use these sessions."""
         self._looks = Looks()
 

@@ -21,7 +21,6 @@ from dataflow_assets.assets.metadata import (
     place,
     tags,
 )
-from dataflow_assets.assets.mirrored import mirrored
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
@@ -175,8 +174,9 @@ def _wanted(nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: 
     own = {dg.AssetKey(node.key) for node in nodes}
     if set(context.run.asset_selection or ()) - own:
         return True
+    known = mirrored_together(context.instance, draining.checkpoints())
     return any(
-        mirror.version_of(mirrored(context.instance, key)) != mirror.data_version(checkpoint)
+        mirror.version_of(known[key].checkpoint) != mirror.data_version(checkpoint)
         for key, checkpoint in draining.checkpoints().items()
     )
 

@@ -130,7 +130,7 @@ class Ingest:
         for node in telling.nodes:
             if node not in ended:
                 yield from _told(telling, node)  # what was reported is committed
-            elif telling.moved(node) or _forgotten(telling, node, known[node.key]):
+            elif telling.moved(node) or _forgotten(telling, node, known[node.key].checkpoint):
                 yield telling.final_event(node)
         yield from telling.evaluations(ended=not self._members.successor)
 

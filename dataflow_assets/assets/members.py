@@ -42,6 +42,7 @@ class Members:
         self._book = Book(instance, lane)
         self._written = 0.0
         self._wanted: Sequence[Flow] = ()
+        self._looked = False
         self._driven: dict[str, Flow] = {}
         self._why: dict[str, str] = {}
         self.successor = ""
@@ -53,6 +54,7 @@ class Members:
         """The flows to drive; the last answer where Dagster's storage cannot be asked."""
         try:
             self._wanted = self._look()
+            self._looked = True
         except Exception as error:  # noqa: BLE001 - storages raise many kinds; the next look may do
             log.warning("the switches could not be read: %s", type(error).__name__)
         return self._wanted
@@ -68,7 +70,7 @@ class Members:
     @property
     def none(self) -> bool:
         """True where there is nothing to drive and nothing being driven."""
-        return not self._wanted and not self._driven
+        return self._looked and not self._wanted and not self._driven
 
     def began(self, flow: Flow) -> None:
         """The lane drives the flow from now on."""
@@ -95,13 +97,15 @@ class Members:
         self._why = dict.fromkeys(self._driven, "its manifest is gone, broken or suspended now")
         fit = []
         for flow in flows:
-            self._why[flow.id] = "its manifest changed"
+            self._why.pop(flow.id, None)
             if flow.lane != self._lane:
                 self._why[flow.id] = f"it belongs to lane {flow.lane} now"
             elif flow.id not in on:
                 self._why[flow.id] = f"its sensor {switches.sensor_name(flow)} was switched off"
             elif flow.id not in out:
                 fit.append(flow)
+                if self._driven.get(flow.id, flow).hash != flow.hash:
+                    self._why[flow.id] = "its manifest changed"
         return fit
 
     def _unclaimed(self, flows: Sequence[Flow]) -> Sequence[Flow]:

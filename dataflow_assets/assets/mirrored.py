@@ -1,6 +1,7 @@
 """The mirrored checkpoints of assets, read from Dagster's events."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -10,27 +11,39 @@ from dataflow_assets.assets.graph import Key
 from dataflow_assets.assets.metadata import CHECKPOINT
 
 
-def mirrored(instance: dg.DagsterInstance, key: Key) -> Any:
-    """The newest mirrored checkpoint; events that carry none are stepped over."""
+@dataclass(frozen=True)
+class Mirrored:
+    """The newest mirrored checkpoint of an asset, None where there is none, and when it came."""
+
+    checkpoint: Any = None
+    at: float = 0.0
+
+
+def _mirrored(instance: dg.DagsterInstance, key: Key) -> Mirrored:
+    """Of one asset; events that carry no checkpoint are stepped over."""
     for record in instance.fetch_materializations(dg.AssetKey(list(key)), limit=5).records:
-        if (value := _value(record.asset_materialization)) is not None:
-            return value
-    return None
+        if found := _carried(record.asset_materialization, record.timestamp):
+            return found
+    return Mirrored()
 
 
-def mirrored_together(instance: dg.DagsterInstance, keys: Iterable[Key]) -> dict[Key, Any]:
-    """The same for many assets, in one question wherever the newest event carries one."""
+def mirrored_together(instance: dg.DagsterInstance, keys: Iterable[Key]) -> dict[Key, Mirrored]:
+    """Of many assets, in one question wherever the newest event carries one."""
     names = {dg.AssetKey(list(key)): key for key in keys}
     newest = instance.get_latest_materialization_events(list(names)) if names else {}
-    found: dict[Key, Any] = {}
+    found: dict[Key, Mirrored] = {}
     for name, key in names.items():
         event = newest.get(name)
-        value = _value(event.asset_materialization) if event else None
-        found[key] = mirrored(instance, key) if event and value is None else value
+        if event is None:
+            found[key] = Mirrored()
+        else:
+            carried = _carried(event.asset_materialization, event.timestamp)
+            found[key] = carried or _mirrored(instance, key)
     return found
 
 
-def _value(event: dg.AssetMaterialization | None) -> Any:
-    """The checkpoint that an event carries."""
+def _carried(event: dg.AssetMaterialization | None, at: float) -> Mirrored | None:
     value = event.metadata.get(CHECKPOINT) if event else None
-    return value.value if value is not None and mirror.positions(value.value) is not None else None
+    if value is None or mirror.positions(value.value) is None:
+        return None
+    return Mirrored(value.value, at)

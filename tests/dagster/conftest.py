@@ -20,6 +20,5 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def switch(store: Store, instance: dg.DagsterInstance) -> Iterator[Switch]:
-    found = Switch(store, instance)
-    yield found
-    sources.drop(found.flow)
+    yield Switch(store, instance)
+    sources.close()

@@ -8,7 +8,6 @@ from typing import Any
 
 import dagster as dg
 from pyspark.sql import SparkSession
-from sensors.ingest import flow_sensor
 
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.build import assets
@@ -19,7 +18,10 @@ from dataflow_assets.connectors.memory import (
 )
 from dataflow_assets.flow import Branch, Flow
 from jobs.flows import flow_job
+from jobs.ingest import ingest_job
 from resources.io_managers import io_managers
+from sensors.flows import flow_sensor
+from sensors.lanes import ingest_sensor
 
 
 def memory_flow(
@@ -49,15 +51,14 @@ def location(flows: Sequence[Flow], spark: SparkSession | None = None) -> dg.Def
     """The flows as a code location whose runs share one Spark session."""
     built = graph.build(flows)
     jobs = [flow_job(flow, built.of(flow)) for flow in flows]
-    pairs = zip(flows, jobs, strict=True)
+    shared = dg.ResourceDefinition.hardcoded_resource(SharedSpark(spark))
+    lanes = ingest_job(lambda: flows, shared)
+    switches = [flow_sensor(flow, job) for flow, job in zip(flows, jobs, strict=True)]
     return dg.Definitions(
         assets=assets(built),
-        jobs=jobs,
-        sensors=[flow_sensor(flow, built.of(flow), job) for flow, job in pairs],
-        resources={
-            "spark": dg.ResourceDefinition.hardcoded_resource(SharedSpark(spark)),
-            **io_managers(built),
-        },
+        jobs=[*jobs, lanes],
+        sensors=[*switches, ingest_sensor(built, [lanes, *jobs])],
+        resources={"spark": shared, **io_managers(built)},
         executor=dg.in_process_executor,
     )
 

@@ -1,4 +1,4 @@
-"""The sensor of one flow, ticked by hand, and time that passes for it."""
+"""One flow as the sensor of its location sees it, ticked by hand, and time that passes for it."""
 
 import json
 import time
@@ -7,21 +7,22 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from sensors.ingest import flow_sensor
 
-from dataflow_assets.assets import graph, runs
+from dataflow_assets.assets import claims, graph, runs
 from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.graph import Node
+from dataflow_assets.assets.left import Notes
 from dataflow_assets.assets.metadata import event_metadata
 from dataflow_assets.assets.mirror import Figures
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Checkpoint, Run
-from jobs.flows import flow_job
+from sensors.flows import Board
+from sensors.lanes import Location
 from tests.dagster.flows import location, memory_flow
 
 
 class Switch:
-    """The sensor of one flow, ticked by hand."""
+    """One flow, switched on, alone in its location."""
 
     def __init__(self, store: Store, instance: dg.DagsterInstance) -> None:
         self.store, self.instance = store, instance
@@ -32,8 +33,10 @@ class Switch:
         return graph.build([self.flow]).nodes
 
     def tick(self) -> Any:
-        sensor = flow_sensor(self.flow, self.nodes, flow_job(self.flow, self.nodes))
-        return sensor(dg.build_sensor_context(instance=self.instance))
+        """What the sensor of the location does about the flow: a run, or the reason why not."""
+        board = Board()
+        requests = Location(graph.build([self.flow]), board).look(self.instance)
+        return requests[0] if requests else dg.SkipReason(board.read(self.flow))
 
     def reason(self) -> str:
         found = self.tick()
@@ -56,16 +59,20 @@ class Switch:
         session.restart(found, "orders")
         return session.checkpoint
 
+    def leave(self, error: str) -> None:
+        """As if the flow had failed in its lane."""
+        Notes(self.instance).leave(self.flow, error)
+
     def run(
         self, status: dg.DagsterRunStatus, driver: Driver | None = None, **tags: str
     ) -> dg.DagsterRun:
         """A run of the flow's job, claimed by the driver."""
         job = location([self.flow]).resolve_job_def("orders_job")
-        known = {runs.DRIVES: "true", **{f"dataflow/{k}": v for k, v in tags.items()}}
+        known = {claims.DRIVES: "true", **{f"dataflow/{k}": v for k, v in tags.items()}}
         begun = dg.DagsterRunStatus.STARTED if status == dg.DagsterRunStatus.FAILURE else status
         made = self.instance.create_run_for_job(job, status=begun, tags=known)
         if driver is not None:
-            own = {runs.driver_tag(self.flow): runs.claim(made.run_id, driver)}
+            own = {runs.driver_tag(self.flow): claims.value(made.run_id, driver)}
             self.instance.add_run_tags(made.run_id, own)
         if status == dg.DagsterRunStatus.FAILURE:
             self.instance.report_run_failed(made)

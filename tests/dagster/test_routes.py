@@ -15,10 +15,15 @@ import pytest
 
 import definitions
 import devservers
-from dataflow_assets.assets import runs
+from dataflow_assets.assets import claims, graph, runs
+from dataflow_assets.assets.left import Notes
 from dataflow_assets.connectors.memory import MemorySpanSink, Store
 from dataflow_assets.contracts import Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.load import load
+from sensors.flows import Board
+from sensors.lanes import Location
 from tests.dagster.flows import memory_flow
 
 MANIFEST = """\
@@ -56,6 +61,11 @@ class Shop:
         (self.folder / "orders.yaml").write_text(text)
         self.defs = definitions.build([self.folder])
 
+    @property
+    def flow(self) -> Flow:
+        (flow,) = load(self.folder).flows
+        return flow
+
     def produce(self, *ids: int) -> None:
         for partition in (0, 1):
             mine = [one for one in ids if one % 2 == partition]
@@ -88,8 +98,10 @@ class Shop:
         return [record.asset_materialization for record in records]
 
     def tick(self) -> Any:
-        sensor = self.defs.get_repository_def().get_sensor_def("orders_sensor")
-        return sensor(dg.build_sensor_context(instance=self.instance))
+        """What the sensor of the location does about the flow."""
+        board = Board()
+        requests = Location(graph.build([self.flow]), board).look(self.instance)
+        return requests[0] if requests else dg.SkipReason(board.read(self.flow))
 
 
 @pytest.fixture
@@ -168,6 +180,7 @@ def test_a_branch_whose_sink_is_down_fails_the_run_and_the_others_are_materializ
     shop: Shop, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.produce(1, 2, 6)
+    Notes(shop.instance).leave(shop.flow, "the sink is down")
     with monkeypatch.context() as patch:
         _down(patch, kind)
         result = shop.run()
@@ -176,7 +189,7 @@ def test_a_branch_whose_sink_is_down_fails_the_run_and_the_others_are_materializ
         assert [len(shop.events(table)) for table in TABLES] == [1, 0, 1]
         run = shop.instance.get_run_by_id(result.run_id)
         assert run is not None
-        error = run.tags[runs.ERROR]
+        error = run.tags[claims.ERROR]
         assert "flow default/orders: memory:odd was suspended: the sink is down" in error
         assert "The other branches went on" in error
         assert (runs.PERMANENT in run.tags) == (kind is PermanentError)
@@ -193,16 +206,17 @@ def test_a_new_branch_that_cannot_be_asked_keeps_no_other_from_running(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.produce(1, 2, 6)
+    Notes(shop.instance).leave(shop.flow, "the sink is down")
     _down(monkeypatch, TransientError)
     shop.run()
-    assert "failed once; next try in" in shop.tick().skip_message
+    assert "failed 2 times in a row; next try in" in shop.tick().skip_message
     shop.produce(4)
     assert isinstance(shop.tick(), dg.RunRequest)
     shop.run()
     assert shop.rows() == {"even": [2, 4], "six": [6]}
-    assert "failed 2 times in a row; next try in" in shop.tick().skip_message
+    assert "failed 3 times in a row; next try in" in shop.tick().skip_message
     _later(monkeypatch, 301)
-    assert "cannot look for new data: the sink is down" in shop.tick().skip_message
+    assert isinstance(shop.tick(), dg.RunRequest)
 
 
 def test_the_replay_job_puts_back_what_was_rejected(shop: Shop) -> None:
@@ -241,12 +255,12 @@ def test_the_replay_job_fails_with_a_sentence(shop: Shop) -> None:
     assert not result.success
     run = shop.instance.get_run_by_id(result.run_id)
     assert run is not None
-    assert run.tags[runs.ERROR].startswith("since: 'yesterday' is not a time with its zone")
+    assert run.tags[claims.ERROR].startswith("since: 'yesterday' is not a time with its zone")
     shop.write(ERRORS + "\n  maintenance: {{suspended: true}}")
     result = shop.run("replay", flow="default/orders")
     run = shop.instance.get_run_by_id(result.run_id)
     assert run is not None
-    assert "is suspended in its manifest" in run.tags[runs.ERROR]
+    assert "is suspended in its manifest" in run.tags[claims.ERROR]
 
 
 def test_the_launchpad_knows_the_flows(shop: Shop) -> None:
@@ -270,4 +284,4 @@ def _down(patch: pytest.MonkeyPatch, kind: type[Exception]) -> None:
 
 def _later(patch: pytest.MonkeyPatch, seconds: float) -> None:
     now = time.time() + seconds
-    patch.setattr("sensors.ingest.time.time", lambda: now)
+    patch.setattr("sensors.backoff.time.time", lambda: now)

@@ -1,25 +1,22 @@
 """Which run drives a flow, which is dead, and what finding out costs."""
 
 import threading
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
-from sensors.going import Going
-from sensors.ingest import flow_sensor
 
-from dataflow_assets.assets import graph, pulse, runs
+from dataflow_assets.assets import claims, graph, pulse
 from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.pulse import SILENT_SECONDS, Pulse
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Run
-from jobs.flows import flow_job
+from sensors.flows import Board
+from sensors.lanes import Location
 from sensors.sources import sources
 from tests.dagster.flows import location, memory_flow
 from tests.dagster.switch import Switch, later, mirror
@@ -60,12 +57,12 @@ def test_a_run_elsewhere_is_dead_after_a_long_silence(
     live = switch.run(STARTED, driver=away)
     later(monkeypatch, SILENT_SECONDS - 10)
     assert "is started" in switch.reason()
-    Pulse(switch.instance, switch.flow).beat(live.run_id)
+    Pulse(switch.instance, switch.flow.id).beat(live.run_id)
     later(monkeypatch, SILENT_SECONDS - 10)
     assert "is started" in switch.reason()
     later(monkeypatch, 20)
-    assert "nothing was heard of it for 10 minutes" in switch.reason()
-    assert _status(switch, live) == dg.DagsterRunStatus.FAILURE
+    switch.tick()
+    assert "nothing was heard of it for 10 minutes" in _error(switch, live)
 
 
 def test_the_signs_of_life_of_another_run_do_not_count(
@@ -73,9 +70,9 @@ def test_the_signs_of_life_of_another_run_do_not_count(
 ) -> None:
     live = switch.run(STARTED, driver=replace(Driver.here(), host="another"))
     later(monkeypatch, SILENT_SECONDS + 10)
-    Pulse(switch.instance, switch.flow).beat("another")
-    switch.reason()
-    assert _status(switch, live) == dg.DagsterRunStatus.FAILURE
+    Pulse(switch.instance, switch.flow.id).beat("another")
+    switch.tick()
+    assert "nothing was heard of it for 10 minutes" in _error(switch, live)
 
 
 def test_a_second_run_does_not_hide_the_signs_of_life_of_the_first(
@@ -84,7 +81,7 @@ def test_a_second_run_does_not_hide_the_signs_of_life_of_the_first(
     """It claims the flow before it looks whether another one drives it."""
     live = switch.run(STARTED, driver=replace(Driver.here(), host="another"))
     later(monkeypatch, SILENT_SECONDS + 10)
-    Pulse(switch.instance, switch.flow).beat(live.run_id)
+    Pulse(switch.instance, switch.flow.id).beat(live.run_id)
     second, flows = switch.run(STARTED), Runs(switch.instance, switch.flow)
     with flows.driving(second.run_id):
         other = flows.other(second.run_id)
@@ -101,25 +98,26 @@ def test_a_run_that_dies_before_it_claims_its_flow_does_not_block_it_for_ever(
     dead = switch.run(status)
     assert switch.reason() == f"run {dead.run_id[:8]} is {status.value.lower()}"
     later(monkeypatch, SILENT_SECONDS + 10)
-    assert "nothing was heard of it for 10 minutes" in switch.reason()
-    assert _status(switch, dead) == dg.DagsterRunStatus.FAILURE
+    switch.tick()
+    assert "nothing was heard of it for 10 minutes" in _error(switch, dead)
 
 
 def test_a_run_may_wait_in_the_queue_for_as_long_as_it_takes(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch.run(dg.DagsterRunStatus.NOT_STARTED)
-    (record,) = runs.going(switch.instance)
+    (record,) = claims.going(switch.instance)
     run = record.dagster_run._replace(status=dg.DagsterRunStatus.QUEUED)
     waiting = dg.RunRecord(1, run, record.create_timestamp, record.update_timestamp)
     later(monkeypatch, 100 * SILENT_SECONDS)
-    assert Runs(switch.instance, switch.flow, lambda _: [waiting]).live() == run
+    assert Runs(switch.instance, switch.flow, [waiting]).live() == run
 
 
 def test_a_run_that_is_started_again_is_not_taken_for_the_dead_one(switch: Switch) -> None:
     """Dagster copies the tags of the run that failed."""
     first = switch.run(STARTED, driver=replace(Driver.here(), boot="another"))
-    assert "failed once" in switch.reason()
+    switch.tick()
+    assert "is gone without a word" in _error(switch, first)
     copied = switch.instance.get_run_by_id(first.run_id)
     assert copied is not None
     again = switch.run(STARTING)
@@ -130,9 +128,9 @@ def test_a_run_that_is_started_again_is_not_taken_for_the_dead_one(switch: Switc
 
 def test_a_run_that_has_ended_since_it_was_read_is_not_reported(switch: Switch) -> None:
     dead = switch.run(STARTED, driver=replace(Driver.here(), boot="another"))
-    known = runs.going(switch.instance)
+    known = claims.going(switch.instance)
     switch.instance.report_run_canceled(dead)
-    assert Runs(switch.instance, switch.flow, lambda _: known).live() is None
+    assert Runs(switch.instance, switch.flow, known).live() is None
     assert _status(switch, dead) == dg.DagsterRunStatus.CANCELED
 
 
@@ -150,10 +148,10 @@ def test_a_driver_shows_that_it_is_alive_and_lets_go_of_its_flow(
 
     monkeypatch.setattr(Pulse, "beat", beat)
     with flows.driving(run.run_id):
-        assert flows.on()
+        assert flows.on() == switch.instance.get_run_by_id(run.run_id)
         assert beaten.wait(10)
     assert set(beats) == {run.run_id}
-    assert not flows.on()
+    assert flows.on() is None
 
 
 def test_a_live_run_is_seen_behind_any_number_of_newer_ones(switch: Switch) -> None:
@@ -164,49 +162,32 @@ def test_a_live_run_is_seen_behind_any_number_of_newer_ones(switch: Switch) -> N
     assert switch.reason() == f"run {live.run_id[:8]} is started"
 
 
-def test_the_sensors_of_many_flows_share_one_look_at_the_runs(
+def test_many_flows_are_one_look_at_the_runs(
     store: Store, history: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[dg.DagsterInstance] = []
-    real = runs.going
 
-    def look(of: dg.DagsterInstance) -> list[dg.RunRecord]:
+    def look(of: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
         looks.append(of)
-        return real(of)
+        return claims.going(of)
 
-    monkeypatch.setattr(runs, "going", look)
-    monkeypatch.setattr("sensors.ingest.going", Going())
-    _pause(monkeypatch)
+    monkeypatch.setattr("sensors.lanes.going", look)
+    monkeypatch.setenv("DATAFLOW_START", "1")
     flows = [memory_flow(store, f"f{n}", table=f"t{n}") for n in range(FLOWS)]
-    for flow in flows:
-        node = graph.build([flow]).nodes[0]
-        session = node.branch.sink.open(flow.target(node.branch), Run())
+    for node in graph.build(flows).nodes:
+        session = node.branch.sink.open(node.flow.target(node.branch), Run())
         session.restart({"0": 0, "1": 0}, "orders")
         mirror(history, node, session.checkpoint)
-        found: Any = flow_sensor(flow, [node], flow_job(flow, [node]))(
-            dg.build_sensor_context(history)
-        )
-        assert "nothing new" in found.skip_message
-        sources.drop(flow)
+    board = Board()
+    assert Location(graph.build(flows), board).look(history) == []
+    assert all("nothing new" in board.read(flow) for flow in flows)
     assert len(looks) == 1
-
-
-def test_what_was_read_for_all_flows_is_confirmed_before_a_run_is_asked_for(
-    store: Store, history: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that was begun a second ago is not in it."""
-    monkeypatch.setattr("sensors.ingest.going", Going())
-    _pause(monkeypatch)
-    switch = Switch(store, history)
-    assert isinstance(switch.tick(), dg.RunRequest)
-    live = switch.run(STARTED, driver=Driver.here())
-    assert switch.reason() == f"run {live.run_id[:8]} is started"
-    sources.drop(switch.flow)
+    sources.close()
 
 
 def test_a_flows_job_makes_runs_that_sensors_find(switch: Switch) -> None:
     job = location([switch.flow]).resolve_job_def("orders_job")
-    assert job.run_tags[runs.DRIVES] == "true"
+    assert job.run_tags[claims.DRIVES] == "true"
 
 
 def _status(switch: Switch, run: dg.DagsterRun) -> dg.DagsterRunStatus:
@@ -215,7 +196,9 @@ def _status(switch: Switch, run: dg.DagsterRun) -> dg.DagsterRunStatus:
     return found.status
 
 
-def _pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow this machine is, nothing that was read gets old."""
-    now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+def _error(switch: Switch, run: dg.DagsterRun) -> str:
+    """Why a run was reported as failed."""
+    assert _status(switch, run) == dg.DagsterRunStatus.FAILURE
+    found = switch.instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found.tags[claims.ERROR]

@@ -7,26 +7,29 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from sensors.ingest import flow_sensor
 
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.left import Notes
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import Finding, TransientError
 from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.watched import fingerprint
 from jobs.flows import flow_job
 from sensors import reload
+from sensors.flows import flow_sensor
 from sensors.lag import lag_sensor
-from sensors.reload import fingerprint, reload_sensor
+from sensors.reload import reload_sensor
 from tests.dagster.switch import Switch, later
 
 
-def test_a_new_flow_runs_to_store_its_start(switch: Switch) -> None:
+def test_a_new_flow_has_its_lane_started_to_store_its_start(switch: Switch) -> None:
     found = switch.tick()
     assert isinstance(found, dg.RunRequest)
-    assert found.run_key is None
-    assert found.run_config == {"ops": {"orders": {"config": {"seconds": 900.0}}}}
+    assert (found.job_name, found.run_key) == ("ingest", None)
+    assert found.run_config == {"ops": {"drive": {"config": {"lane": "shared"}}}}
+    assert found.tags["dataflow/lane"] == "shared"
 
 
 def test_nothing_new_is_known_without_touching_the_sink(
@@ -83,13 +86,14 @@ def test_a_dead_run_is_reported_and_does_not_block(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = Driver.here()
+    switch.leave("no broker")
     dead = switch.run(dg.DagsterRunStatus.STARTED, driver=replace(here, boot="another"))
-    assert "failed once; next try in 5 s. Last error: its process" in switch.reason()
+    assert "failed 2 times in a row; next try in 10 s. Last error: its process" in switch.reason()
     run = switch.instance.get_run_by_id(dead.run_id)
     assert run is not None
     assert run.status == dg.DagsterRunStatus.FAILURE
-    later(monkeypatch, 6)
-    assert isinstance(switch.tick(), dg.RunRequest)
+    later(monkeypatch, 11)
+    assert switch.tick().job_name == "orders_job"
 
 
 def test_a_run_on_another_host_is_not_judged(switch: Switch) -> None:
@@ -101,14 +105,34 @@ def test_a_run_on_another_host_is_not_judged(switch: Switch) -> None:
 def test_failures_make_it_wait_longer_and_say_why(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(3):
-        switch.run(dg.DagsterRunStatus.FAILURE, error="no broker")
-    assert switch.reason() == "failed 3 times in a row; next try in 20 s. Last error: no broker"
+    switch.leave("no broker")
+    assert switch.reason() == "failed once; next try in 5 s. Last error: no broker"
+    for _ in range(2):
+        switch.run(dg.DagsterRunStatus.FAILURE, error="no database")
+    assert switch.reason() == "failed 3 times in a row; next try in 20 s. Last error: no database"
     later(monkeypatch, 21)
-    assert isinstance(switch.tick(), dg.RunRequest)
+    assert switch.tick().job_name == "orders_job"
+
+
+def test_a_flow_that_has_succeeded_by_itself_goes_back_to_its_lane(switch: Switch) -> None:
+    switch.produce(3)
+    switch.leave("no broker")
+    assert "failed once" in switch.reason()
+    Notes(switch.instance).come_back(switch.flow)
+    assert switch.tick().job_name == "ingest"
+    switch.leave("no broker again")
+    assert "failed 2 times in a row; next try in 10 s" in switch.reason()  # it left twice lately
+
+
+def test_a_run_that_somebody_started_and_that_failed_keeps_no_lane_from_the_flow(
+    switch: Switch,
+) -> None:
+    switch.run(dg.DagsterRunStatus.FAILURE, error="no such time")
+    assert switch.tick().job_name == "ingest"
 
 
 def test_the_wait_ends_at_five_minutes(switch: Switch) -> None:
+    switch.leave("no broker")
     for _ in range(10):
         switch.run(dg.DagsterRunStatus.FAILURE, error="no broker")
     assert "next try in 300 s" in switch.reason()
@@ -116,10 +140,11 @@ def test_the_wait_ends_at_five_minutes(switch: Switch) -> None:
 
 def test_a_permanent_failure_waits_long_unless_the_manifest_changes(switch: Switch) -> None:
     old = switch.flow.hash[:16]
+    switch.leave("no such column")
     switch.run(dg.DagsterRunStatus.FAILURE, error="no such column", permanent="true", manifest=old)
     assert "next try in 300 s. Last error: no such column" in switch.reason()
     switch.flow = replace(switch.flow, hash="edited")
-    assert isinstance(switch.tick(), dg.RunRequest)
+    assert switch.tick().job_name == "ingest"
 
 
 def test_an_unreachable_source_is_a_reason_to_wait(
@@ -179,7 +204,7 @@ def test_a_run_that_commits_tells_its_lag_itself(
     quiet = look()
     assert not quiet.asset_events
     assert "skipped: the active run reports its lag" in quiet.skip_reason.skip_message
-    later(monkeypatch, 60)  # and has told nothing since: it hangs, or its commits do
+    later(monkeypatch, 180)  # and has told nothing since: it hangs, or its commits do
     assert look().asset_events[0].metadata["lag_records"].value == 2
     monkeypatch.undo()
     switch.instance.report_run_failed(live)
@@ -218,8 +243,7 @@ def test_a_broken_file_fails_its_check_once(tmp_path: Path, instance: dg.Dagster
 
 
 def _sensor(flow: Flow) -> dg.SensorDefinition:
-    nodes = graph.build([flow]).nodes
-    return flow_sensor(flow, nodes, flow_job(flow, nodes))
+    return flow_sensor(flow, flow_job(flow, graph.build([flow]).nodes))
 
 
 def _never(*_: object) -> None:

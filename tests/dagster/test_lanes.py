@@ -1,0 +1,308 @@
+"""A lane's run through Dagster: many flows in one run, who leaves it, who takes over."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from dataflow_assets.assets import ingest, mirror
+from dataflow_assets.assets.lane_runs import Book
+from dataflow_assets.assets.left import Notes
+from dataflow_assets.connectors.memory import MemoryOffsetSource, Store
+from dataflow_assets.contracts import Run
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.flow import Flow
+from jobs.ingest import ingest_job
+from tests.dagster.flows import SharedSpark, location, memory_flow
+from tests.stand_in import until
+
+
+class Shop:
+    """Flows from topics to tables of their own names, and the runs of their lane."""
+
+    def __init__(self, store: Store, instance: dg.DagsterInstance, spark: SparkSession) -> None:
+        self.store, self.instance, self.spark = store, instance, spark
+        self.flows: list[Flow] = []
+        self.pool = ThreadPoolExecutor(3)
+
+    def add(self, *names: str, **more: Any) -> None:
+        for name in names:
+            flow = memory_flow(self.store, name, topic=name, table=name, **more)
+            self.flows = [*self.flows, flow]
+
+    def edit(self, name: str, **more: Any) -> None:
+        self.flows = [replace(f, **more) if f.name == name else f for f in self.flows]
+
+    def produce(self, name: str, *ids: int) -> None:
+        bodies = [json.dumps({"id": i, "name": f"n{i}"}).encode() for i in ids]
+        self.store.produce(name, 0, bodies)
+
+    def rows(self, name: str) -> list[int]:
+        found = self.store.query("select row from rows where name = ?", name)
+        return sorted(json.loads(row)["id"] for (row,) in found)
+
+    def lane(self, name: str = "shared") -> dg.ExecuteInProcessResult:
+        """Runs the lane to its end."""
+        spark = dg.ResourceDefinition.hardcoded_resource(SharedSpark(self.spark))
+        config = {"ops": {"drive": {"config": {"lane": name}}}}
+        return ingest_job(lambda: self.flows, spark).execute_in_process(
+            run_config=config,
+            instance=self.instance,
+            tags={"dataflow/lane": name},
+            raise_on_error=False,
+        )
+
+    def aside(self) -> Future[dg.ExecuteInProcessResult]:
+        """The same, while the test goes on."""
+        return self.pool.submit(self.lane)
+
+    def own(self, name: str) -> dg.ExecuteInProcessResult:
+        """A run of the flow's own."""
+        defs = location(self.flows, self.spark)
+        return defs.resolve_job_def(f"{name}_job").execute_in_process(
+            instance=self.instance, raise_on_error=False
+        )
+
+    def events(self, name: str) -> list[Any]:
+        store = str(self.flows[0].source.address().connection).replace("-", "_")
+        key = dg.AssetKey(["memory", store, name])
+        return list(self.instance.fetch_materializations(key, 50, ascending=True).records)
+
+    def log(self, result: dg.ExecuteInProcessResult, name: str) -> str:
+        lines = [entry.user_message for entry in self.instance.all_logs(result.run_id)]
+        return "\n".join(line for line in lines if f"flow default/{name}:" in line)
+
+    def driven(self) -> set[str]:
+        return set(Book(self.instance, "shared").read().flows)
+
+
+@pytest.fixture
+def shop(
+    store: Store, tmp_path: Path, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Shop]:
+    monkeypatch.setenv("DATAFLOW_START", "1")
+    monkeypatch.setenv("DATAFLOW_PATIENCE", "1")
+    monkeypatch.setattr(ingest, "IDLE_SECONDS", 4.0)
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        made = Shop(store, instance, engine)
+        yield made
+        made.pool.shutdown()
+
+
+def test_many_flows_are_driven_in_one_run_and_each_asset_shows_its_checkpoint(shop: Shop) -> None:
+    shop.add("a", "b")
+    shop.add("c", annotations={"dataflow-assets/lane": "slow"})
+    shop.add("d", suspended=True)
+    for name in "abcd":
+        shop.produce(name, 1, 2, 3)
+    shop.store.produce("b", 1, [b"no json"])
+    result = shop.lane()
+    assert result.success
+    assert [shop.rows(name) for name in "abcd"] == [[1, 2, 3], [1, 2, 3], [], []]
+    record = shop.events("b")[-1]
+    event = record.asset_materialization
+    assert record.run_id == result.run_id
+    assert event.metadata["rejected"].value == 1
+    checkpoint = event.metadata["checkpoint"].value
+    assert checkpoint["positions"] == {"0": 3, "1": 1}
+    assert event.tags["dagster/data_version"] == mirror.version_of(checkpoint)
+    assert [c.name for c in event.metadata["dagster/column_schema"].value.columns] == ["id", "name"]
+    assert event.metadata["ended"].value == "nothing came for 4 seconds"
+    checks = {(c.asset_key.path[-1], c.check_name): c for c in result.get_asset_check_evaluations()}
+    assert {key: check.passed for key, check in checks.items()} == {
+        ("a", "lag"): True,
+        ("a", "rejected"): True,
+        ("b", "lag"): True,
+        ("b", "rejected"): False,
+    }
+    assert "leaves the lane: nothing came" in shop.log(result, "a")
+    assert shop.driven() == set()
+
+
+def test_a_lane_that_finds_nothing_tells_nothing_but_a_lost_mirror(shop: Shop) -> None:
+    shop.add("a")
+    shop.produce("a", 1)
+    shop.lane()
+    count = len(shop.events("a"))
+    shop.lane()
+    assert len(shop.events("a")) == count
+    shop.instance.wipe_assets([shop.events("a")[0].asset_key])
+    shop.lane()
+    (event,) = shop.events("a")
+    assert event.asset_materialization.metadata["rows"].value == 0
+
+
+def test_a_flow_that_fails_leaves_its_lane_until_a_run_of_its_own_has_succeeded(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("a", "b")
+    for name in "ab":
+        shop.produce(name, 1)
+    with monkeypatch.context() as patch:
+        _refuse(patch, "b")
+        result = shop.lane()
+        assert result.success
+        assert (shop.rows("a"), shop.rows("b")) == ([1], [])
+        assert "has failed and leaves the lane" in shop.log(result, "b")
+        assert "b is not there" in Notes(shop.instance).of(shop.flows)["default/b"].error
+        assert not shop.own("b").success
+        assert shop.lane().success
+        assert shop.rows("b") == []
+    assert shop.own("b").success
+    assert not Notes(shop.instance).of(shop.flows)
+    shop.produce("b", 2)
+    shop.lane()
+    assert shop.rows("b") == [1, 2]
+
+
+def test_an_edited_manifest_is_tried_at_once(shop: Shop) -> None:
+    shop.add("a")
+    shop.produce("a", 1)
+    Notes(shop.instance).leave(shop.flows[0], "no such column")
+    shop.lane()
+    assert shop.rows("a") == []
+    shop.edit("a", hash="edited")
+    shop.lane()
+    assert shop.rows("a") == [1]
+
+
+def test_edited_added_and_removed_manifests_are_noticed(shop: Shop) -> None:
+    shop.add("a", "b")
+    shop.produce("a", 1)
+    running = shop.aside()
+    until(lambda: shop.rows("a") == [1])
+    shop.edit("a", hash="edited")
+    shop.flows = [flow for flow in shop.flows if flow.name != "b"]
+    shop.add("c")
+    shop.produce("c", 1)
+    until(lambda: shop.rows("c") == [1])
+    shop.produce("a", 2)
+    until(lambda: shop.rows("a") == [1, 2])
+    result = running.result()
+    assert "leaves the lane: its manifest changed" in shop.log(result, "a")
+    assert "leaves the lane: its manifest is gone" in shop.log(result, "b")
+
+
+def test_a_flow_that_is_switched_off_ends_and_the_others_go_on(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("a", "b")
+    shop.produce("a", 1)
+    running = shop.aside()
+    until(lambda: shop.rows("a") == [1])
+    off = {"a_sensor": False}
+    monkeypatch.setattr("dataflow_assets.assets.switches._states", lambda _: off)
+    until(lambda: shop.driven() == {"default/b"})
+    shop.produce("a", 2)
+    shop.produce("b", 1)
+    until(lambda: shop.rows("b") == [1])
+    off["b_sensor"] = False
+    result = running.result()
+    assert shop.rows("a") == [1]
+    assert "leaves the lane: its sensor a_sensor was switched off" in shop.log(result, "a")
+
+
+def test_a_run_of_a_flows_own_has_the_flow_from_its_lane_and_gives_it_back(shop: Shop) -> None:
+    shop.add("a", "b")
+    shop.produce("a", 1)
+    running = shop.aside()
+    until(lambda: shop.rows("a") == [1])
+    own = shop.own("a")
+    assert own.success
+    lane = Book(shop.instance, "shared").read().run
+    logged = [entry.user_message for entry in shop.instance.all_logs(own.run_id)]
+    assert f"flow default/a: lane shared let it go: /runs/{lane}" in logged
+    shop.produce("a", 2)
+    until(lambda: shop.rows("a") == [1, 2])
+    result = running.result()
+    assert result.success
+    assert f"leaves the lane: run {own.run_id[:8]} drives it now" in shop.log(result, "a")
+    assert not Notes(shop.instance).of(shop.flows)
+
+
+def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Shop) -> None:
+    shop.add("a", "b")
+    ended, stop = threading.Event(), []
+    produced = _produce(shop, ended, stop)
+    first = shop.aside()
+    until(lambda: len(shop.rows("a")) > 3)
+    second = shop.aside()
+    old = first.result()
+    assert old.success
+    assert not second.done()
+    ended.set()
+    new = second.result()
+    assert new.success
+    assert f"leaves the lane: run {new.run_id[:8]} of the lane takes over" in shop.log(old, "a")
+    count = produced.result()
+    assert shop.rows("a") == shop.rows("b") == list(range(count))
+    assert not Notes(shop.instance).of(shop.flows)
+
+
+def test_a_flow_that_another_driver_takes_leaves_with_a_clear_word(shop: Shop) -> None:
+    """As by a run on the command line, of which Dagster knows nothing."""
+    shop.add("a")
+    shop.produce("a", 1)
+    running = shop.aside()
+    until(lambda: shop.rows("a") == [1])
+    branch = shop.flows[0].branches[0]
+    branch.sink.open(shop.flows[0].target(branch), Run()).close()
+    shop.produce("a", 2)
+    result = running.result()
+    assert result.success
+    assert "taken over" in Notes(shop.instance).of(shop.flows)["default/a"].error
+
+
+def test_a_signal_ends_every_flow_after_its_micro_batch(shop: Shop) -> None:
+    shop.add("a", "b")
+    for name in "ab":
+        shop.produce(name, 1)
+
+    def interrupt() -> None:
+        until(lambda: shop.rows("a") == shop.rows("b") == [1])
+        os.kill(os.getpid(), signal.SIGINT)
+
+    asked = threading.Thread(target=interrupt, daemon=True)
+    asked.start()
+    result = shop.lane()
+    asked.join()
+    assert result.success
+    ended = shop.events("a")[-1].asset_materialization.metadata["ended"].value
+    assert ended == "it was asked to stop"
+
+
+def _refuse(patch: pytest.MonkeyPatch, topic: str) -> None:
+    """The topic cannot be read."""
+    ends = MemoryOffsetSource.open
+
+    def refuse(self: MemoryOffsetSource, flow: str) -> Any:
+        if self.topic == topic:
+            raise PermanentError(f"topic {topic} is not there")
+        return ends(self, flow)
+
+    patch.setattr(MemoryOffsetSource, "open", refuse)
+
+
+def _produce(shop: Shop, ended: threading.Event, stop: list[int]) -> Future[int]:
+    """Numbers into both topics until the test says so; how many."""
+
+    def produce() -> int:
+        count = 0
+        while not ended.wait(0.1):
+            for name in "ab":
+                shop.produce(name, count)
+            count += 1
+        return count
+
+    return shop.pool.submit(produce)
