@@ -94,12 +94,7 @@ class _Attempt:
     """One try at a run: its sessions, opened with a new epoch, and the loop over them."""
 
     def __init__(
-        self,
-        flow: Flow,
-        host: Host,
-        request: Request,
-        progress: Progress,
-        stack: ExitStack,
+        self, flow: Flow, host: Host, request: Request, progress: Progress, stack: ExitStack
     ) -> None:
         self._flow = flow.resolved()
         self._request = request
