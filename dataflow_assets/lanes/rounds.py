@@ -150,8 +150,9 @@ class Rounds:
             room -= len(asked[reading])
         began = time.monotonic()
         try:
-            with limited(self._spark(), JOB_SECONDS):
-                job.read(self._spark(), asked)
+            spark = self._spark()
+            with limited(spark, JOB_SECONDS):
+                job.read(spark, asked)
         except DataflowError as error:
             self._failed(chosen, error)
             return
@@ -175,8 +176,9 @@ class Rounds:
             return
         began = time.monotonic()
         try:
-            with limited(self._spark(), JOB_SECONDS):
-                outcome = job.run(self._spark(), waiting.planned)
+            spark = self._spark()
+            with limited(spark, JOB_SECONDS):
+                outcome = job.run(spark, waiting.planned)
         except DataflowError as error:
             self._failed([member], error)
             return
