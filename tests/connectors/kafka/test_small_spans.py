@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.client import Broker
-from dataflow_assets.connectors.kafka.peek import Consumers, Peek
+from dataflow_assets.connectors.kafka.peek import MOST, Consumers
 from dataflow_assets.connectors.kafka.source import small_slice, small_spans
 from dataflow_assets.connectors.kafka.source.session import MOST_IN_TASKS, KafkaSourceSession
 from dataflow_assets.contracts import Asked, Limit, OffsetSlice, Span
@@ -64,21 +64,11 @@ def ask(kafka: devservers.Kafka) -> Ask:
     return asked
 
 
-def send(
-    kafka: devservers.Kafka, topic: str, values: Sequence[bytes | None], **more: Any
-) -> list[int]:
-    """The offsets of the records."""
+def send(kafka: devservers.Kafka, topic: str, values: Sequence[bytes | None], **more: Any) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    found: list[int] = []
     for value in values:
-        producer.produce(
-            topic,
-            value,
-            **{"partition": 0, **more},
-            on_delivery=lambda _, message: found.append(message.offset()),
-        )
+        producer.produce(topic, value, **{"partition": 0, **more})
     assert producer.flush(20) == 0
-    return found
 
 
 def read(asked: Sequence[Asked]) -> dict[int, list[pa.RecordBatch] | DataflowError]:
@@ -427,7 +417,7 @@ def test_what_does_not_fit_is_read_alone(
         for batch in found[number]  # type: ignore[union-attr]
     )
     # What came in the same gulp is already in memory.
-    assert max(most) < 300_000 + small_spans.MOST * 31_000
+    assert max(most) < 300_000 + MOST * 31_000
 
 
 def test_a_consumer_is_kept_and_fetches_nothing_between(
@@ -455,7 +445,7 @@ def test_names_that_are_not_utf8_are_read_as_spark_reads_them(
     source = KafkaSource(brokers=(kafka.bootstrap,), topic=name)
     with closing(KafkaSourceSession(source, "default/orders")) as session:
         table = session.frame(spark, session.plan({}, Limit()), ALL).toArrow()
-    ours = pa.Table.from_batches(read([ask(name, 0, 1, columns=ALL)])[0])  # type: ignore[arg-type]
+    ours = pa.Table.from_batches(read([ask(name, 0, 1, columns=ALL)])[0])
     assert ours["headers"].to_pylist() == table["headers"].to_pylist()
     assert [one["key"] for one in ours["headers"].to_pylist()[0]] == ["a", "caf\ufffd", "z"]
 
@@ -469,7 +459,7 @@ def test_such_names_end_no_process(kafka: devservers.Kafka, topic: Topics, ask: 
         raw_headers.send(kafka.bootstrap, name, b"0", headed)
     batches = read([ask(name, 0, 203, columns=ALL)])[0]
     assert len(rows(batches)) == 203
-    found = pa.Table.from_batches(batches)["headers"].to_pylist()[-3:]  # type: ignore[arg-type]
+    found = pa.Table.from_batches(batches)["headers"].to_pylist()[-3:]
     for one in found:
         names = [("\ufffdt", b"1"), ("ok", b"2"), ("\ufffd", b"3")]
         assert [(each["key"], each["value"]) for each in one] == names
