@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 
-from dataflow_assets.connectors.postgresql.client import Link, Row, TextLink
+from dataflow_assets.connectors.postgresql.client import Link, Row
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
+from dataflow_assets.connectors.postgresql.pool import lent
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
 from dataflow_assets.contracts import (
@@ -80,8 +80,8 @@ WHERE flow = $1 AND branch = $2
 class BranchCheckpoint:
     """Statements only: transactions are the session's."""
 
-    def __init__(self, link: Link, schema: str, target: Target) -> None:
-        self.epoch = 0
+    def __init__(self, link: Link, schema: str, target: Target, epoch: int = 0) -> None:
+        self.epoch = epoch
         self._link = link
         self._schema = schema
         self._target = target
@@ -109,6 +109,10 @@ class BranchCheckpoint:
         text = _OTHERS.format(**self._names)
         flows = [flow for (flow,) in self._link.execute(text, self._target.flow, identity)]
         return {flow: _GONE.format(flow=flow, **self._names) for flow in flows}
+
+    def empty(self, place: str) -> None:
+        """Takes every row out of the table, in the transaction that starts it over."""
+        self._link.execute(f"TRUNCATE {place}")
 
     def start(self, source: str | None, identity: str | None, reading: int) -> None:
         """From now on this source goes into this table, in a reading of its own."""
@@ -157,7 +161,7 @@ def peek(sink: PostgresqlSinkOptions, target: Target) -> Checkpoint | None:
     schema, _ = sink.place()
     with (
         translated(f"reading the checkpoint of {sink.address()}"),
-        closing(TextLink(sink.dsn(), checkpoint_tables.application(target))) as link,
+        lent(sink.dsn()) as link,
     ):
         stored = (
             None

@@ -128,7 +128,7 @@ def _no_storage(failure: Failure, schema: str) -> Exception:
 
 
 def application(target: Target, epoch: int | None = None) -> str:
-    """The database session's name: flow and epoch; without one it only opens or looks."""
+    """A transaction's name: flow and epoch; without one it only opens."""
     short = hashlib.sha256(target.id.encode()).hexdigest()[:12]
     return f"dataflow-open:{short}" if epoch is None else f"dataflow:{short}:{epoch}"
 
