@@ -47,6 +47,11 @@ class Answer:
     found: Sequence[Status] = ()
     error: DataflowError | None = None
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether one of its branches has something to read."""
+        return any(status.lag.records > 0 for status in self.found)
+
 
 def statuses(flows: Sequence[Flow], silence: float = SILENCE) -> list[Answer]:
     """Where each flow stands, in their order.
@@ -135,11 +140,9 @@ def _answer(
     found, errors = [], []
     for branch in flow.branches:
         checkpoint, lag = stored[flow.id, branch.id], lags[flow.id, branch.id]
-        if isinstance(checkpoint, DataflowError):
-            errors.append(checkpoint)
-        elif isinstance(lag, DataflowError):
+        if isinstance(lag, DataflowError):  # as well where the checkpoint is not known
             errors.append(lag)
-        else:
+        elif not isinstance(checkpoint, DataflowError):
             ends = flow.source_address, branch.address
             found.append(Status(flow.id, branch.id, *ends, checkpoint, lag))
     return Answer(flow, found, next(iter(errors), None))
