@@ -16,6 +16,7 @@ from dataflow_assets.runs.request import Report, Request, Start
 log = logging.getLogger(__name__)
 
 LONGEST_SUSPENSION = 60.0  # seconds until a branch that failed is tried again, at most
+STEP_SECONDS = 0.5  # in which a run that waits hears that it is to end
 
 
 @dataclass
@@ -144,7 +145,10 @@ class Progress:
             raise error from branch.error
 
     def wait_or_raise(self, flow: Flow, error: TransientError) -> None:
-        """Waits before the next attempt; raises once the patience is used up."""
+        """Waits before the next attempt.
+
+        Raises once the patience is used up, and where the run is asked to end meanwhile.
+        """
         tried = time.monotonic() - self._since
         if tried >= self._patience.seconds or self.over:
             raise TransientError(
@@ -152,5 +156,13 @@ class Progress:
                 f"is lost: the next run continues from the checkpoint"
             ) from error
         log.warning("flow %s: %s; trying again in %.1f s", flow.id, error, self._wait)
-        time.sleep(self._wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+        self._rest(self._wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
         self._wait = min(2 * self._wait, self._patience.longest_wait)
+        if self._request.stop():
+            raise error
+
+    def _rest(self, seconds: float) -> None:
+        """In small steps: somebody may ask the run to end meanwhile."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._request.stop():
+            time.sleep(min(left, STEP_SECONDS))
