@@ -189,6 +189,8 @@ class _Attempt:
             return ""
         if until is not None:
             return self._drained(until) if drained else ""
+        if span.empty:
+            self._progress.rested()
         if not self._due(span):
             self._pause()
         return ""
