@@ -37,6 +37,7 @@ def backlog(bootstrap: str, topic: str, count: int) -> Iterator[Backlog]:
             "bootstrap.servers": bootstrap,
             "transactional.id": f"backlog-{topic}",
             "transaction.timeout.ms": OPEN_MS,
+            "log_level": 3,
             "linger.ms": 20,
             "batch.size": 1_000_000,
             "queue.buffering.max.messages": 4 * BATCH,

@@ -99,11 +99,19 @@ def spent(before: Look, after: Look) -> dict[str, float]:
     for key, now in after.items():
         then = before.get(key)
         found[now.kind] += now.own - (then.own if then else 0.0)
-        ended = [each for who, each in before.items() if each.parent == key[0] and who not in after]
+        ended = list(_ended(key[0], before, after))
         known = sum(each.own + each.buried for each in ended)
         unseen = now.buried - (then.buried if then else 0.0) - known
         found[ended[0].kind if ended else now.kind] += max(unseen, 0.0)
     return found
+
+
+def _ended(pid: int, before: Look, after: Look) -> Iterator[Process]:
+    """The children of a process that are gone, each before its own that are gone."""
+    for key, each in before.items():
+        if each.parent == pid and key not in after:
+            yield each
+            yield from _ended(key[0], before, after)
 
 
 class Tree:
