@@ -1,6 +1,7 @@
 """Messages that wait: sent in one transaction, so that they appear all at once, when we say so.
 
-Until the transaction is committed no flow sees them, and the fleet can settle first.
+Until the transaction is committed no flow sees them, and the fleet can settle first. One message
+is there from the start, so that their flow has begun as well.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Backlog:
 
 @contextmanager
 def backlog(bootstrap: str, topic: str, count: int) -> Iterator[Backlog]:
-    """Sends them; what has not appeared at the end never will."""
+    """Sends them; what has not appeared at the end never will. `count` is that of all messages."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -45,7 +46,10 @@ def backlog(bootstrap: str, topic: str, count: int) -> Iterator[Backlog]:
     )
     producer.init_transactions(60)
     producer.begin_transaction()
-    for first in range(0, count, BATCH):
+    _send(producer, topic, range(1))
+    producer.commit_transaction(60)
+    producer.begin_transaction()
+    for first in range(1, count, BATCH):
         _send(producer, topic, range(first, min(first + BATCH, count)))
     producer.flush()
     yield Backlog(producer, count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from websockets.sync.client import ClientConnection, connect
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 LISTENS = re.compile(r"DevTools listening on (ws://\S+)")
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+LOADING = "Loading"  # stands where Dagster's page waits for something
 START_SECONDS, LOAD_SECONDS, LOOK = 30.0, 60.0, 0.05
 
 
@@ -35,15 +37,15 @@ class Browser:
         self._session: str | None = found["sessionId"]
 
     def load(self, url: str, text: str) -> float:
-        """Seconds until the page shows the text; NaN when it does not within a minute."""
+        """Seconds until the page shows the text and loads nothing more; infinite after a minute."""
         self._call("Page.navigate", url="about:blank")
         begun = time.monotonic()
         self._call("Page.navigate", url=url)
         while time.monotonic() < begun + LOAD_SECONDS:
-            if text in self._shown(url):
+            if text in (shown := self._shown(url)) and LOADING not in shown:
                 return time.monotonic() - begun
             time.sleep(LOOK)
-        return float("nan")
+        return math.inf
 
     def _shown(self, url: str) -> str:
         """What the page says by now; nothing as long as it is still the one before."""

@@ -21,7 +21,6 @@ from devservers.demo import Dagster
 
 DOWN = 10
 IDLE_WAIT = 300.0  # seconds within which what is not needed any more should have ended
-ALONE_WAIT = 300.0
 Found = dict[str, Any]
 
 
@@ -58,13 +57,9 @@ def idle(order: Order, ground: Ground) -> Found:
 
 
 def behind(order: Order, ground: Ground) -> Found:
-    """Millions of messages of one flow appear while the others go on as ever."""
-    dsn = ground.postgresql.dsn()
-    large, *others = members(order.flows, dsn)
-    alone = Member("fleet-alone", dsn, topic=large.name)
+    """Millions of messages of one flow appear at once; then as many of one flow alone."""
+    large, *others = members(order.flows, ground.postgresql.dsn())
     _write(ground, [large, *others])
-    write(ground.folder / "alone", ground.kafka.bootstrap, [alone])
-    ground.prepare([alone])
     with (
         backlog(ground.kafka.bootstrap, large.name, order.waiting) as waiting,
         sender(ground, others) as sent,
@@ -74,10 +69,9 @@ def behind(order: Order, ground: Ground) -> Found:
         seen, together = _worked_off(fleet, large, waiting, order.seconds)
         sent.stop()
         kept = fleet.finish({**sent.sent, large.name: order.waiting})
-    by_itself, kept_alone = _alone(order, ground, alone)
-    names = [flow.name for flow in others]
+    by_itself, kept_alone = _alone(order, ground)
     found = [
-        *figures.ages(seen, names, None, 30),
+        *figures.ages(seen, [flow.name for flow in others], None, 30),
         Figure("backlog, rows a second", together),
         Figure("backlog alone, rows a second", by_itself),
         Figure("backlog, share of its rate alone", together / by_itself, least=0.6),
@@ -146,7 +140,7 @@ def _calm(fleet: Fleet) -> float:
 def _worked_off(
     fleet: Fleet, large: Member, waiting: Backlog, seconds: float
 ) -> tuple[Seen, float]:
-    """Watches from the moment at which the backlog appears until it is gone; and its rate."""
+    """Watches from the moment at which the backlog appears until it is gone; its rate."""
     progress: list[tuple[float, int]] = []
 
     def done() -> bool:
@@ -157,17 +151,18 @@ def _worked_off(
     return fleet.watch.watch(seconds, done), figures.rate(progress)
 
 
-def _alone(order: Order, ground: Ground, flow: Member) -> tuple[float, Found]:
-    """The rate of the same messages without the others."""
-    progress: list[tuple[float, int]] = []
-    begun = time.monotonic()
-    with running(order, ground, [flow], ground.folder / "alone") as fleet:
-        while time.monotonic() < begun + ALONE_WAIT:
-            fleet.wait(1)
-            progress.append((time.monotonic(), fleet.tables.consumed().get(flow.name, 0)))
-            if progress[-1][1] >= order.waiting:
-                break
-        return figures.rate(progress), fleet.finish({flow.name: order.waiting})
+def _alone(order: Order, ground: Ground) -> tuple[float, Found]:
+    """The rate of a backlog of the same size in a folder of one flow."""
+    flow, folder = Member("fleet-alone", ground.postgresql.dsn()), ground.folder / "alone"
+    ground.prepare([flow])
+    write(folder, ground.kafka.bootstrap, [flow])
+    with (
+        backlog(ground.kafka.bootstrap, flow.name, order.waiting) as waiting,
+        running(order, ground, [], folder) as fleet,
+    ):
+        fleet.wait(SETTLE)
+        _, found = _worked_off(fleet, flow, waiting, order.seconds)
+        return found, fleet.finish({flow.name: order.waiting})
 
 
 def _told(fleet: Fleet, down: Sequence[Member], odd: Member) -> Found:

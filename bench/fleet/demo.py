@@ -25,7 +25,7 @@ from bench.fleet.running import SETTLE, Order
 from bench.fleet.watch import Watch
 from dataflow_assets.spark import system
 from dataflow_assets.spark.process import LOOPBACK, Server
-from devservers.demo import CLICKHOUSE, KAFKA, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK, WEB
+from devservers.demo import CLICKHOUSE, EXAMPLES, KAFKA, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK, WEB
 
 PORTS = [
     WEB,
@@ -37,7 +37,6 @@ PORTS = [
 ]
 LOADS = 10
 SHARE = 0.7  # of all cores
-ASSET = "orders"
 RUNS = "{ runsOrError(limit: 1) { ... on Runs { results { id } } } }"
 
 
@@ -88,6 +87,8 @@ def demo(order: Order, folder: Path) -> dict[str, Any]:
         Figure(f"{page} page, median", median(each), "s", most=2) for page, each in loads.items()
     ]
     return {
+        "flows": sum("kind: DataFlow" in file.read_text() for file in EXAMPLES.glob("*.yaml")),
+        "drive": "dagster",
         "figures": [figure.as_json() for figure in found],
         "by_kind": figures.by_kind(seen),
         "around": figures.around(seen),
@@ -119,9 +120,9 @@ def _loads(server: Demo, folder: Path) -> tuple[dict[str, list[float]], str]:
 def _pages(server: Demo) -> Iterator[tuple[str, tuple[str, str]]]:
     """Where each page is, and what it shows once it is there."""
     run = _newest_run(server)
-    yield "graph", ("/asset-groups", ASSET)
-    yield "asset", (f"/assets/{ASSET}", ASSET)
-    yield "run", (f"/runs/{run}", run[:8])
+    yield "graph", ("/asset-groups", "postgresql_shop")
+    yield "asset", ("/assets/postgresql/shop/public/orders", "Latest materialization")
+    yield "run", (f"/runs/{run}", "Launched by")
 
 
 def _newest_run(server: Demo) -> str:

@@ -126,9 +126,9 @@ def passed(figures: Iterable[Figure], *more: Mapping[str, Any]) -> bool:
 
 
 def rate(progress: Sequence[tuple[float, int]]) -> float:
-    """Rows a second from the first commit that was seen to the last; times and rows so far."""
+    """Rows a second from the first look to the last that saw more; NaN when none did."""
     moved = [now for before, now in pairwise(progress) if now[1] > before[1]]
-    if len(moved) < 2:
+    if not moved:
         return math.nan
-    (first, begin), (last, end) = moved[0], moved[-1]
-    return (end - begin) / (last - first)
+    (began, already), (ended, rows) = progress[0], moved[-1]
+    return (rows - already) / (ended - began)

@@ -34,8 +34,8 @@ class Ground:
     def prepare(self, flows: Sequence[Member]) -> None:
         """Makes their topics and tables."""
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap, "log_level": 3})
-        new = [NewTopic(flow.name, 1, 1) for flow in flows if not flow.topic]
-        for made in (admin.create_topics(new) if new else {}).values():
+        new = [NewTopic(flow.name, 1, 1) for flow in flows]
+        for made in admin.create_topics(new).values():
             made.result(60)
         with self.connected() as connection:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())

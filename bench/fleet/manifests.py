@@ -17,12 +17,6 @@ class Member:
     name: str
     dsn: str
     """Of the database that its table is in, as the flow reaches it."""
-    topic: str = ""
-
-    @property
-    def source(self) -> str:
-        """The topic that it reads: its own, unless it shares another's."""
-        return self.topic or self.name
 
     @property
     def table(self) -> str:
@@ -54,7 +48,7 @@ def write_broken(folder: Path, flow: Member) -> None:
 
 def manifest(flow: Member, bootstrap: str) -> dict[str, object]:
     """Everything else is as it is by default."""
-    source = {"brokers": [bootstrap], "topic": flow.source, "consumerGroup": flow.name}
+    source = {"brokers": [bootstrap], "topic": flow.name, "consumerGroup": flow.name}
     return {
         "apiVersion": "dataflow.dataflow.io/v1",
         "kind": "DataFlow",

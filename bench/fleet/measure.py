@@ -41,7 +41,7 @@ def run(
     """Each case as it ends."""
     for name, case in CASES.items():
         if name in wanted:
-            say(f"{name}: {order.flows} flows, {order.minutes:g} minutes, drive {order.drive}")
+            say(name)
             yield name, {"drive": order.drive, "flows": order.flows} | _measured(case, order)
 
 

@@ -81,7 +81,7 @@ def running(order: Order, ground: Ground, flows: Sequence[Member], folder: Path)
 
 def sender(ground: Ground, flows: Sequence[Member], times: int | None = None) -> Sender:
     """One message a second for each of the flows."""
-    topics = [flow.source for flow in flows]
+    topics = [flow.name for flow in flows]
     return Sender(
         ground.folder / "sender", bootstrap=ground.kafka.bootstrap, topics=topics, times=times
     )

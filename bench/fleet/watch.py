@@ -82,7 +82,7 @@ class Tables:
 
     def newest(self) -> dict[str, float | None]:
         """By flow: when its newest visible row was produced."""
-        return dict(self.connection.execute(self._query).fetchall())
+        return dict(self.connection.execute(self._query).fetchall()) if self._query else {}
 
     def ages(self) -> dict[str, float]:
         """By flow: so long ago; without a row as long as there have been messages."""
