@@ -53,7 +53,7 @@ def idle(order: Order, ground: Ground) -> Found:
         Figure("share of the time with a JVM of Spark", fmean(seen.jvm), most=0),
         Figure("JVM had ended after", waited, "s"),
     ]
-    return _result(found, seen, kept)
+    return _result(found, seen, kept, slowest={})
 
 
 def behind(order: Order, ground: Ground) -> Found:
