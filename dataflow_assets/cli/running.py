@@ -123,6 +123,8 @@ def _as_lane(
             yield running.pop(event.flow.id).ended("failed", event.error)
         elif isinstance(event, Ended):
             yield running.pop(event.flow.id).ended("stopped" if stop() else "done")
+    for one in running.values():  # the lane was asked to end before they began
+        yield one.ended("stopped" if stop() else "done")
 
 
 def _each(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Ended, Event, Left
 from dataflow_assets.lanes.member import Member
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 WANTED_SECONDS = 2.0  # between two questions for the flows that the lane shall drive
 MOMENT = 0.5
+END_SECONDS = 60.0  # until flows that were asked to end are given up
 
 
 class Lane:
@@ -62,8 +64,11 @@ class Lane:
                     self._adjust({flow.id: flow for flow in wanted()})
                 yield self._taken()
             self._end_all(reason)
+            given_up = time.monotonic() + END_SECONDS
             while self._members or not self._events.empty():
                 yield self._taken()
+                if time.monotonic() >= given_up:
+                    self._give_up()
         finally:
             self._end_all("the lane was abandoned")
             self._rounds.stop()
@@ -97,7 +102,7 @@ class Lane:
         return event
 
     def _gone(self, event: Left | Ended) -> None:
-        del self._members[event.flow.id]
+        self._members.pop(event.flow.id, None)
         if isinstance(event, Left):
             self._left[event.flow.id] = event.flow.hash
 
@@ -116,6 +121,16 @@ class Lane:
         member = Member(flow, self._request, self._spark, self._board)
         self._members[flow.id] = member
         member.start(self._events.put)
+
+    def _give_up(self) -> None:
+        """Their threads are left behind; what they may still do is fenced by the next epoch."""
+        for member in self._members.values():
+            error = TransientError(
+                f"flow {member.flow.id}: did not end within {END_SECONDS:g} seconds after it was "
+                f"asked to. Nothing is lost: the next run continues from the checkpoint"
+            )
+            self._events.put(Left(member.flow, error))
+        self._members = {}
 
     def _end_all(self, reason: str) -> None:
         for member in self._members.values():

@@ -9,18 +9,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dataflow_assets.contracts import Limit
-from dataflow_assets.errors import DataflowError
+from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Left
-from dataflow_assets.lanes.pace import Pace
+from dataflow_assets.lanes.pace import TURN_SECONDS, Pace
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
+from dataflow_assets.micro_batch.tasks import limited, within
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.host import Host, Pause
 from dataflow_assets.runs.request import Request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+ALONE_SECONDS = 120.0  # after which a job beside those of the lane is cut off: it has a core
+GRACE_SECONDS = 10.0  # which it has when the flow is asked to end
 
 
 class Waiting:
@@ -68,10 +73,12 @@ class Member(Host):
         self._reason: str | None = None
         self._resume = threading.Event()
         self._error: DataflowError | None = None
+        self._closed = False
+        self._ending = float("inf")
         self.paused: Pause | None = None
         self.waiting: Waiting | None = None
         self.apart = False
-        """Its last pass was part of a job that died: the next one is a job of its own."""
+        """Its last pass was part of a job that died: it runs in jobs of its own until one ends."""
         self.alone = False
         """Its micro-batches take too long for the others: its jobs run beside those of the lane."""
         self.pace = Pace()
@@ -87,7 +94,15 @@ class Member(Host):
 
     def end(self, reason: str) -> None:
         """Asks the flow to end after its micro-batch."""
+        self._ending = min(self._ending, time.monotonic())
         self._reason = self._reason or reason
+
+    def close(self, error: DataflowError) -> None:
+        """Nobody gives turns any more: `error` is what passes are told, now and later."""
+        with self._board:
+            self._closed = True
+        self.answer(error)
+        self.wake()
 
     @property
     def freshness(self) -> float:
@@ -118,28 +133,47 @@ class Member(Host):
         return self._session()
 
     def limit(self, declared: Limit) -> Limit:
-        """What it reads in a turn of about two seconds."""
-        return self.pace.limit(declared)
+        """What it reads in a turn of about two seconds; parts are few in a turn instead."""
+        messages = self.flow.source.delivers == "messages"
+        return self.pace.limit(declared) if messages else declared
 
     def run(self, planned: Planned) -> Outcome:
         """Waits for a turn, and for the job."""
         if self.alone:
-            return job.run(self._session(), planned)
+            return self._run_alone(planned)
         waiting = Waiting(planned)
         with self._board:
+            if self._closed:
+                raise TransientError("the lane has ended")
             self.waiting = waiting
             self._board.notify_all()
         return waiting.outcome()
 
     def pause(self, pause: Pause) -> None:
         """Until the lane has found something new; raises why its source cannot be asked."""
-        self._resume.clear()
         with self._board:
+            if self._closed:
+                return  # it was asked to end
+            self._resume.clear()
             self.paused, self.paused_at = pause, time.monotonic()
             self._board.notify_all()
         self._resume.wait()
         if self._error is not None:
             raise self._error
+
+    def _run_alone(self, planned: Planned) -> Outcome:
+        """Beside the lane's jobs; once such a job ends in the time of a turn, it is among them."""
+        spark, began = self._session(), time.monotonic()
+        late = within(ALONE_SECONDS)
+        with limited(spark, lambda: late() or self._overdue()):
+            outcome = job.run(spark, planned)
+        self.alone = time.monotonic() - began > TURN_SECONDS
+        return outcome
+
+    def _overdue(self) -> str:
+        if time.monotonic() - self._ending < GRACE_SECONDS:
+            return ""
+        return f"it did not end within {GRACE_SECONDS:g} seconds after the flow was asked to end"
 
     def _drive(self, put: Callable[[Event], None]) -> None:
         put(Began(self.flow))

@@ -9,6 +9,8 @@ from dataflow_assets.contracts import Limit
 TURN_SECONDS = 2.0
 _FIRST = 1 / 16  # of what the flow allows: nothing is known about its records yet
 _LEAST = 1 / 64
+# Tasks read so little beside the others, for next to nothing: less would only mean more turns.
+_FEW = Limit(records=5_000, bytes=1024 * 1024)
 
 
 class Pace:
@@ -22,8 +24,11 @@ class Pace:
 
     def limit(self, declared: Limit) -> Limit:
         """What one slice of the next turn may hold; `declared` is the most that the flow allows."""
-        records = max(1, int(declared.records * self._share))
-        return replace(declared, records=records, bytes=max(1, int(declared.bytes * self._share)))
+        return replace(
+            declared,
+            records=max(min(declared.records, _FEW.records), int(declared.records * self._share)),
+            bytes=max(min(declared.bytes, _FEW.bytes), int(declared.bytes * self._share)),
+        )
 
     def took(self, seconds: float) -> None:
         """A turn that read as much as it was allowed to has taken so long."""

@@ -11,15 +11,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING
 
 from dataflow_assets.contracts import Positions
-from dataflow_assets.errors import DataflowError, TransientError
+from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.lanes.member import Member, Waiting
 from dataflow_assets.lanes.pace import TURN_SECONDS
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Reading
-from dataflow_assets.micro_batch.tasks import CutOff, limited
+from dataflow_assets.micro_batch.tasks import CutOff, limited, within
 from dataflow_assets.runs.ends import Looks, OpenSource, news
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Rounds:
         with self._board:
             self._stopped = True
             self._board.notify_all()
-        self._thread.join()
+        self._thread.join(JOB_SECONDS)
 
     def interval(self, member: Member) -> float:
         """Seconds between two turns of a member that has little to read.
@@ -82,16 +83,15 @@ class Rounds:
             except Exception as error:
                 log.exception("a round of the lane failed")
                 for member in self._members():
-                    member.answer(error)
+                    member.answer(_unexpected(error))
         for member in self._members():
-            member.answer(TransientError("the lane has ended"))
-            member.wake()
+            member.close(TransientError("the lane has ended"))
 
     def _wanted(self) -> bool:
         return self._stopped or any(member.waiting for member in self._members())
 
     def _round(self) -> None:
-        self._wake_those_asked()
+        self._wake_those_with_something_else_to_do()
         if time.monotonic() >= self._next_look:
             self._look()
         with self._board:
@@ -100,8 +100,11 @@ class Rounds:
         together = [member for member in waiting if _reading(member) and not member.apart]
         if together:
             self._together(together)
-        for member in [member for member in waiting if member not in together][:1]:
+        began = time.monotonic()
+        for member in [member for member in waiting if member not in together]:
             self._alone(member)
+            if time.monotonic() - began >= TURN_SECONDS / 2:
+                break  # what is left comes first in the next round
 
     def _all_here(self) -> bool:
         return self._stopped or not any(member.busy for member in self._members())
@@ -109,11 +112,10 @@ class Rounds:
     def _waiting(self) -> list[Member]:
         return [member for member in self._members() if member.waiting is not None]
 
-    def _wake_those_asked(self) -> None:
+    def _wake_those_with_something_else_to_do(self) -> None:
         """A session that is being asked right now belongs to the look."""
         for member in self._members():
-            pause = member.paused
-            if pause is not None and pause.over() and not self._looks.asking(member.flow.id):
+            if _has_else_to_do(member) and not self._looks.asking(member.flow.id):
                 member.wake()
 
     def _look(self) -> None:
@@ -126,15 +128,21 @@ class Rounds:
             if one.paused is not None
         }
         for name, ends in self._looks.ends_together(sources).items():
-            if isinstance(ends, DataflowError):
-                due[name].wake(ends)
-            elif _has_news(due[name], ends, began):
+            found = ends if isinstance(ends, DataflowError) else _news(due[name], ends)
+            if isinstance(found, DataflowError):
+                due[name].wake(copy(found))  # others may raise it too
+            elif found:
                 due[name].wake()
         least = min((self.interval(one) for one in self._members()), default=LEAST_SECONDS)
         self._next_look = began + least
 
     def _due(self, member: Member, now: float) -> bool:
-        return member.paused is not None and now - member.woken >= self.interval(member)
+        """One that is being asked is, until the answer is there."""
+        pause = member.paused
+        if pause is None or self._looks.asking(member.flow.id):
+            return pause is not None
+        rested = now - member.paused_at >= pause.seconds
+        return rested and now - member.woken >= self.interval(member)
 
     def _together(self, members: Sequence[Member]) -> None:
         """One job for as many slices as about one turn can take, the most urgent first."""
@@ -150,10 +158,11 @@ class Rounds:
             room -= len(asked[reading])
         began = time.monotonic()
         try:
-            with limited(self._spark(), JOB_SECONDS):
-                job.read(self._spark(), asked)
-        except DataflowError as error:
-            self._failed(chosen, error)
+            spark = self._spark()
+            with limited(spark, within(JOB_SECONDS)):
+                job.read(spark, asked)
+        except Exception as error:  # noqa: BLE001 - also a mistake of ours is one flow's only
+            _failed(chosen, error)
             return
         self._joint_seconds = time.monotonic() - began
         self._learn(sum(map(len, asked.values())), full=room <= 0)
@@ -162,9 +171,9 @@ class Rounds:
             _answer(member)
 
     def _learn(self, slices: int, *, full: bool) -> None:
-        """How many slices a turn can take."""
+        """How many slices a turn can take. A few in little time tell nothing: a job has a cost."""
         could = slices * TURN_SECONDS / max(self._joint_seconds, 0.01)
-        if full or could < self._slices:
+        if full or self._joint_seconds > TURN_SECONDS:
             self._slices = max(_FIRST_SLICES / 2, min(could, 2 * self._slices))
 
     def _alone(self, member: Member) -> None:
@@ -175,25 +184,37 @@ class Rounds:
             return
         began = time.monotonic()
         try:
-            with limited(self._spark(), JOB_SECONDS):
-                outcome = job.run(self._spark(), waiting.planned)
-        except DataflowError as error:
-            self._failed([member], error)
+            spark = self._spark()
+            with limited(spark, within(JOB_SECONDS)):
+                outcome = job.run(spark, waiting.planned)
+        except Exception as error:  # noqa: BLE001 - also a mistake of ours is this flow's only
+            _failed([member], error)
             return
         if waiting.planned.work.span.full:
             member.pace.took(time.monotonic() - began)
         member.apart = False
         member.answer(outcome)
 
-    def _failed(self, members: Sequence[Member], error: DataflowError) -> None:
-        """A job that died tells nothing of its passes: each is tried apart, once."""
-        for member in members:
-            member.apart = len(members) > 1
-            if len(members) == 1 and isinstance(error, CutOff):
-                member.alone = True
-                error = _too_long(member, error)
-                log.warning("%s", error)
+
+def _failed(members: Sequence[Member], error: Exception) -> None:
+    """A job that died tells nothing of its passes: each is tried apart, until one succeeds."""
+    for member in members:
+        member.apart = True
+        if len(members) > 1:
+            member.answer(copy(error) if isinstance(error, DataflowError) else _unexpected(error))
+        elif isinstance(error, CutOff):
+            member.alone = True
+            late = _too_long(member, error)
+            log.warning("%s", late)
+            member.answer(late)
+        else:
             member.answer(error)
+
+
+def _unexpected(error: Exception) -> TransientError:
+    found = TransientError(f"unexpected {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found
 
 
 def _too_long(member: Member, error: CutOff) -> TransientError:
@@ -213,8 +234,8 @@ def _answer(member: Member) -> None:
     if reading is None or not reading.over:
         return
     try:
-        answer: Outcome | DataflowError = reading.outcome()
-    except DataflowError as error:
+        answer: Outcome | Exception = reading.outcome()
+    except Exception as error:  # noqa: BLE001 - the flow's own
         answer = error
     member.answer(answer)
 
@@ -224,9 +245,14 @@ def _urgency(member: Member) -> float:
     return (time.monotonic() - member.passed) / member.freshness
 
 
-def _has_news(member: Member, ends: Positions, now: float) -> bool:
+def _has_else_to_do(member: Member) -> bool:
     pause = member.paused
     if pause is None:
         return False
-    late = pause.most is not None and now - member.paused_at >= pause.most
-    return late or news(pause.session, pause.after, ends)
+    late = pause.most is not None and time.monotonic() - member.paused_at >= pause.most
+    return late or pause.over()
+
+
+def _news(member: Member, ends: Positions) -> bool | DataflowError:
+    pause = member.paused
+    return pause is not None and outcome(lambda: news(pause.session, pause.after, ends))

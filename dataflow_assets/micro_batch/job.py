@@ -68,18 +68,20 @@ class Reading:
 
     def __init__(self, work: Pass) -> None:
         self.work = work
-        left = tuple(index for index, piece in enumerate(work.span.slices) if not piece.empty)
-        self._left: list[Indexes] = [(index,) for index in left]
-        if work.in_order and left:
-            self._left = [left]
+        self._left = [index for index, piece in enumerate(work.span.slices) if not piece.empty]
         self._results: list[Result] = []
 
     def take(self, most: int | None = None) -> list[Indexes]:
-        """What is to be read next: of messages all slices, of parts at most so many."""
+        """What is to be read next: of messages all slices, of parts at most so many.
+
+        Parts that are read in their order are the share of one task.
+        """
         if self.work.source.delivers == "messages":
             most = None
         taken, self._left = self._left[:most], [] if most is None else self._left[most:]
-        return taken
+        if self.work.in_order and taken:
+            return [tuple(taken)]
+        return [(index,) for index in taken]
 
     def add(self, results: Iterable[Result]) -> None:
         """What a job has brought."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,9 @@ from dataflow_assets.spark.errors import sentence
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+log = logging.getLogger(__name__)
+
+MOMENT = 0.5  # seconds between two questions whether a job is to end
 RESULT = pa.schema([("result", pa.binary())])
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -58,31 +63,46 @@ class CutOff(TransientError):
     """A job did not end in the time that it was given."""
 
 
+def within(seconds: float) -> Callable[[], str]:
+    """For `limited`: so much time from now on."""
+    end = time.monotonic() + seconds
+    return lambda: f"it did not end within {seconds:g} seconds" if time.monotonic() >= end else ""
+
+
 @contextmanager
-def limited(spark: SparkSession, seconds: float) -> Iterator[None]:
-    """Ends the jobs of this thread after so many seconds; they raise CutOff then.
+def limited(spark: SparkSession, over: Callable[[], str]) -> Iterator[None]:
+    """Ends the jobs of this thread once `over` gives a reason; they raise CutOff with it then.
 
-    Called by the lane's thread around each job. The Python workers of the job's tasks are ended by
-    Spark, so that a step that never returns frees its core.
+    Called in a lane around each job; `over` is asked every moment by another thread. The Python
+    workers of the job's tasks are ended by Spark, so that a step that never returns frees its core.
     """
-    tag, late = uuid.uuid4().hex, threading.Event()
+    tag, done = uuid.uuid4().hex, threading.Event()
+    reasons: list[str] = []
 
-    def end() -> None:
-        late.set()
-        spark.interruptTag(tag)
+    def watch() -> None:
+        while not done.wait(MOMENT):
+            if reason := over():
+                reasons.append(reason)
+                _interrupt(spark, tag)  # again and again: the job may not have begun yet
 
-    timer = threading.Timer(seconds, end)
     spark.addTag(tag)
-    timer.start()
+    threading.Thread(target=watch, name="dataflow-limit", daemon=True).start()
     try:
         yield
     except TransientError as error:
-        if late.is_set():
-            raise CutOff(f"it did not end within {seconds:g} seconds") from error
+        if reasons:
+            raise CutOff(reasons[0]) from error
         raise
     finally:
-        timer.cancel()
+        done.set()
         spark.removeTag(tag)
+
+
+def _interrupt(spark: SparkSession, tag: str) -> None:
+    try:
+        spark.interruptTag(tag)
+    except Exception as error:  # noqa: BLE001 - a server that is gone has no job either
+        log.warning("a job could not be interrupted: %s", sentence(error))
 
 
 _SPARKS_ARCHIVES = re.compile(r"/(pyspark\.zip|py4j-[^/]*\.zip|[^/]*\.jar)(/|$)")

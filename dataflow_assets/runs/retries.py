@@ -16,6 +16,7 @@ from dataflow_assets.runs.request import Report, Request, Start
 log = logging.getLogger(__name__)
 
 LONGEST_SUSPENSION = 60.0  # seconds until a branch that failed is tried again, at most
+STEP_SECONDS = 0.5  # in which a run that waits hears that it is to end
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Progress:
         self._request = request
         self._patience = request.patience
         self._deadline = None if request.seconds is None else time.monotonic() + request.seconds
-        self._since = time.monotonic()
+        self._failing: float | None = None
         self._wait = request.patience.first_wait
         self._suspended: dict[str, SuspendedBranch] = {}
         self._settled: set[str] = set()
@@ -73,9 +74,13 @@ class Progress:
 
     def made(self, report: Report) -> None:
         """A branch has committed: patience starts over."""
-        self._since = time.monotonic()
-        self._wait = self._patience.first_wait
+        self.rested()
         self._suspended.pop(report.branch.id, None)
+
+    def rested(self) -> None:
+        """There was nothing to do: an error that comes now is the first one."""
+        self._failing = None
+        self._wait = self._patience.first_wait
 
     def open_for(self, branch: Branch) -> bool:
         """Whether the branch takes part now: not suspended, or long enough."""
@@ -144,13 +149,26 @@ class Progress:
             raise error from branch.error
 
     def wait_or_raise(self, flow: Flow, error: TransientError) -> None:
-        """Waits before the next attempt; raises once the patience is used up."""
-        tried = time.monotonic() - self._since
+        """Waits before the next attempt.
+
+        Raises once the patience is used up, and where the run is asked to end meanwhile.
+        """
+        now = time.monotonic()
+        self._failing = self._failing or now
+        tried = now - self._failing
         if tried >= self._patience.seconds or self.over:
             raise TransientError(
                 f"flow {flow.id}: gave up after {tried:.0f} s without progress: {error}. Nothing "
                 f"is lost: the next run continues from the checkpoint"
             ) from error
         log.warning("flow %s: %s; trying again in %.1f s", flow.id, error, self._wait)
-        time.sleep(self._wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+        self._rest(self._wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
         self._wait = min(2 * self._wait, self._patience.longest_wait)
+        if self._request.stop():
+            raise error
+
+    def _rest(self, seconds: float) -> None:
+        """In small steps: somebody may ask the run to end meanwhile."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not self._request.stop():
+            time.sleep(min(left, STEP_SECONDS))
