@@ -9,9 +9,7 @@ checkpoint.
 import logging
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,9 +20,9 @@ from dataflow_assets.assets.graph import Key, Node
 from dataflow_assets.assets.mirror import positions
 from dataflow_assets.assets.mirrored import Mirrored, mirrored_together
 from dataflow_assets.contracts import Checkpoint, Positions, Sink, Target
-from dataflow_assets.errors import DataflowError, TransientError, outcome
+from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.redaction import mask
-from dataflow_assets.runs.questions import Group, answers_of, asked_aside, group_of
+from dataflow_assets.runs.questions import Question, grouped
 
 TRUTH_SECONDS = 180.0
 RETRY_SECONDS = 30.0
@@ -118,22 +116,22 @@ class _Mirrors:
 
 def _asked(nodes: Sequence[Node]) -> list[Found]:
     """What the sinks themselves say, server by server and side by side."""
-    found: list[Found] = [_late(node) for node in nodes]
-    groups: dict[Group, list[tuple[int, Sink, Target]]] = defaultdict(list)
+    found: dict[int, Found] = {}
+    ends: dict[int, tuple[Sink, Target]] = {}
     for number, node in enumerate(nodes):
         end = outcome(partial(_end, node))
         if isinstance(end, DataflowError):
             found[number] = end
         else:
-            groups[group_of(end[0])].append((number, *end))
-    asking = {group: asked_aside(partial(_peeked, these)) for group, these in groups.items()}
-    wait_for(asking.values(), PATIENCE)
-    for group, these in groups.items():
-        if asking[group].done():
-            answers = answers_of(asking[group], len(these))
-            for (number, _, _), answer in zip(these, answers, strict=True):
-                found[number] = _positions(answer)
-    return found
+            ends[number] = end
+    asking = [
+        Question(sinks, partial(_peeked, {number: ends[number] for number in sinks}))
+        for sinks in grouped((number, sink) for number, (sink, _) in ends.items()).values()
+    ]
+    for question in asking:
+        answers = question.answers(PATIENCE)
+        found |= {number: _positions(answer) for number, answer in answers.items()}
+    return [found[number] for number in range(len(nodes))]
 
 
 def _end(node: Node) -> tuple[Sink, Target]:
@@ -144,19 +142,16 @@ def _end(node: Node) -> tuple[Sink, Target]:
 
 
 def _peeked(
-    asked: Sequence[tuple[int, Sink, Target]],
-) -> list[Checkpoint | DataflowError | None]:
-    return type(asked[0][1]).peek_together([(sink, target) for _, sink, target in asked])
+    asked: Mapping[int, tuple[Sink, Target]],
+) -> Mapping[int, Checkpoint | DataflowError | None]:
+    sinks = list(asked.values())
+    return dict(zip(asked, type(sinks[0][0]).peek_together(sinks), strict=True))
 
 
 def _positions(answer: Checkpoint | DataflowError | None) -> Found:
     if answer is None or isinstance(answer, DataflowError):
         return answer
     return answer.positions or None
-
-
-def _late(node: Node) -> TransientError:
-    return TransientError(f"{node.branch.address}: no answer within {PATIENCE:.0f} seconds")
 
 
 checkpoints = Checkpoints()

@@ -21,6 +21,7 @@ from dataflow_assets.assets.metadata import (
     place,
     tags,
 )
+from dataflow_assets.assets.mirrored import mirrored_together
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
