@@ -41,8 +41,9 @@ class Members:
         self._manifests, self._state = manifests, state
         self._book = Book(instance, lane)
         self._written = 0.0
-        self._wanted: Sequence[Flow] = ()
-        self._looked = False
+        self._wanted: Sequence[Flow] | None = None
+        self._named: dict[str, Flow] = {}
+        """Those that are driven or about to be, as the book says."""
         self._driven: dict[str, Flow] = {}
         self._why: dict[str, str] = {}
         self.successor = ""
@@ -54,10 +55,9 @@ class Members:
         """The flows to drive; the last answer where Dagster's storage cannot be asked."""
         try:
             self._wanted = self._look()
-            self._looked = True
         except Exception as error:  # noqa: BLE001 - storages raise many kinds; the next look may do
             log.warning("the switches could not be read: %s", type(error).__name__)
-        return self._wanted
+        return self._wanted or ()
 
     def wants(self, flow: Flow) -> bool:
         """Whether the flow is still to be driven, by a look that is made now."""
@@ -70,7 +70,7 @@ class Members:
     @property
     def none(self) -> bool:
         """True where there is nothing to drive and nothing being driven."""
-        return self._looked and not self._wanted and not self._driven
+        return self._wanted is not None and not self._wanted and not self._driven
 
     def began(self, flow: Flow) -> None:
         """The lane drives the flow from now on."""
@@ -79,17 +79,24 @@ class Members:
     def ended(self, flow: Flow) -> None:
         """The lane has let the flow go: whoever waits for it may know at once."""
         self._driven.pop(flow.id, None)
+        self._named.pop(flow.id, None)
         self._written = 0.0
         self._write()
 
     def _look(self) -> Sequence[Flow]:
         flows = [flow for flow in self._manifests() if drivable(flow)]
-        fit = self._fit(flows)
-        if {flow.id for flow in fit} - {flow.id for flow in self._wanted}:
-            # First said, then looked: a run of a flow's own claims it first and looks then.
-            self._wanted, self._written = fit, 0.0
+        free = self._unclaimed(self._fit(flows))
+        if {flow.id for flow in free} - self._named.keys():
+            # First said, then looked again: a run of a flow's own claims it first, and looks then.
+            self._name(free, at_once=True)
+            free = self._unclaimed(free)
+        self._name(free, at_once=len(self._named) > len({f.id for f in free} | self._driven.keys()))
+        return free
+
+    def _name(self, flows: Sequence[Flow], *, at_once: bool) -> None:
+        self._named = {flow.id: flow for flow in [*flows, *self._driven.values()]}
+        self._written = 0.0 if at_once else self._written
         self._write()
-        return self._unclaimed(fit)
 
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
         """Those of this lane that are switched on and have not failed."""
@@ -132,6 +139,9 @@ class Members:
     def _write(self) -> None:
         if time.monotonic() - self._written < WRITE_SECONDS:
             return
-        flows = {flow.id: flow for flow in [*self._wanted, *self._driven.values()]}
-        self._book.write(self._run_id, {name: self._state(flow) for name, flow in flows.items()})
-        self._written = time.monotonic()
+        try:
+            states = {name: self._state(flow) for name, flow in self._named.items()}
+            self._book.write(self._run_id, states)
+            self._written = time.monotonic()
+        except Exception as error:  # noqa: BLE001 - as above
+            log.warning("the lane's book could not be written: %s", type(error).__name__)
