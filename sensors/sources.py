@@ -81,6 +81,9 @@ class Sources:
                 these = {n: (free[flows[n].id].session, asked[n][1]) for n in numbers}
                 self._asking[group] = Question(numbers, partial(_lags, these))
                 found |= self._asking[group].answers(LAG_SECONDS)
+                if self._asking[group].answer.done():
+                    del self._asking[group]
+                    self._drop_failed({flows[n].id: found[n] for n in numbers})
             return [found[number] for number in range(len(asked))]
 
     def close(self) -> None:
@@ -92,9 +95,7 @@ class Sources:
     def _ends(self, flows: Sequence[Flow], free: Mapping[str, OpenSource]) -> Mapping[str, Ends]:
         """Of each flow, or why that is not known."""
         found: dict[str, Ends] = {**self._looks.ends_together(free)}
-        for name, ends in found.items():
-            if isinstance(ends, DataflowError):
-                self._drop(name)  # the next look opens another session
+        self._drop_failed(found)
         unknown = {f.id: self._errors.get(f.id) or _silent(f) for f in flows if f.id not in found}
         return {**found, **unknown}
 
@@ -143,6 +144,12 @@ class Sources:
             self._errors[name] = found
         else:
             self._open[name] = _Open(manifest, OpenSource(source, found))
+
+    def _drop_failed(self, answers: Mapping[str, object]) -> None:
+        """The next look opens other sessions."""
+        for name, answer in answers.items():
+            if isinstance(answer, DataflowError):
+                self._drop(name)
 
     def _drop(self, name: str) -> None:
         """Closes a session, unless a thread that gets no answer still uses it."""

@@ -234,8 +234,8 @@ def test_a_run_of_a_flows_own_has_the_flow_from_its_lane_and_gives_it_back(shop:
 
 def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Shop) -> None:
     shop.add("a", "b")
-    ended, stop = threading.Event(), []
-    produced = _produce(shop, ended, stop)
+    ended = threading.Event()
+    produced = _produce(shop, ended)
     first = shop.aside()
     until(lambda: len(shop.rows("a")) > 3)
     second = shop.aside()
@@ -295,7 +295,7 @@ def _refuse(patch: pytest.MonkeyPatch, topic: str) -> None:
     patch.setattr(MemoryOffsetSource, "open", refuse)
 
 
-def _produce(shop: Shop, ended: threading.Event, stop: list[int]) -> Future[int]:
+def _produce(shop: Shop, ended: threading.Event) -> Future[int]:
     """Numbers into both topics until the test says so; how many."""
 
     def produce() -> int:

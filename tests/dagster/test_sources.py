@@ -1,6 +1,7 @@
 """The sensors' sessions of sources: many threads ask, on real servers."""
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,18 +14,19 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # public, untyped
-from sensors.ingest import flow_sensor
 
 import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.memory import MemorySliceSink, Store
 from dataflow_assets.connectors.postgresql import PostgresqlSource
-from dataflow_assets.contracts import Positions, Run, Source
+from dataflow_assets.contracts import Lag, Positions, Run, Source
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow
-from jobs.flows import flow_job
+from dataflow_assets.spark import system
+from sensors.flows import Board
 from sensors.lag import lag_sensor
+from sensors.lanes import Location
 from sensors.sources import Sources, sources
 from tests.conftest import Topics
 from tests.connectors.kafka.test_session import eventually
@@ -51,18 +53,21 @@ class Shop:
         mirror(self.instance, self.graph.nodes[0], session.checkpoint)
 
     def tick(self) -> Any:
-        nodes = self.graph.nodes
-        sensor = flow_sensor(self.flow, nodes, flow_job(self.flow, nodes))
-        return sensor(dg.build_sensor_context(self.instance))
+        """What the sensor of the location does about the flow: a run, or the reason why not."""
+        board = Board()
+        requests = Location(self.graph, board).look(self.instance)
+        return requests[0] if requests else dg.SkipReason(board.read(self.flow))
 
     def lag(self) -> Any:
         return lag_sensor(self.graph)(dg.build_sensor_context(self.instance))
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.setenv("DATAFLOW_START", "1")
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         yield instance
+    sources.close()
 
 
 @pytest.fixture
@@ -89,7 +94,6 @@ def test_threads_that_ask_one_source_do_not_meet(
     with ThreadPoolExecutor(THREADS) as pool:
         ticks = [pool.submit(shop.tick) for _ in range(THREADS * ROUNDS)]
         lags = [pool.submit(shop.lag) for _ in range(THREADS * ROUNDS)]
-    sources.drop(shop.flow)
     assert [found.result() for found in ticks] == [ticks[0].result()] * len(ticks)
     assert isinstance(ticks[0].result(), dg.RunRequest)
     assert {str(found.result().skip_reason) for found in lags} == {"None"}
@@ -97,38 +101,17 @@ def test_threads_that_ask_one_source_do_not_meet(
     assert records == [1] * len(lags)
 
 
-def test_a_session_is_not_closed_under_a_question(
-    orders: PostgresqlSource, store: Store, history: dg.DagsterInstance
-) -> None:
-    """What one thread gives up, another may be asking."""
-    shop = Shop(orders, store, history)
-
-    def ask(number: int) -> int:
-        if number % 3 == 0:
-            sources.drop(shop.flow)
-            return 3
-        with sources.asking(shop.flow) as source:
-            return source.lag(source.start()).records
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        assert set(pool.map(ask, range(THREADS * ROUNDS))) == {3}
-    sources.drop(shop.flow)
-
-
 def test_a_question_that_failed_is_asked_of_a_new_session(
-    orders: PostgresqlSource, postgresql: devservers.PostgreSQL, store: Store, schema: str
+    orders: PostgresqlSource, postgresql: devservers.PostgreSQL, schema: str
 ) -> None:
     own = Sources()
     flow = Flow("default", "orders", orders, (), hash="h")
-    with own.asking(flow) as source:
-        first = source.identity
+    assert _lag(own, flow) == 3
     _execute(postgresql, f"DROP TABLE {schema}.orders")
     _execute(postgresql, f"CREATE TABLE {schema}.orders {TABLE}")
-    with pytest.raises(TransientError), own.asking(flow) as source:
-        source.lag(source.start())
-    with own.asking(flow) as source:
-        assert source.identity != first
-    own.drop(flow)
+    assert isinstance(own.lags([(flow, None)])[0], TransientError)
+    assert _lag(own, flow) == 0
+    own.close()
 
 
 FLOWS = 60
@@ -145,19 +128,37 @@ def test_many_flows_of_one_broker_share_their_connections(
     assert producer.flush(30) == 0
     source = KafkaSource(brokers=(kafka.bootstrap,), topic=name, consumer_group=name)
     flows = [Flow("default", f"f{n}", source, (), hash="h") for n in range(FLOWS)]
-
-    def ask(flow: Flow) -> float:
-        with own.asking(flow) as session:
-            assert session.ends() == {"0": 1}
-            return session.lag({"0": 0}).seconds
-
     threads, descriptors = process.num_threads(), process.num_fds()
-    with ThreadPoolExecutor(8) as pool:
-        assert all(age > 0 for age in pool.map(ask, flows))
+    with own.looking(flows) as view:
+        assert all(view.behind(flow, {"0": 0}) for flow in flows)
+        assert not any(view.behind(flow, {"0": 1}) for flow in flows)
+    lags = own.lags([(flow, {"0": 0}) for flow in flows])
+    assert all(isinstance(lag, Lag) and lag.seconds > 0 for lag in lags)
     more = process.num_threads() - threads, process.num_fds() - descriptors
-    for flow in flows:
-        own.drop(flow)
-    assert max(more) < FLOWS, more  # one connection for questions, one for each of 4 idle consumers
+    own.close()
+    assert max(more) < FLOWS // 2, more  # one connection for questions, and one for ages
+
+
+def test_a_server_that_cannot_be_reached_holds_up_nobody(
+    orders: PostgresqlSource,
+) -> None:
+    port = system.free_ports(1)[0]
+    away = KafkaSource(brokers=(f"127.0.0.1:{port}",), topic="t", consumer_group="g")
+    own, gone = Sources(), Flow("default", "gone", away, (), hash="h")
+    here = Flow("default", "here", orders, (), hash="h")
+    began = time.monotonic()
+    with own.looking([gone, here]) as view:
+        assert view.behind(here, None)
+        with pytest.raises(TransientError):
+            view.behind(gone, {"0": 1})
+    assert time.monotonic() - began < 10
+    own.close()
+
+
+def _lag(own: Sources, flow: Flow) -> int:
+    (lag,) = own.lags([(flow, None)])
+    assert isinstance(lag, Lag), lag
+    return lag.records
 
 
 def test_a_partition_that_is_added_to_a_topic_is_news_once_it_holds_something(
@@ -177,7 +178,6 @@ def test_a_partition_that_is_added_to_a_topic_is_news_once_it_holds_something(
     producer.produce(name, b"{}", partition=1)
     assert producer.flush(30) == 0
     assert isinstance(shop.tick(), dg.RunRequest)
-    sources.drop(shop.flow)
 
 
 def _execute(postgresql: devservers.PostgreSQL, statement: str) -> None:

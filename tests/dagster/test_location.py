@@ -1,0 +1,167 @@
+"""The sensor of the location: which lanes it starts, which runs of flows' own, and what it says."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from dataflow_assets.assets import claims, graph
+from dataflow_assets.assets.drivers import Driver
+from dataflow_assets.assets.lane_runs import Book, LaneRuns
+from dataflow_assets.assets.left import Notes
+from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
+from dataflow_assets.contracts import Run
+from dataflow_assets.flow import Branch, Flow
+from sensors.flows import Board
+from sensors.lanes import AT_ONCE, LONG_SECONDS, Location
+from sensors.sources import sources
+from tests.dagster.flows import location, memory_flow
+from tests.dagster.switch import later
+
+STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
+
+
+class Shop:
+    """Flows of one location, all switched on, and its sensor ticked by hand."""
+
+    def __init__(self, store: Store, instance: dg.DagsterInstance) -> None:
+        self.store, self.instance = store, instance
+        self.flows: list[Flow] = []
+        self.board = Board()
+
+    def add(self, name: str, lane: str = "shared", *, news: bool = True) -> Flow:
+        notes = {"dataflow-assets/lane": lane}
+        flow = memory_flow(self.store, name, topic=name, table=name, annotations=notes)
+        self.flows.append(flow)
+        if not news:  # a checkpoint at the end of an empty topic
+            branch = flow.branches[0]
+            branch.sink.open(flow.target(branch), Run()).restart({"0": 0, "1": 0}, name)
+        return flow
+
+    def add_table(self, name: str) -> Flow:
+        """A flow that no lane drives."""
+        store = self.store.path.stem.removeprefix("dataflow-memory-")
+        source = MemoryPartSource(store=store, topic=name)
+        branches = (Branch(MemorySliceSink(store=store, table=name)),)
+        flow = Flow("default", name, source, branches, hash="h" * 64)
+        self.flows.append(flow)
+        return flow
+
+    def tick(self) -> list[str]:
+        """The runs that are asked for: the lane, or the job of the flow."""
+        asked = Location(graph.build(self.flows), self.board).look(self.instance)
+        return [one.tags.get("dataflow/lane") or str(one.job_name) for one in asked]
+
+    def said(self, flow: Flow) -> str:
+        return self.board.read(flow)
+
+    def run(self, lane: str, status: dg.DagsterRunStatus = STARTED) -> dg.DagsterRun:
+        """A run of a lane; one that is started has claimed it."""
+        job = location(self.flows).resolve_job_def("ingest")
+        tags = {claims.DRIVES: "true", "dataflow/lane": lane}
+        made = self.instance.create_run_for_job(job, status=STARTED, tags=tags)
+        if status == FAILURE:
+            self.instance.report_run_failed(made)
+        else:
+            own = claims.value(made.run_id, Driver.here())
+            self.instance.add_run_tags(made.run_id, {f"{claims.DRIVER}/lane:{lane}": own})
+        return made
+
+
+@pytest.fixture
+def shop(store: Store, instance: dg.DagsterInstance) -> Iterator[Shop]:
+    yield Shop(store, instance)
+    sources.close()
+
+
+def test_each_lane_with_something_new_is_started_once(shop: Shop) -> None:
+    shop.add("a")
+    shop.add("b")
+    shop.add("c", "slow")
+    idle = shop.add("d", "idle", news=False)
+    assert shop.tick() == ["shared", "slow"]
+    assert shop.said(shop.flows[0]) == "lane shared is being started"
+    assert "nothing new in" in shop.said(idle)
+
+
+def test_a_lane_that_lives_is_not_started_and_says_how_its_flows_fare(shop: Shop) -> None:
+    first, second = shop.add("a"), shop.add("b")
+    run = shop.run("shared")
+    Book(shop.instance, "shared").write(run.run_id, {first.id: "2 s behind"})
+    assert shop.tick() == []
+    assert shop.said(first) == "in lane shared, 2 s behind"
+    assert shop.said(second) == f"lane shared takes it up (run {run.run_id[:8]})"
+
+
+def test_a_lane_gets_a_successor_after_an_hour(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.add("a")
+    shop.run("shared")
+    later(monkeypatch, LONG_SECONDS + 1)
+    assert shop.tick() == ["shared"]
+    shop.run("shared")  # it is coming
+    assert shop.tick() == []
+
+
+def test_a_lane_whose_process_died_is_reported_and_waits_as_one_that_failed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = shop.add("a")
+    run = shop.run("shared")
+    gone = Driver.here()
+    dead = claims.value(run.run_id, Driver(gone.host, "another boot", 1, 1, gone.namespace))
+    shop.instance.add_run_tags(run.run_id, {f"{claims.DRIVER}/lane:shared": dead})
+    assert shop.tick() == []
+    found = shop.instance.get_run_by_id(run.run_id)
+    assert found is not None
+    assert found.status == FAILURE
+    assert "lane shared failed once; next try in 5 s. Last error: its process" in shop.said(flow)
+    later(monkeypatch, 6)
+    assert shop.tick() == ["shared"]
+
+
+def test_flows_that_have_left_their_lane_run_by_themselves_eight_at_a_time(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(AT_ONCE + 2):
+        Notes(shop.instance).leave(shop.add(f"f{number}"), "no database")
+    assert shop.tick() == []
+    assert shop.said(shop.flows[0]) == "failed once; next try in 5 s. Last error: no database"
+    later(monkeypatch, 6)
+    assert shop.tick() == [f"f{number}_job" for number in range(AT_ONCE)]
+    assert "waits for one of 8 places" in shop.said(shop.flows[-1])
+
+
+def test_a_flow_that_no_lane_drives_has_runs_of_its_own(shop: Shop) -> None:
+    shop.add_table("customers")
+    shop.store.produce("customers", 0, [json.dumps({"id": 1, "name": "n"}).encode()])
+    assert shop.tick() == ["customers_job"]
+
+
+def test_switches_are_asked_in_one_look(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.add("a")
+    off = shop.add("b")
+    monkeypatch.setattr(
+        "dataflow_assets.assets.switches._states", lambda _: {"a_sensor": True, "b_sensor": False}
+    )
+    assert shop.tick() == ["shared"]
+    assert "switched on; the sensor ingest" in shop.said(off)  # it was not looked at
+
+
+def test_a_board_that_nobody_writes_says_so(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = shop.add("a")
+    shop.tick()
+    now = time.monotonic() + 31
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert "waiting for the sensor ingest" in shop.said(flow)
+
+
+def test_the_newest_run_of_a_lane_is_its_driver(shop: Shop) -> None:
+    shop.add("a")
+    _, second = shop.run("shared"), shop.run("shared")
+    found = LaneRuns(shop.instance, "shared").driver()
+    assert found is not None
+    assert found.run_id == second.run_id
