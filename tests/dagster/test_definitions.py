@@ -128,12 +128,18 @@ def test_a_set_of_flows_loaded_together(folder: Path) -> None:
     flows = ["back", "eu", "order_history", "orders", "there", "us"]
     jobs = {name for name in repository.job_names if not name.startswith("__")}
     assert jobs == {f"{flow}_job" for flow in flows} | {
+        "ingest",
         "replay",
         "retention",
         "iceberg_maintenance",
     }
     sensors = {sensor.name for sensor in repository.sensor_defs}
-    assert sensors == {f"{flow}_sensor" for flow in flows} | {"automation", "files", "lag"}
+    assert sensors == {f"{flow}_sensor" for flow in flows} | {
+        "automation",
+        "files",
+        "ingest",
+        "lag",
+    }
     schedules = {schedule.name: schedule.default_status for schedule in repository.schedule_defs}
     assert schedules == dict.fromkeys(
         ["retention_schedule", "iceberg_maintenance_schedule"], dg.DefaultScheduleStatus.STOPPED

@@ -31,8 +31,14 @@ from tests.stand_in import until
 class Shop:
     """Flows from topics to tables of their own names, and the runs of their lane."""
 
-    def __init__(self, store: Store, instance: dg.DagsterInstance, spark: SparkSession) -> None:
-        self.store, self.instance, self.spark = store, instance, spark
+    def __init__(
+        self,
+        store: Store,
+        instance: dg.DagsterInstance,
+        spark: SparkSession,
+        patch: pytest.MonkeyPatch,
+    ) -> None:
+        self.store, self.instance, self.spark, self.patch = store, instance, spark, patch
         self.flows: list[Flow] = []
         self.pool = ThreadPoolExecutor(3)
 
@@ -65,7 +71,13 @@ class Shop:
 
     def aside(self) -> Future[dg.ExecuteInProcessResult]:
         """The same, while the test goes on."""
+        self.patch.setattr(ingest, "IDLE_SECONDS", 60.0)
         return self.pool.submit(self.lane)
+
+    def ended(self, running: Future[dg.ExecuteInProcessResult]) -> dg.ExecuteInProcessResult:
+        """Lets the lane end that runs aside."""
+        self.patch.setattr(ingest, "IDLE_SECONDS", 2.0)
+        return running.result()
 
     def own(self, name: str) -> dg.ExecuteInProcessResult:
         """A run of the flow's own."""
@@ -95,7 +107,7 @@ def shop(
     monkeypatch.setenv("DATAFLOW_PATIENCE", "1")
     monkeypatch.setattr(ingest, "IDLE_SECONDS", 4.0)
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        made = Shop(store, instance, engine)
+        made = Shop(store, instance, engine, monkeypatch)
         yield made
         made.pool.shutdown()
 
@@ -190,7 +202,7 @@ def test_edited_added_and_removed_manifests_are_noticed(shop: Shop) -> None:
     until(lambda: shop.rows("c") == [1])
     shop.produce("a", 2)
     until(lambda: shop.rows("a") == [1, 2])
-    result = running.result()
+    result = shop.ended(running)
     assert "leaves the lane: its manifest changed" in shop.log(result, "a")
     assert "leaves the lane: its manifest is gone" in shop.log(result, "b")
 
@@ -209,7 +221,7 @@ def test_a_flow_that_is_switched_off_ends_and_the_others_go_on(
     shop.produce("b", 1)
     until(lambda: shop.rows("b") == [1])
     off["b_sensor"] = False
-    result = running.result()
+    result = shop.ended(running)
     assert shop.rows("a") == [1]
     assert "leaves the lane: its sensor a_sensor was switched off" in shop.log(result, "a")
 
@@ -226,7 +238,7 @@ def test_a_run_of_a_flows_own_has_the_flow_from_its_lane_and_gives_it_back(shop:
     assert f"flow default/a: lane shared let it go: /runs/{lane}" in logged
     shop.produce("a", 2)
     until(lambda: shop.rows("a") == [1, 2])
-    result = running.result()
+    result = shop.ended(running)
     assert result.success
     assert f"leaves the lane: run {own.run_id[:8]} drives it now" in shop.log(result, "a")
     assert not Notes(shop.instance).of(shop.flows)
@@ -243,7 +255,7 @@ def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Sh
     assert old.success
     assert not second.done()
     ended.set()
-    new = second.result()
+    new = shop.ended(second)
     assert new.success
     assert f"leaves the lane: run {new.run_id[:8]} of the lane takes over" in shop.log(old, "a")
     count = produced.result()
@@ -260,7 +272,7 @@ def test_a_flow_that_another_driver_takes_leaves_with_a_clear_word(shop: Shop) -
     branch = shop.flows[0].branches[0]
     branch.sink.open(shop.flows[0].target(branch), Run()).close()
     shop.produce("a", 2)
-    result = running.result()
+    result = shop.ended(running)
     assert result.success
     assert "taken over" in Notes(shop.instance).of(shop.flows)["default/a"].error
 

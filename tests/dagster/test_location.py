@@ -112,7 +112,7 @@ def test_a_lane_whose_process_died_is_reported_and_waits_as_one_that_failed(
     flow = shop.add("a")
     run = shop.run("shared")
     gone = Driver.here()
-    dead = claims.value(run.run_id, Driver(gone.host, "another boot", 1, 1, gone.namespace))
+    dead = claims.value(run.run_id, Driver(gone.host, "another", 1, 1, gone.namespace))
     shop.instance.add_run_tags(run.run_id, {f"{claims.DRIVER}/lane:shared": dead})
     assert shop.tick() == []
     found = shop.instance.get_run_by_id(run.run_id)
