@@ -10,7 +10,7 @@ from dataflow_assets.assets.claims import DRIVES
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.ingest import Ingest, Told
 from dataflow_assets.assets.lane_runs import LANE, LaneRuns, taken_over
-from dataflow_assets.assets.members import Manifests, Members
+from dataflow_assets.assets.members import Manifests
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import SHARED_LANE, Flow
@@ -66,11 +66,10 @@ def _driven(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> 
     spark, run_id = context.resources.spark.flow_session, context.run.run_id
     spark()
     lane = Lane(spark, Request(Run(id=run_id[:12])))
-    members = Members(context.instance, name, run_id, manifests, lane.state)
     with LaneRuns(context.instance, name).driving(run_id):
         if before := taken_over(context.instance, name, run_id):
             context.log.info("lane %s was driven by /runs/%s until now", name, before)
-        yield from Ingest(context, lane, members, _Nodes(manifests)).events()
+        yield from Ingest(context, lane, name, manifests, _Nodes(manifests)).events()
 
 
 class _Nodes:

@@ -15,7 +15,7 @@ from dataflow_assets.assets import mirror
 from dataflow_assets.assets.draining import sentence
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.left import Notes
-from dataflow_assets.assets.members import Members
+from dataflow_assets.assets.members import Manifests, Members
 from dataflow_assets.assets.mirrored import mirrored_together
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.stopping import Interrupts
@@ -38,10 +38,16 @@ class Ingest:
     """Drives a lane and tells what becomes of its flows."""
 
     def __init__(
-        self, context: dg.OpExecutionContext, lane: Lane, members: Members, nodes: Nodes
+        self,
+        context: dg.OpExecutionContext,
+        lane: Lane,
+        name: str,
+        manifests: Manifests,
+        nodes: Nodes,
     ) -> None:
-        self._context, self._lane, self._members = context, lane, members
-        self._nodes = nodes
+        self._context, self._lane, self._nodes = context, lane, nodes
+        run_id = context.run.run_id
+        self._members = Members(context.instance, name, run_id, manifests, self._state)
         self._notes = Notes(context.instance)
         self._interrupts = Interrupts()
         self._flows: dict[str, Flow] = {}
@@ -70,6 +76,14 @@ class Ingest:
             return "none of its flows is to be driven"
         idle = self._lane.idle_seconds >= IDLE_SECONDS
         return f"nothing came for {IDLE_SECONDS:.0f} seconds" if idle else None
+
+    def _state(self, flow: Flow) -> str:
+        """How a flow fares, for people."""
+        telling = self._telling.get(flow.id)
+        behind = None if telling is None else telling.behind()
+        if behind is None:
+            return "nothing came yet"
+        return f"{behind:.0f} s behind; {self._lane.state(flow)}"
 
     def _take(self, event: Event) -> None:
         match event:

@@ -51,6 +51,10 @@ class Telling:
             self._moved.add(branch)
             self._tallies[branch].add(report)
 
+    def behind(self) -> float | None:
+        """By how many seconds the flow was behind when it last reported; None before that."""
+        return max((report.lag.seconds for report in self._last.values()), default=None)
+
     def due(self, *, idle: bool = False) -> list[Node]:
         """The assets whose last event is old enough; `idle`: only where reports have paused."""
         found = [branch for branch, tally in self._tallies.items() if tally.due]
