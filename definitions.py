@@ -61,7 +61,7 @@ def _base(
 ) -> dg.Definitions:
     """Flows, what is broken, and what they all share."""
     jobs = {flow.id: flow_job(flow, flows.of(flow)) for flow in flows.flows}
-    switches = [flow_sensor(flow, jobs[flow.id]) for flow in flows.flows]
+    switches = [flow_sensor(flow, jobs[flow.id], len(jobs)) for flow in flows.flows]
     resources = _resources(flows)
     lanes = ingest_job(Watched(paths), resources["spark"])
     tidying, at_night = table_jobs(flows)
