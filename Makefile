@@ -52,8 +52,16 @@ soak: setup ## Flows over all connectors for an hour, with restarts; what they h
 docs: setup ## The generated pages: docs/reference, docs/connectors, docs/types.md
 	$(BIN)/python -m dataflow_assets.reference --write
 
-bench: setup ## Measurements, each beside its own bound
-	$(BIN)/python -m bench
+# `make bench -- fleet`: what stands behind `bench` says what to measure.
+ifeq (bench,$(firstword $(MAKECMDGOALS)))
+MEASURES := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+.PHONY: $(MEASURES)
+$(sort $(MEASURES)): bench
+	@:
+endif
+
+bench: setup ## Measurements, each beside its own bound; only some: make bench -- fleet
+	$(BIN)/python -m bench $(MEASURES)
 
 demo: setup ## Dagster on real servers with orders coming in, until Ctrl-C; data stays in .data/demo
 	$(BIN)/dataflow demo

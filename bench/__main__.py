@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,42 +14,74 @@ from pathlib import Path
 from typing import Any
 
 from bench import backlog, messages, places, report, steps, tiny
+from bench.fleet.drives import DRIVES
+from bench.fleet.measure import CASES
+from bench.fleet.measure import run as run_fleet
+from bench.fleet.running import Order
 from bench.measures import Measure, Ready, measures, run
 from bench.meters import Spent
 from bench.places import Places
 from dataflow_assets.spark.session import Spark, SparkSettings
 
-KINDS = ("flows", "tiny", "memory", "steps")
+KINDS = ("flows", "tiny", "memory", "steps", *CASES)
+WAITING = 5_000_000
 
 
 def main() -> None:
     """Measure what is asked for, print it, write it down; exit code 1 when a target is missed."""
     arguments = _arguments()
     logging.basicConfig(level=logging.ERROR)
-    only = set(arguments.only or ("flows", "tiny", "steps"))
-    result = {"machine": report.machine()}
-    if "steps" in only:
-        _say("steps")
-        result["steps"] = steps.run()
-    if only - {"steps"}:
-        with _places(arguments.servers) as found:
-            spark = Spark(SparkSettings(where=found.spark.remote))
-            result |= _measured(arguments, found, spark, only)
-            spark.close()
-    arguments.result.parent.mkdir(parents=True, exist_ok=True)
-    arguments.result.write_text(json.dumps(result, indent=1) + "\n")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    only = set(arguments.measures or ("flows", "tiny", "steps"))
+    result: dict[str, Any] = {"machine": report.machine()}
+    try:
+        _measure(arguments, only, result)
+    finally:
+        arguments.result.parent.mkdir(parents=True, exist_ok=True)
+        arguments.result.write_text(json.dumps(result, indent=1) + "\n")
     report.show(result)
     sys.exit(0 if _passed(result) else 1)
 
 
+def _measure(arguments: argparse.Namespace, only: set[str], result: dict[str, Any]) -> None:
+    """Adds to the result what has been measured, whatever happens afterwards."""
+    if "steps" in only:
+        _say("steps")
+        result["steps"] = steps.run()
+    if fleets := only & CASES.keys():
+        result["fleet"] = {}
+        order = Order(
+            arguments.flows, arguments.minutes, arguments.drive, arguments.messages or WAITING
+        )
+        result["fleet"].update(run_fleet(order, fleets, _say))
+    if only - {"steps"} - CASES.keys():
+        with _places(arguments.servers) as found:
+            spark = Spark(SparkSettings(where=found.spark.remote))
+            result |= _measured(arguments, found, spark, only)
+            spark.close()
+
+
+def _interrupt(*_: object) -> None:
+    """Once; asking twice changes nothing, for half a stop leaves processes."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--servers", type=Path, help="folder of running servers to use")
-    parser.add_argument("--messages", type=int, help="4000000; of the backlog 20000000")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--only", action="append", metavar="NAME", help=f"{', '.join(KINDS)}, or a measure of flows"
+        "measures", nargs="*", metavar="MEASURE", help=f"{', '.join(KINDS)}, or a measure of flows"
     )
+    parser.add_argument("--servers", type=Path, help="folder of running servers to use")
+    parser.add_argument(
+        "--messages", type=int, help=f"4000000; of the backlog 20000000; of fleet-backlog {WAITING}"
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--flows", type=int, default=200, help="of a fleet")
+    parser.add_argument("--minutes", type=float, default=5, help="that a fleet is watched")
+    parser.add_argument("--drive", choices=DRIVES, default="dagster", help="of a fleet")
     parser.add_argument("--result", type=Path, default=Path(".data/bench.json"))
     return parser.parse_args()
 
@@ -71,7 +104,7 @@ def _measured(
 ) -> dict[str, Any]:
     """What servers are needed for; without a wish not the backlog, which takes minutes more."""
     result: dict[str, Any] = {}
-    if only - {"tiny", "memory", "steps"}:
+    if only - set(KINDS) or "flows" in only:
         count = arguments.messages or 4_000_000
         _round(_prepared(found, spark, count // 8), "warm-up", only)
         result["flows"] = _rounds(_prepared(found, spark, count), arguments.rounds, only)
@@ -117,7 +150,8 @@ def _line(measure: Measure, count: int, spent: Spent) -> str:
 
 
 def _passed(result: dict[str, Any]) -> bool:
-    checked = [*result.get("flows", {}).values(), result.get("tiny", {}), result.get("memory", {})]
+    several = [*result.get("flows", {}).values(), *result.get("fleet", {}).values()]
+    checked = [*several, result.get("tiny", {}), result.get("memory", {})]
     return all(figure.get("passed", True) for figure in checked)
 
 

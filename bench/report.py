@@ -15,6 +15,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from bench.fleet import table as fleet
 from bench.meters import Spent
 
 GROUPS = ("broker", "jvm", "workers", "driver", "postgresql", "seaweedfs", "clickhouse")
@@ -103,6 +104,7 @@ def show(result: Mapping[str, Any]) -> None:
         console.print(_table(result["flows"]))
     for sentence in _sentences(result):
         console.print(sentence)
+    fleet.show(console, result.get("fleet", {}))
 
 
 def _line(where: Mapping[str, Any]) -> str:

@@ -110,3 +110,10 @@ def outcome(ask: Callable[[], Answer]) -> Answer | DataflowError:
         return ask()
     except DataflowError as error:
         return error
+
+
+def told(outcome: Answer | DataflowError) -> Answer:
+    """The answer; raises what stands in its place."""
+    if isinstance(outcome, DataflowError):
+        raise outcome
+    return outcome

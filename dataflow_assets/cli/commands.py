@@ -71,21 +71,24 @@ def run(asked: Namespace) -> int:
 def status(asked: Namespace) -> int:
     """Prints where the flows stand; 1 when that could not be found out for one of them."""
     from dataflow_assets.cli import status_view
+    from dataflow_assets.runs.statuses import statuses
 
     loaded = load(asked.paths)
     selection.say_findings(loaded)
-    answers = status_view.ask(loaded.flows, partial(sentence, flows=loaded.flows))
+    answers = statuses(loaded.flows)
+    describe = partial(sentence, flows=loaded.flows)
     if asked.json:
-        out(json.dumps(status_view.as_json(answers), indent=2))
+        out(json.dumps(status_view.as_json(answers, describe), indent=2))
     else:
-        status_view.show(answers)
+        status_view.show(answers, describe)
     return 1 if loaded.findings or any(answer.error for answer in answers) else 0
 
 
 def reset(asked: Namespace) -> int:
     """Forgets the checkpoint of one flow, or takes another one over, once somebody has agreed."""
     from dataflow_assets.contracts import Run
-    from dataflow_assets.runs import operator_checkpoint, status
+    from dataflow_assets.runs import operator_checkpoint
+    from dataflow_assets.runs import reset as resetting
 
     loaded = load(asked.paths)
     (flow,) = selection.select(loaded, [asked.flow])
@@ -96,7 +99,7 @@ def reset(asked: Namespace) -> int:
         for branch in operator_checkpoint.adopt(flow, Run(), _read(asked.checkpoint)):
             out(f"{flow.id}: {branch.address} goes on from {asked.checkpoint}")
         return 0
-    for branch in status.reset(flow, Run()):
+    for branch in resetting.reset(flow, Run()):
         out(f"{flow.id}: the checkpoint of {branch.address} is forgotten; its rows stay")
     return 0
 

@@ -19,6 +19,8 @@ Add = Callable[..., argparse.ArgumentParser]
 
 PATHS = "manifests, or folders of them"
 _OFFSETS = re.compile(r"[^=,\s]+=\d+(,[^=,\s]+=\d+)*")
+_DURATION = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhd]?)", re.ASCII)
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d.*")
 
 
@@ -124,8 +126,8 @@ def _run(add: Add, common: argparse.ArgumentParser) -> None:
         parents=[common],
         help="drain flows to the end that is visible now, or stay on for a while",
         description="Drains every flow of PATH, one after another, to the end that is visible "
-        "when it starts. With --for they run side by side for that long. Suspended flows are "
-        "left out.",
+        "when it starts. With --for all of them stay on in one process, a lane, for that long. "
+        "Suspended flows are left out.",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument(
@@ -138,9 +140,9 @@ def _run(add: Add, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="seconds",
-        type=_positive,
-        metavar="SECONDS",
-        help="stay on for this long instead of draining",
+        type=_duration,
+        metavar="TIME",
+        help="stay on for this long instead of draining: seconds, or 90s, 30m, 1h, 2d",
     )
     parser.add_argument(
         "--until",
@@ -250,10 +252,11 @@ def _demo(add: Add, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=commands.demo)
 
 
-def _positive(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError("must be seconds, more than 0")
+def _duration(text: str) -> float:
+    found = _DURATION.fullmatch(text)
+    seconds = float(found["number"]) * _UNITS[found["unit"]] if found else 0.0
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError("must be seconds, or a time such as 90s, 30m, 1h or 2d")
     return seconds
 
 

@@ -6,15 +6,12 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from dataflow_assets.cli.console import err, out
 from dataflow_assets.contracts import Checkpoint, Position, Positions
-from dataflow_assets.flow import Flow
-from dataflow_assets.runs.status import Status, status
+from dataflow_assets.runs.statuses import Answer, Status
 
 COLUMNS = (
     ("flow", False),
@@ -31,39 +28,27 @@ COLUMNS = (
 )
 MOST_POSITIONS = 4
 LONGEST_POSITION = 60  # characters
-AT_ONCE = 8  # one system that does not answer must not hold up the others
+Describe = Callable[[BaseException], str]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Where one flow stands, or why that is not known."""
-
-    flow: Flow
-    found: Sequence[Status] = ()
-    error: str = ""
-
-
-def ask(flows: Sequence[Flow], describe: Callable[[BaseException], str]) -> list[Answer]:
-    """The status of every flow, side by side; a failure stays with its flow."""
-
-    def one(flow: Flow) -> Answer:
-        try:
-            return Answer(flow, status(flow))
-        except Exception as error:  # noqa: BLE001 (becomes the flow's line)
-            return Answer(flow, error=describe(error))
-
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(one, flows))
-
-
-def as_json(answers: Sequence[Answer]) -> dict[str, Any]:
-    """The answers as plain data."""
-    return {"flows": [_answer(answer) for answer in answers]}
+def as_json(answers: Sequence[Answer], describe: Describe) -> dict[str, Any]:
+    """The answers as plain data, in their order."""
+    return {"flows": [_answer(answer, describe) for answer in answers]}
 
 
 def as_rows(answers: Sequence[Answer]) -> list[list[str]]:
-    """The cells of the table, in the order of `COLUMNS`."""
-    return [_row(answer, found) for answer in answers for found in answer.found]
+    """The cells of the table, in the order of `COLUMNS`; what is furthest behind comes first."""
+    rows = [(answer, found) for answer in answers for found in answer.found]
+    rows.sort(key=lambda row: (-row[1].lag.seconds, -row[1].lag.records))
+    return [_row(*row) for row in rows]
+
+
+def as_summary(answers: Sequence[Answer]) -> str:
+    """How many flows there are, and how many of them stand how."""
+    failed = sum(answer.error is not None for answer in answers)
+    behind = sum(answer.error is None and answer.is_behind for answer in answers)
+    flows = "1 flow" if len(answers) == 1 else f"{len(answers)} flows"
+    return f"{flows}: {len(answers) - failed - behind} up to date, {behind} behind, {failed} failed"
 
 
 def as_lines(answers: Sequence[Answer]) -> Iterator[str]:
@@ -88,8 +73,15 @@ def as_blocks(answers: Sequence[Answer]) -> Iterator[str]:
         yield f"  last commit {committed}; epoch {epoch}, run {run}"
 
 
-def show(answers: Sequence[Answer]) -> None:
-    """What is known on stdout, then one line on stderr for each flow that could not be asked."""
+def show(answers: Sequence[Answer], describe: Describe) -> None:
+    """What is wrong first: the flows that could not be asked (on stderr), those furthest behind.
+
+    One line at the end counts them.
+    """
+    for answer in answers:
+        if answer.error is not None:
+            said = " ".join(describe(answer.error).split())
+            err(said if answer.flow.id in said else f"{answer.flow.id}: {said}")
     lines = list(as_lines(answers))
     if not sys.stdout.isatty():
         _print(lines)
@@ -97,10 +89,7 @@ def show(answers: Sequence[Answer]) -> None:
         _show_table(answers)
     else:
         _print(as_blocks(answers))
-    for answer in answers:
-        if answer.error:
-            named = answer.flow.id in answer.error
-            err(answer.error if named else f"{answer.flow.id}: {answer.error}")
+    out(as_summary(answers))
 
 
 def _print(lines: Iterable[str]) -> None:
@@ -166,13 +155,13 @@ def _age(when: datetime | None) -> str:
     return f"{seconds:.0f} s ago"
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _answer(answer: Answer, describe: Describe) -> dict[str, Any]:
     flow = answer.flow
     return {
         "flow": flow.id,
         "source": str(flow.source_address),
         "suspended": flow.suspended,
-        "error": answer.error or None,
+        "error": None if answer.error is None else describe(answer.error),
         "branches": [_branch(found) for found in answer.found],
     }
 

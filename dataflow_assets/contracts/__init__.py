@@ -32,8 +32,9 @@ Who calls what when, in the order of a run:
 | `SourceSession.close`, `SinkSession.close` | the driver | at the end of each attempt |
 | `SourceSession.ends`, `Sink.peek` | sensors, beside a run | every few seconds |
 | `Connector.shared` | whoever looks at many flows | with each look |
-| `Source.open_together`, `Sink.peek_together` | the same, of equal `shared` at once | the same |
-| `SourceSession.ends_together`, `lags_together` | the same | every second or so |
+| `Source.open_together`, `Sink.peek_together` | the same, of equal `shared` | with each look |
+| `SourceSession.ends_together` | the same, while flows are idle | every second or so |
+| `SourceSession.lags_together` | `dataflow status`, the lag sensor | with each look |
 | `Entries.pending`, `replayed` | a replay, on the driver | before its rows, after their commit |
 """
 

@@ -105,6 +105,9 @@ class Sink(ErrorSink):
         Returns:
             For each what `peek` would have returned, or the error that it would have raised: what
             is wrong with one table is no other's error.
+
+        Raises:
+            DataflowError where none of them could be asked.
         """
         return [outcome(partial(sink.peek, target)) for sink, target in asked]
 

@@ -119,7 +119,9 @@ class Pass:
         """The same for a slice of messages that the task has read by `messages_together`."""
         told = _Told()
         piece = self.span.slices[index]
-        chunks = self._messages(index, self._bounded(index, batches, told))
+        chunks = self._until_cut(
+            piece, self._messages(index, self._bounded(index, batches, told)), told
+        )
         return self._results(iter([(piece, chunks)]), told)
 
     def _results(self, slices: Iterator[Chunks], told: _Told) -> list[Result]:
@@ -171,6 +173,14 @@ class Pass:
         for index in indexes:
             piece = self.span.slices[index]
             yield piece, self._confirmed(self._columns(piece))
+
+    def _until_cut(
+        self, piece: Slice, chunks: Iterator[list[Chunk]], told: _Told
+    ) -> Iterator[list[Chunk]]:
+        """Only of a slice that was read to its end is it known whose records they were."""
+        yield from chunks
+        if piece.partition in told.cuts:
+            self.source.confirm(self.branches[0].ticket.target.source_id)
 
     def _confirmed(self, chunks: Iterator[list[Chunk]]) -> Iterator[list[Chunk]]:
         """Before the commit: what was read is the source's own."""

@@ -7,10 +7,12 @@ without the source: text that differs is another position, whatever the source m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dataflow_assets.contracts import Position, Positions, SinkSession, lasting
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch
 
 Behind = Callable[[str, Position | None, Position], bool]
@@ -39,6 +41,16 @@ class Turn:
     until: Positions | None
     alone: bool
     """True: others stand elsewhere and wait."""
+
+    @contextmanager
+    def blamed(self, branches: Sequence[OpenBranch]) -> Iterator[None]:
+        """Where only some of these branches cannot go on from their position, the others can."""
+        try:
+            yield
+        except PermanentError as error:
+            if len(self.branches) < len(branches):
+                error.branch = self.branches[0].branch.id
+            raise
 
 
 def lowest(found: Iterable[Positions], behind: Behind) -> Positions:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ from dataflow_assets import failpoints
 from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
 from dataflow_assets.errors import (
     DataflowError,
-    PermanentError,
     Stopped,
     TransientError,
     blamed,
@@ -94,12 +93,7 @@ class _Attempt:
     """One try at a run: its sessions, opened with a new epoch, and the loop over them."""
 
     def __init__(
-        self,
-        flow: Flow,
-        host: Host,
-        request: Request,
-        progress: Progress,
-        stack: ExitStack,
+        self, flow: Flow, host: Host, request: Request, progress: Progress, stack: ExitStack
     ) -> None:
         self._flow = flow.resolved()
         self._request = request
@@ -162,7 +156,7 @@ class _Attempt:
         """Whose turn it is, and what there is to read; an empty span where there is nothing."""
         for turn in self._turns():
             bound = nearer(turn.until, until, self._source.behind)
-            with self._blamed(turn):
+            with turn.blamed(self._open_branches):
                 span = self._source.plan(turn.after, self._limit, bound)
             if not span.empty:
                 break
@@ -172,16 +166,6 @@ class _Attempt:
     def _limit(self) -> Limit:
         """What one slice may hold now, never more than the flow allows."""
         return self._host.limit(self._flow.policies.limit)
-
-    @contextmanager
-    def _blamed(self, turn: Turn) -> Iterator[None]:
-        """Where some branches only cannot go on from their position, the others can."""
-        try:
-            yield
-        except PermanentError as error:
-            if len(turn.branches) < len(self._open_branches):
-                error.branch = turn.branches[0].branch.id
-            raise
 
     def _turns(self) -> list[Turn]:
         return next_turns(self._open_branches, self._progress.stops, self._source.behind)
@@ -205,6 +189,8 @@ class _Attempt:
             return ""
         if until is not None:
             return self._drained(until) if drained else ""
+        if span.empty:
+            self._progress.rested()
         if not self._due(span):
             self._pause()
         return ""

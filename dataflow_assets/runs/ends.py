@@ -1,25 +1,18 @@
-"""The ends of many sources, asked for together: what has something new is found by one look.
-
-Sources that share a server are one question, in a thread of its own: a server that does not answer
-holds up nobody else, and is an error of its own flows after some seconds.
-"""
+"""The ends of many sources, asked for together: what has something new is found by one look."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Mapping
-from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from functools import partial
 
 from dataflow_assets.contracts import Positions, Source, SourceSession
-from dataflow_assets.errors import DataflowError, TransientError
-from dataflow_assets.runs.questions import Group, answers_of, asked_aside, group_of
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.runs.questions import SILENCE, Group, Question, grouped
 
 PATIENCE = 1.0  # seconds in which servers usually answer
-SILENCE = 10.0  # seconds after which a server is taken for silent
 
 Ends = Positions | DataflowError
 
@@ -48,11 +41,10 @@ class OpenSource:
 
 @dataclass(frozen=True)
 class _Look:
-    """A question that is on its way."""
+    """What one server is being asked."""
 
     sources: Mapping[str, OpenSource]
-    answers: Future[list[Ends]]
-    since: float
+    question: Question[str, Positions]
 
 
 @dataclass(frozen=True)
@@ -86,9 +78,9 @@ class Looks:
         tells. After the error of a silent server the session can only be closed.
         """
         self._ask(sources)
-        wait_for([look.answers for look in self._under_way.values()], patience)
+        wait_for([look.question.answer for look in self._under_way.values()], patience)
         for group, look in list(self._under_way.items()):
-            self._gather(group, look, time.monotonic())
+            self._gather(group, look)
         self._known = {f: k for f, k in self._known.items() if k.is_of(sources.get(f))}
         awaited = {flow for look in self._under_way.values() for flow in look.sources}
         return {f: self._known[f].ends for f in sources if f in self._known and f not in awaited}
@@ -99,36 +91,31 @@ class Looks:
 
     def _ask(self, sources: Mapping[str, OpenSource]) -> None:
         """A question for each server that has none to answer yet."""
-        groups = defaultdict[Group, dict[str, OpenSource]](dict)
-        for flow, one in sources.items():
-            known = self._known.get(flow)
-            if known is None or not known.is_of(one) or known.again <= time.monotonic():
-                groups[group_of(one.source)][flow] = one
+        due = {flow: one for flow, one in sources.items() if self._is_due(flow, one)}
+        groups = grouped((flow, one.source) for flow, one in due.items())
         for group in groups.keys() - self._under_way.keys():
-            due = groups[group]
-            sessions = [one.session for one in due.values()]
-            ask = partial(type(sessions[0]).ends_together, sessions)
-            self._under_way[group] = _Look(due, asked_aside(ask), time.monotonic())
+            asked = {flow: due[flow] for flow in groups[group]}
+            question = Question(groups[group], partial(_asked, asked))
+            self._under_way[group] = _Look(asked, question)
 
-    def _gather(self, group: Group, look: _Look, now: float) -> None:
+    def _is_due(self, flow: str, one: OpenSource) -> bool:
+        known = self._known.get(flow)
+        return known is None or not known.is_of(one) or known.again <= time.monotonic()
+
+    def _gather(self, group: Group, look: _Look) -> None:
         """What a question has brought, or that it will bring nothing."""
-        if look.answers.done():
-            answers = zip(
-                look.sources.items(), answers_of(look.answers, len(look.sources)), strict=True
-            )
-            for (flow, one), ends in answers:
-                again = look.since + one.source.poll_seconds
-                self._known[flow] = _Known(one.session, ends, again)
-        elif now - look.since >= self._silence:
-            for flow, one in look.sources.items():
-                # Its thread still uses the session: it is never asked again.
-                self._known[flow] = _Known(one.session, self._silent(one.source), float("inf"))
-        else:
+        done, since = look.question.answer.done(), look.question.since
+        if not done and time.monotonic() - since < self._silence:
             return
+        answers = look.question.answers(self._silence)
+        for flow, one in look.sources.items():
+            # The thread of a question without an answer still uses the session.
+            again = since + one.source.poll_seconds if done else float("inf")
+            self._known[flow] = _Known(one.session, answers[flow], again)
         del self._under_way[group]
 
-    def _silent(self, source: Source) -> TransientError:
-        return TransientError(
-            f"{source.address()}: no answer for {self._silence:g} seconds where its end was asked "
-            "for; check that the server is up and reachable"
-        )
+
+def _asked(sources: Mapping[str, OpenSource]) -> dict[str, Ends]:
+    sessions = [one.session for one in sources.values()]
+    answers = type(sessions[0]).ends_together(sessions)
+    return dict(zip(sources, answers, strict=True))

@@ -1,48 +1,79 @@
-"""Questions to servers that are asked side by side, each in a thread of its own."""
+"""Questions to servers that are asked side by side, each in a thread of its own.
+
+A server that does not answer holds up nobody who asks another one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NoAnswerYet
 from threading import Thread
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from dataflow_assets.contracts import Sink, Source
 from dataflow_assets.errors import DataflowError, TransientError
 
+Key = TypeVar("Key")
+End = TypeVar("End", Source, Sink)
 Answer = TypeVar("Answer")
 Group = tuple[type, Hashable]
-"""Ends that are asked together."""
+"""By which ends are told that are asked together."""
+
+SILENCE = 10.0  # seconds after which a server is taken for silent
 
 
-def group_of(end: Source | Sink) -> Group:
-    """With which others it is asked."""
-    return type(end), end.shared
+def grouped(ends: Iterable[tuple[Key, End]]) -> dict[Group, dict[Key, End]]:
+    """The ends that are asked together, by what they share."""
+    found = defaultdict[Group, dict[Key, End]](dict)
+    for key, end in ends:
+        found[type(end), end.shared][key] = end
+    return found
 
 
-def asked_aside(ask: Callable[[], Answer]) -> Future[Answer]:
-    """The answer to come. A thread that never gets one must not keep the process: a daemon."""
-    answer = Future[Answer]()
+class Question(Generic[Key, Answer]):
+    """What is asked about many ends of one server; `ends` are these, by any key."""
 
-    def run() -> None:
+    def __init__(
+        self,
+        ends: Mapping[Key, Source | Sink],
+        ask: Callable[[], Mapping[Key, Answer | DataflowError]],
+    ) -> None:
+        self.since = time.monotonic()
+        self.answer = Future[Mapping[Key, Answer | DataflowError]]()
+        self._ends = ends
+        self._ask = ask
+        # A thread that gets no answer must not keep the process: a daemon.
+        Thread(target=self._run, daemon=True, name="dataflow-question").start()
+
+    def answers(self, silence: float = SILENCE) -> Mapping[Key, Answer | DataflowError]:
+        """Waits for the answers, but so long only; what was not answered is an error of each."""
+        left = self.since + silence - time.monotonic()
         try:
-            answer.set_result(ask())
-        except BaseException as error:  # noqa: BLE001 (raised where the answer is wanted)
-            answer.set_exception(error)
+            return self.answer.result(max(0.0, left))
+        except NoAnswerYet:
+            return {key: _silent(end, silence) for key, end in self._ends.items()}
 
-    Thread(target=run, daemon=True, name="dataflow-ask").start()
-    return answer
+    def _run(self) -> None:
+        try:
+            found = self._ask()
+        except DataflowError as error:
+            found = dict.fromkeys(self._ends, error)
+        except Exception as error:  # noqa: BLE001 (becomes the answer, of these ends alone)
+            found = {key: _unexpected(end, error) for key, end in self._ends.items()}
+        self.answer.set_result(found)
 
 
-def answers_of(
-    asked: Future[list[Answer | DataflowError]], number: int
-) -> Sequence[Answer | DataflowError]:
-    """The answers that have come; so many times the error, where the whole question has failed."""
-    error = asked.exception()
-    if error is None:
-        return asked.result()
-    if isinstance(error, DataflowError):
-        return [error] * number
-    unexpected = TransientError(f"unexpected {type(error).__name__}: {error}")
-    unexpected.__cause__ = error
-    return [unexpected] * number
+def _silent(end: Source | Sink, silence: float) -> TransientError:
+    return TransientError(
+        f"{end.address()}: no answer for {silence:g} seconds; check that its server is up and can "
+        "be reached from here"
+    )
+
+
+def _unexpected(end: Source | Sink, error: Exception) -> TransientError:
+    found = TransientError(f"{end.address()}: unexpected {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found

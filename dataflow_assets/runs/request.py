@@ -27,7 +27,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long transient errors are met with another try, counted since the last progress."""
+    """How long transient errors are met with another try, from the first one since all was well."""
 
     seconds: float = 120.0
     first_wait: float = 0.5

@@ -41,7 +41,7 @@ class Progress:
         self._request = request
         self._patience = request.patience
         self._deadline = None if request.seconds is None else time.monotonic() + request.seconds
-        self._since = time.monotonic()
+        self._failing: float | None = None
         self._wait = request.patience.first_wait
         self._suspended: dict[str, SuspendedBranch] = {}
         self._settled: set[str] = set()
@@ -74,9 +74,13 @@ class Progress:
 
     def made(self, report: Report) -> None:
         """A branch has committed: patience starts over."""
-        self._since = time.monotonic()
-        self._wait = self._patience.first_wait
+        self.rested()
         self._suspended.pop(report.branch.id, None)
+
+    def rested(self) -> None:
+        """There was nothing to do: an error that comes now is the first one."""
+        self._failing = None
+        self._wait = self._patience.first_wait
 
     def open_for(self, branch: Branch) -> bool:
         """Whether the branch takes part now: not suspended, or long enough."""
@@ -149,7 +153,9 @@ class Progress:
 
         Raises once the patience is used up, and where the run is asked to end meanwhile.
         """
-        tried = time.monotonic() - self._since
+        now = time.monotonic()
+        self._failing = self._failing or now
+        tried = now - self._failing
         if tried >= self._patience.seconds or self.over:
             raise TransientError(
                 f"flow {flow.id}: gave up after {tried:.0f} s without progress: {error}. Nothing "

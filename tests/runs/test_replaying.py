@@ -25,10 +25,10 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.runs import replay as replays
 from dataflow_assets.runs import replay_entries as planning
 from dataflow_assets.runs import replay_waiting as waiting
-from dataflow_assets.runs import status
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.replay import Replayed, replay
 from dataflow_assets.runs.request import Patience, Request, Start
+from dataflow_assets.runs.reset import reset
 from dataflow_assets.sdk.rejected_records import error_record
 
 SLICE = OffsetSlice("0", 0, 1_000_000)
@@ -448,7 +448,7 @@ def test_a_reset_forgets_replays_too(two: Stores, monkeypatch: pytest.MonkeyPatc
     cut(monkeypatch, two, "replay.begun")
     target = planning.replay_target(two.flow, two.flow.branches[0])
     assert two.flow.branches[0].sink.peek(target) is not None
-    status.reset(two.flow, Run())
+    reset(two.flow, Run())
     assert two.flow.branches[0].sink.peek(target) is None
     assert two.flow.branches[1].sink.peek(replace(target, branch="x#replay")) is None
     assert two.replay() == [(2, 2, 0)]

@@ -33,6 +33,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from dataflow_assets.connectors.kafka.consumer_group import Committed, Group
+from dataflow_assets.connectors.kafka.consumer_groups import Groups
 from dataflow_assets.connectors.kafka.errors import MISSING, code, settles, translate
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
@@ -115,7 +116,7 @@ class Broker:
         self.bootstrap = bootstrap
         self.name = topic
         self._settings = CLIENT | {"bootstrap.servers": bootstrap}
-        self._groups: dict[str, Group] = {}
+        self._groups: Groups | None = None
 
     @cached_property
     def _client(self) -> Client:
@@ -170,7 +171,7 @@ class Broker:
     def about(self, topic: str) -> Self:
         """The same connection, to be asked about another topic."""
         other = copy(self)
-        vars(other).update(name=topic, _groups={}, _client=self._client)
+        vars(other).update(name=topic, _groups=None, _client=self._client)
         return other
 
     def offsets(self, topic: Topic, *wanted: Place, committed: bool = True) -> list[list[int]]:
@@ -215,11 +216,11 @@ class Broker:
 
     def committed(self, group: str, topic: Topic) -> dict[int, Committed]:
         """What the group has committed, by partition."""
-        with closing(Group(self._client.settings, group, self.name)) as asked:
+        with closing(Group(self._client.settings, group)) as asked:
             partitions = range(topic.partitions)
             return self._patiently(
                 f"reading the offsets of group {group}",
-                lambda: asked.committed(partitions, TIMEOUT),
+                lambda: asked.committed(self.name, partitions, TIMEOUT),
                 PATIENCE,
             )
 
@@ -231,19 +232,16 @@ class Broker:
         epochs: Mapping[int, int] | None = None,
     ) -> None:
         """Begins to store offsets for the group; what goes wrong is logged once, not raised."""
-        self._group(group).commit(offsets, mark, epochs or {})
+        if self._groups is None:
+            self._groups = Groups.join(self.bootstrap, self._client.settings)
+        self._groups.commit(group, self.name, offsets, mark, epochs or {})
 
     def close(self) -> None:
         """Waits for the group's answers and frees the connections; safe twice."""
-        for group in self._groups.values():
-            group.close()
-        self._groups.clear()
+        groups, self._groups = self._groups, None
+        if groups is not None:
+            groups.leave(self.name)
         vars(self).pop("_client", None)
-
-    def _group(self, group: str) -> Group:
-        if group not in self._groups:
-            self._groups[group] = Group(self._client.settings, group, self.name)
-        return self._groups[group]
 
     def _partitions(self, topic: Topic) -> list[TopicPartition]:
         return [TopicPartition(self.name, number) for number in range(topic.partitions)]

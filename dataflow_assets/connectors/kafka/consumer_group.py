@@ -1,4 +1,4 @@
-"""What a consumer group has stored for one topic, asked by a client that never joins it.
+"""What a consumer group has stored for topics, asked by a client that never joins it.
 
 A consumer asks, not the admin client: where the group's coordinator is not ready yet, librdkafka
 handles the admin client's answer as a group's and ends the process with a segmentation fault.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,47 +42,65 @@ class Committed:
 class Group:
     """Reads and stores offsets. Storing is begun, never waited for; a refusal is logged once."""
 
-    def __init__(self, settings: Mapping[str, Any], group: str, topic: str) -> None:
-        self._name, self._topic = group, topic
-        self._awaited = 0
-        self._refusals: set[str] = set()
+    def __init__(
+        self, settings: Mapping[str, Any], group: str, refusals: set[str] | None = None
+    ) -> None:
+        self._name = group
+        self._awaited: Counter[str] = Counter()  # answers, by topic
+        self._refusals = set() if refusals is None else refusals
         own = {"group.id": group, "on_commit": self._stored}
         self._consumer = Consumer({**settings, **SETTINGS, **own})
 
-    def committed(self, partitions: Iterable[int], seconds: float) -> dict[int, Committed]:
+    def committed(
+        self, topic: str, partitions: Iterable[int], seconds: float
+    ) -> dict[int, Committed]:
         """By partition; those without an offset are left out. Raises KafkaException."""
-        asked = [TopicPartition(self._topic, number) for number in partitions]
+        asked = [TopicPartition(topic, number) for number in partitions]
         return {
             found.partition: Committed(found.offset, found.metadata or "", _epoch(found))
             for found in self._consumer.committed(asked, timeout=seconds)
             if found.offset >= 0
         }
 
-    def commit(self, offsets: Mapping[int, int], mark: str, epochs: Mapping[int, int]) -> None:
+    def commit(
+        self, topic: str, offsets: Mapping[int, int], mark: str, epochs: Mapping[int, int]
+    ) -> None:
         """Begins to store offsets with the mark as their metadata, and the leaders' epochs."""
         positions = [
-            TopicPartition(self._topic, p, o, mark, epochs.get(p, _UNKNOWN))
-            for p, o in offsets.items()
+            TopicPartition(topic, p, o, mark, epochs.get(p, _UNKNOWN)) for p, o in offsets.items()
         ]
-        self._awaited += 1
+        self._awaited[topic] += 1
         self._consumer.commit(offsets=positions, asynchronous=True)
         self._consumer.poll(0)  # serves the answers to earlier ones
 
     def close(self) -> None:
         """Waits a while for the answers and frees the connection; safe twice."""
         deadline = time.monotonic() + CLOSE_SECONDS
-        while self._awaited and time.monotonic() < deadline:
+        while self._awaited.total() and time.monotonic() < deadline:
             self._consumer.poll(0.05)
-        self._awaited = 0
+        self._awaited.clear()
         self._consumer.close()
 
+    def waits_for(self, topic: str) -> bool:
+        """Whether answers about a topic are still on their way; serves those that have come."""
+        self._consumer.poll(0)
+        return self._awaited[topic] > 0
+
+    def give_up(self, topic: str) -> None:
+        """Waits for no answers about a topic any more."""
+        del self._awaited[topic]
+
     def _stored(self, error: KafkaError | None, positions: list[TopicPartition]) -> None:
-        self._awaited -= 1
+        for topic in {each.topic for each in positions}:
+            self._awaited[topic] = max(0, self._awaited[topic] - 1)
         refused = [error] if error else [each.error for each in positions if each.error]
-        if refused and str(refused[0]) not in self._refusals:
-            what = f"{self._topic}: offsets of {self._name}"
-            log.warning("topic %s were not stored: %s", what, refused[0])
-            self._refusals.add(str(refused[0]))
+        if not refused:
+            return
+        names = ", ".join(sorted({each.topic for each in positions}))
+        sentence = f"topic {names}: offsets of {self._name} were not stored: {refused[0]}"
+        if sentence not in self._refusals:
+            log.warning("%s", sentence)
+            self._refusals.add(sentence)
 
 
 def _epoch(found: TopicPartition) -> int | None:

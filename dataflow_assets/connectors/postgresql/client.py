@@ -1,15 +1,12 @@
 """One database session in autocommit with one kind of error, which loads in one of two ways.
 
 Binary COPY costs a fraction of text COPY, which PostgreSQL converts to any type; a link is chosen
-once per table, by its columns. Idle links are kept per process: a tiny micro-batch pays for no
-connect.
+once per table, by its columns. Who needs one for a moment borrows it: `pool`.
 """
 
 from __future__ import annotations
 
-import atexit
 import io
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal
@@ -93,6 +90,11 @@ class TextLink(Link):
         except psycopg.Error as error:
             raise from_psycopg(error) from None
 
+    @property
+    def at_rest(self) -> bool:
+        """True between two statements, outside of any transaction."""
+        return self._connection.info.transaction_status == pq.TransactionStatus.IDLE
+
     def describe(self, query: str) -> list[tuple[str, str, int]]:
         """The columns of a query without running it twice: name, oid of the type, its modifier."""
         self.execute(query)
@@ -156,39 +158,6 @@ class BinaryLink(TextLink):
     def load(self, schema: str | None, table: str, rows: pa.RecordBatch) -> None:
         rows = copy_format.ordered(rows)
         self._copy(schema, table, rows.schema.names, "binary", copy_format.stream(rows))
-
-
-def _close_idle() -> None:
-    for kept in _idle.values():
-        for link in kept:
-            link.close()
-
-
-_idle: dict[tuple[int, str, Driver], list[Link]] = {}
-atexit.register(_close_idle)
-
-
-def take(connection: str, driver: Driver, application: str) -> Link:
-    """An idle link of this process, renamed, or a new one."""
-    kept = _idle.get((os.getpid(), connection, driver))
-    while kept:
-        link = kept.pop()
-        try:
-            link.execute("SELECT set_config('application_name', $1, false)", application)
-        except Failure:
-            link.close()
-        else:
-            return link
-    return (
-        TextLink(connection, application)
-        if driver == "text"
-        else BinaryLink(connection, application)
-    )
-
-
-def give(connection: str, driver: Driver, link: Link) -> None:
-    """Keeps a link, outside of any transaction, for the next writer of this process."""
-    _idle.setdefault((os.getpid(), connection, driver), []).append(link)
 
 
 def qualified(schema: str | None, table: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 import devservers
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.clickhouse import client as clients
+from dataflow_assets.connectors.clickhouse import shared_client
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TakenOver, TransientError
 from tests.connectors.clickhouse.driver import TARGET, Place, store
@@ -168,7 +169,8 @@ def test_rows_that_the_server_would_not_drop_stay_where_they_are(
         return client
 
     with monkeypatch.context() as patch:
-        patch.setattr("dataflow_assets.connectors.clickhouse.sink.session.connect", bounded)
+        patch.setattr(shared_client, "_shared", {})
+        patch.setattr(shared_client, "connect", bounded)
         session = place.sink().open(TARGET, Run())
         with pytest.raises(PermanentError, match=r"max_table_size_to_drop.*Nothing was changed"):
             session.restart({"0": 0}, "t1", empty=True)

@@ -6,14 +6,15 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import devservers
-from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka import KafkaSource, consumer_groups
+from dataflow_assets.connectors.kafka.client import Broker
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors
 from dataflow_assets.contracts import Entry, ErrorRecord, Limit, OffsetSlice
@@ -138,3 +139,40 @@ def test_an_error_sink_keeps_no_client(kafka: devservers.Kafka, topic: Topics) -
         store.store([entry])
         store.replayed([Entry("id", "main", "decode", 0, None)])
         assert store.pending("default/flow", datetime.now(UTC), 9) == []
+
+
+def test_sessions_of_many_groups_share_a_few_clients(
+    kafka: devservers.Kafka, topic: Topics
+) -> None:
+    """Each group has what its own flow has told, however often its client was another one."""
+    names = [topic() for _ in range(10)]
+    configs = [{"brokers": [kafka.bootstrap], "topic": n, "consumerGroup": n} for n in names]
+    with none_left():
+        sessions = [KafkaSource.model_validate(c).open("default/flow") for c in configs]
+        before = clients()
+        for offset in range(1, 4):
+            for session in sessions:
+                session.release({"0": offset})
+        assert clients() - before <= consumer_groups.MOST * 5  # one alone has up to five threads
+        for session in sessions:
+            session.close()
+    for name in names:
+        with closing(Broker(kafka.bootstrap, name)) as broker:
+            assert broker.committed(name, broker.topic())[0].offset == 3
+
+
+def test_flows_of_one_group_share_its_client(kafka: devservers.Kafka, topic: Topics) -> None:
+    names, group = [topic() for _ in range(10)], topic()
+    with none_left():
+        brokers = [Broker(kafka.bootstrap, name) for name in names]
+        for broker in brokers:
+            broker.topic()
+        before = clients()
+        for at, broker in enumerate(brokers):
+            broker.commit(group, {0: at}, "")
+        assert 0 < clients() - before <= 5
+        for broker in brokers:
+            broker.close()
+    for at, name in enumerate(names):
+        with closing(Broker(kafka.bootstrap, name)) as broker:
+            assert broker.committed(group, broker.topic())[0].offset == at

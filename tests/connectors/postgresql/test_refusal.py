@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import devservers
-from dataflow_assets.connectors.postgresql import PostgresqlSink, client, connection_errors
+from dataflow_assets.connectors.postgresql import PostgresqlSink, client, connection_errors, pool
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
@@ -91,7 +91,7 @@ def test_too_many_connections_pass(server: devservers.PostgreSQL) -> None:
 @pytest.mark.parametrize("driver", ["binary", "text"])
 def test_both_links_tell_the_same(server: devservers.PostgreSQL, driver: client.Driver) -> None:
     with pytest.raises(Failure) as caught:
-        client.take(dsn(server), driver, "test")
+        pool.take(dsn(server), driver, "test")
     assert isinstance(caught.value.error("writing"), PermanentError)
     assert PASSWORD not in str(caught.value)
 

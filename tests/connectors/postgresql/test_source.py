@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 import devservers
+from dataflow_assets.connectors.postgresql import pool
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from tests.sdk.polled import Polled
@@ -152,7 +153,8 @@ def test_an_index_on_updated_at_alone_serves(polled: Polled) -> None:
 
 def _scans(polled: Polled) -> tuple[int, int]:
     """How often the table was read as a whole, and by an index."""
-    time.sleep(0.2)  # sessions tell when they end
+    pool._close_idle()
+    time.sleep(0.2)  # the server's sessions tell when they end
     ((sequential, by_index),) = polled.run(
         "SELECT seq_scan, idx_scan FROM pg_stat_user_tables "
         f"WHERE relid = '{polled.schema}.source'::regclass"

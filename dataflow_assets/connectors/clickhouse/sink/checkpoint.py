@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Protocol
 
-from dataflow_assets.connectors.clickhouse.client import connect
+from dataflow_assets.connectors.clickhouse.client import Client, connect
+from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
 from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     CHUNK,
@@ -23,11 +25,10 @@ from dataflow_assets.connectors.clickhouse.table.checkpoint_log import (
     dump,
     fold,
 )
-from dataflow_assets.connectors.clickhouse.table.checkpoint_table import CheckpointTable, exists
+from dataflow_assets.connectors.clickhouse.table.checkpoint_table import read_together
 from dataflow_assets.contracts import Checkpoint, Run, Target
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from dataflow_assets.sdk.checkpoint import removed, taken_over_by
-from dataflow_assets.sdk.server_failure import translated
 
 _TRIES = 50
 
@@ -123,14 +124,38 @@ class BranchCheckpoint:
         return taken_over_by(self._target.flow, head.run, head.host)
 
 
-def peek(sink: ClickhouseSinkOptions, target: Target) -> Checkpoint | None:
-    """The stored checkpoint; no epoch is taken."""
-    database, name = sink.place()
-    with (
-        translated(f"reading the checkpoint of {sink.address()}"),
-        closing(connect(sink.dsn(), f"dataflow {target.flow}")) as client,
-    ):
-        if not exists(client, database):
-            return None
-        state = fold(CheckpointTable(client, database, name, target).read())
+def peek_together(
+    asked: Sequence[tuple[ClickhouseSinkOptions, Target]],
+) -> list[Checkpoint | DataflowError | None]:
+    """The stored checkpoints of branches on one server; no epoch is taken.
+
+    One client, and one question for each database.
+    """
+    databases = defaultdict[str, list[Target]](list)
+    for sink, target in asked:
+        databases[sink.place()[0]].append(target)
+    try:
+        with closing(connect(asked[0][0].dsn(), f"dataflow {asked[0][1].flow}")) as client:
+            found = {name: _stored(client, name, each) for name, each in databases.items()}
+    except Failure as failure:
+        found = dict.fromkeys(databases, failure)
+    return [_answer(sink, target, found[sink.place()[0]]) for sink, target in asked]
+
+
+def _stored(
+    client: Client, database: str, targets: Sequence[Target]
+) -> Mapping[str, Sequence[Entry]] | Failure:
+    """By the branch's id. What is wrong with a database is no other's failure."""
+    try:
+        return read_together(client, database, targets)
+    except Failure as failure:
+        return failure
+
+
+def _answer(
+    sink: ClickhouseSinkOptions, target: Target, found: Mapping[str, Sequence[Entry]] | Failure
+) -> Checkpoint | DataflowError | None:
+    if isinstance(found, Failure):
+        return found.error(f"reading the checkpoint of {sink.address()}")
+    state = fold(found[target.id])
     return state.checkpoint if state.branch.known else None

@@ -10,9 +10,10 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.clickhouse.client import connect, query_rows
+from dataflow_assets.connectors.clickhouse.client import query_rows
 from dataflow_assets.connectors.clickhouse.errors import Failure
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSinkOptions
+from dataflow_assets.connectors.clickhouse.shared_client import Lease
 from dataflow_assets.connectors.clickhouse.sink import empty_table, recovery
 from dataflow_assets.connectors.clickhouse.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.clickhouse.sink.finish import finished
@@ -62,7 +63,8 @@ class ClickhouseSinkSession(SinkSession):
         self._database, self._name = sink.place()
         self._at = local_now()
         with translated(f"opening {self._sink.address()}"):
-            self._client = connect(sink.dsn(), f"dataflow {target.flow}")
+            self._lease = Lease(sink.dsn())
+        self._client = self._lease.client
         try:
             self._open()
         except BaseException:
@@ -216,8 +218,7 @@ class ClickhouseSinkSession(SinkSession):
 
     @override
     def close(self) -> None:
-        if hasattr(self, "_client"):
-            self._client.close()
+        self._lease.close()
 
     def _open(self) -> None:
         with translated(f"opening {self._sink.address()}"):

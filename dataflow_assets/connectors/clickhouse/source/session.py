@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from typing_extensions import override
 
-from dataflow_assets.connectors.clickhouse.client import connect
 from dataflow_assets.connectors.clickhouse.options import ClickhouseSourceOptions
+from dataflow_assets.connectors.clickhouse.shared_client import Lease
 from dataflow_assets.connectors.clickhouse.source.planning import PolledTable
 from dataflow_assets.connectors.clickhouse.source.relation import describe, identity
 from dataflow_assets.sdk.polling import PolledSession
@@ -23,7 +23,8 @@ class ClickhouseSourceSession(PolledSession):
     def __init__(self, source: ClickhouseSourceOptions, flow: str) -> None:
         super().__init__(source, flow)
         with translated(f"connecting to {self._source.title}"):
-            self._client = connect(source.dsn(), "dataflow-source")
+            self._lease = Lease(source.dsn())
+        self._client = self._lease.client
         try:
             with translated(f"opening {self._source.title}"):
                 self._identity = self._found()
@@ -38,8 +39,7 @@ class ClickhouseSourceSession(PolledSession):
 
     @override
     def close(self) -> None:
-        if hasattr(self, "_client"):
-            self._client.close()
+        self._lease.close()
 
     def _found(self) -> str:
         if self._source.query:

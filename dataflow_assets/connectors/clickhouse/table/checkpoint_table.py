@@ -36,6 +36,10 @@ SELECT kind, value, writer, epoch, n, generation, partition, after, ({blocks}) A
 FROM {log} WHERE flow = {{flow:String}} AND branch = {{branch:String}} {only}
 ORDER BY recorded_at, writer
 """
+_LOOK = """
+SELECT flow, branch, kind, value, writer, epoch, n, generation, partition, after
+FROM {log} WHERE (flow, branch) IN ({asked}) ORDER BY recorded_at, writer
+"""
 _ONLY = "AND (kind = 'head' OR partition = {partition:String})"
 # Numbers of blocks count up in the table, or in each partition of a replicated one; what is
 # dropped as known already and mutations count too: it is never less than what was inserted.
@@ -147,6 +151,21 @@ class CheckpointTable:
         given = {**self._parameters, **parameters}
         with failing():
             return list(self._client.query(query, parameters=given, settings=settings).result_rows)
+
+
+def read_together(
+    client: Client, database: str, targets: Sequence[Target]
+) -> dict[str, list[Entry]]:
+    """The rows of many branches by their ids, the oldest first, for a look; none without table."""
+    found: dict[str, list[Entry]] = {target.id: [] for target in targets}
+    if not exists(client, database):
+        return found
+    ids = {(target.flow, target.branch): target.id for target in targets}
+    asked = ", ".join(f"({literal(flow)}, {literal(branch)})" for flow, branch in ids)
+    rows = query_rows(client, _LOOK.format(log=quote(database, NAME), asked=asked))
+    for flow, branch, kind, value, *rest in rows:
+        found[ids[flow, branch]].append(Entry(kind, value.encode(), *rest))
+    return found
 
 
 def prepare(client: Client, database: str) -> None:

@@ -6,11 +6,13 @@ no rows depend on it. Making the table moves it over, whoever made it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.client import connect
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
@@ -22,7 +24,7 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
 )
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.contracts import Checkpoint, Run, Target
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError, outcome
 from dataflow_assets.sdk.branch_state import BranchState
 from dataflow_assets.sdk.stored_session import StateChange
 
@@ -130,9 +132,16 @@ class CheckpointProperty:
         self.committer = Committer(self.catalog, table)
 
 
-def peek(sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
-    """The stored checkpoint, from the table or, before there is one, from its namespace."""
-    catalog = connect(sink)
+def peek_together(
+    asked: Sequence[tuple[IcebergSinkOptions, Target]],
+) -> list[Checkpoint | DataflowError | None]:
+    """The stored checkpoints of branches in one catalog, over one connection."""
+    catalog = connect(asked[0][0])
+    return [outcome(partial(_peeked, catalog, sink, target)) for sink, target in asked]
+
+
+def _peeked(catalog: BoundedCatalog, sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
+    """From the table or, before there is one, from its namespace."""
     key = property_key(target)
     with translated(sink, "read the checkpoint of"):
         table = catalog.table(sink.identifier)

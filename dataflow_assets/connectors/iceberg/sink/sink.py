@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.errors import DataflowError, told
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
@@ -53,11 +55,23 @@ class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
 
         return IcebergSinkSession(self, target, run)
 
+    @property
+    def shared(self) -> Hashable:
+        """The catalog, and who asks it."""
+        return json.dumps(self.catalog_properties(), sort_keys=True)
+
     def peek(self, target: Target) -> Checkpoint | None:
         """From the table or, before there is one, from its namespace."""
-        from dataflow_assets.connectors.iceberg.sink.checkpoint import peek
+        return told(self.peek_together([(self, target)])[0])
 
-        return peek(self, target)
+    @classmethod
+    def peek_together(
+        cls, asked: Sequence[tuple[Self, Target]]
+    ) -> list[Checkpoint | DataflowError | None]:
+        """One table after the other, over one connection to the catalog."""
+        from dataflow_assets.connectors.iceberg.sink.checkpoint import peek_together
+
+        return peek_together(asked)
 
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
         """Writes below the table's location; it does not ask the catalog."""

@@ -24,7 +24,7 @@ from dataflow_assets.connectors.kafka.source.lags import Behind, with_ages
 from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES
 from dataflow_assets.connectors.kafka.topics import Offsets, described
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
-from dataflow_assets.errors import DataflowError, PermanentError, outcome
+from dataflow_assets.errors import DataflowError, PermanentError, outcome, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,10 +149,7 @@ class KafkaSourceSession(SourceSession):
 
     @override
     def lag(self, after: Positions) -> Lag:
-        (found,) = self.lags_together([(self, after)])
-        if isinstance(found, DataflowError):
-            raise found
-        return found
+        return told(self.lags_together([(self, after)])[0])
 
     @override
     @classmethod

@@ -18,9 +18,10 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql import dsn
-from dataflow_assets.connectors.postgresql.client import Link, give, take
+from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.errors import Failure, Kind
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
+from dataflow_assets.connectors.postgresql.pool import transaction
 from dataflow_assets.connectors.postgresql.rejected.table import batches
 from dataflow_assets.connectors.postgresql.table import create_table, error_table
 from dataflow_assets.connectors.postgresql.table.error_table import Layout
@@ -129,17 +130,11 @@ class PostgresqlErrors(ErrorStore):
     @contextmanager
     def _transaction(self, what: str) -> Iterator[Link]:
         """One of its own, in a session of its own."""
-        connection = self._sink.dsn()
-        with translated(f"{what} the error sink {self._sink.address()}"):
-            link = take(connection, "text", _APPLICATION)
-            try:
-                link.execute("BEGIN")
-                yield link
-                link.execute("COMMIT")
-            except BaseException:
-                link.close()  # the server rolls back
-                raise
-            give(connection, "text", link)
+        with (
+            translated(f"{what} the error sink {self._sink.address()}"),
+            transaction(self._sink.dsn(), _APPLICATION) as link,
+        ):
+            yield link
 
 
 def _alter(link: Link, layout: Layout) -> None:

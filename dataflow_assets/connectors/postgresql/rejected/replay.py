@@ -10,14 +10,14 @@ from datetime import datetime
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.postgresql.client import Link, give, take
+from dataflow_assets.connectors.postgresql.client import Link
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
+from dataflow_assets.connectors.postgresql.pool import lent
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.sdk.rejected_rows import row_entry
 from dataflow_assets.sdk.server_failure import translated
 
-_APPLICATION = "dataflow-replay"
 _PENDING = """
 SELECT id, branch, stage, n, body, body_encoding, key, key_encoding, source, partition, "offset",
     rows, reading
@@ -60,12 +60,8 @@ class PostgresqlReplay(Entries):
     @contextmanager
     def _link(self, what: str) -> Iterator[Link]:
         """In autocommit: each statement here is whole by itself."""
-        connection = self._sink.dsn()
-        with translated(f"{what} {self._names['r']} beside {self._sink.address()}"):
-            link = take(connection, "text", _APPLICATION)
-            try:
-                yield link
-            except BaseException:
-                link.close()
-                raise
-            give(connection, "text", link)
+        with (
+            translated(f"{what} {self._names['r']} beside {self._sink.address()}"),
+            lent(self._sink.dsn()) as link,
+        ):
+            yield link

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 
-from dataflow_assets.connectors.postgresql.client import Link, Row, TextLink
+from dataflow_assets.connectors.postgresql.client import Link, Row
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
+from dataflow_assets.connectors.postgresql.pool import lent
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables
-from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition
+from dataflow_assets.connectors.postgresql.table.checkpoint_tables import Partition, Stored
 from dataflow_assets.contracts import (
     Checkpoint,
     OffsetSlice,
@@ -19,9 +21,8 @@ from dataflow_assets.contracts import (
     Run,
     Target,
 )
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.sdk.checkpoint import moved
-from dataflow_assets.sdk.server_failure import translated
 
 _TAKE = """
 INSERT INTO {h} (flow, branch, epoch, run, host) VALUES ($1, $2, 1, $3, $4)
@@ -80,8 +81,8 @@ WHERE flow = $1 AND branch = $2
 class BranchCheckpoint:
     """Statements only: transactions are the session's."""
 
-    def __init__(self, link: Link, schema: str, target: Target) -> None:
-        self.epoch = 0
+    def __init__(self, link: Link, schema: str, target: Target, epoch: int = 0) -> None:
+        self.epoch = epoch
         self._link = link
         self._schema = schema
         self._target = target
@@ -97,9 +98,10 @@ class BranchCheckpoint:
         if not self._execute(_ASSERT, self.epoch, self._target.manifest, identity):
             raise self._lost()
 
-    def read(self) -> checkpoint_tables.Stored:
+    def read(self) -> Stored:
         """All of it; raises when another run has the epoch."""
-        found = checkpoint_tables.read(self._link, self._schema, self._target)
+        stored = checkpoint_tables.read(self._link, self._schema, [self._target])
+        found = stored.get(self._target.id)
         if found is None or found.head.epoch != self.epoch:
             raise self._lost()
         return found
@@ -109,6 +111,10 @@ class BranchCheckpoint:
         text = _OTHERS.format(**self._names)
         flows = [flow for (flow,) in self._link.execute(text, self._target.flow, identity)]
         return {flow: _GONE.format(flow=flow, **self._names) for flow in flows}
+
+    def empty(self, place: str) -> None:
+        """Takes every row out of the table, in the transaction that starts it over."""
+        self._link.execute(f"TRUNCATE {place}")
 
     def start(self, source: str | None, identity: str | None, reading: int) -> None:
         """From now on this source goes into this table, in a reading of its own."""
@@ -152,16 +158,37 @@ class BranchCheckpoint:
         return self._link.execute(text, self._target.flow, self._target.branch, *parameters)
 
 
-def peek(sink: PostgresqlSinkOptions, target: Target) -> Checkpoint | None:
-    """The stored checkpoint; no epoch is taken."""
-    schema, _ = sink.place()
-    with (
-        translated(f"reading the checkpoint of {sink.address()}"),
-        closing(TextLink(sink.dsn(), checkpoint_tables.application(target))) as link,
-    ):
-        stored = (
-            None
-            if checkpoint_tables.missing(link, schema)
-            else checkpoint_tables.read(link, schema, target)
-        )
+def peek_together(
+    asked: Sequence[tuple[PostgresqlSinkOptions, Target]],
+) -> list[Checkpoint | DataflowError | None]:
+    """The stored checkpoints of branches in one database; no epoch is taken.
+
+    One connection, and one question for each schema.
+    """
+    schemas = defaultdict[str, list[Target]](list)
+    for sink, target in asked:
+        schemas[sink.place()[0]].append(target)
+    try:
+        with lent(asked[0][0].dsn()) as link:
+            found = {schema: _stored(link, schema, each) for schema, each in schemas.items()}
+    except Failure as failure:
+        found = dict.fromkeys(schemas, failure)
+    return [_answer(sink, target, found[sink.place()[0]]) for sink, target in asked]
+
+
+def _stored(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, Stored] | Failure:
+    """By the branch's id. What is wrong with a schema is no other's failure."""
+    try:
+        there = not checkpoint_tables.missing(link, schema)
+        return checkpoint_tables.read(link, schema, targets) if there else {}
+    except Failure as failure:
+        return failure
+
+
+def _answer(
+    sink: PostgresqlSinkOptions, target: Target, found: dict[str, Stored] | Failure
+) -> Checkpoint | DataflowError | None:
+    if isinstance(found, Failure):
+        return found.error(f"reading the checkpoint of {sink.address()}")
+    stored = found.get(target.id)
     return stored.state.checkpoint if stored and stored.state.known else None

@@ -143,6 +143,7 @@ class UpsertLoader(Loader):
         if self._rows:
             rows, self._rows = _joined(self._rows), []
             self._apply(rows)
+            self._staging.end()
         self._sent = []
         return self._found
 

@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
-from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
+from dataflow_assets.connectors.postgresql.pool import lent, transaction
 from dataflow_assets.connectors.postgresql.sink.checkpoint import BranchCheckpoint
 from dataflow_assets.connectors.postgresql.sink.upsert_rules import key_columns
 from dataflow_assets.connectors.postgresql.table import checkpoint_tables, create_table
@@ -38,16 +38,26 @@ from dataflow_assets.contracts import (
 from dataflow_assets.sdk.checkpoint import check_begun, gaps, intent_of, unknown_starts
 from dataflow_assets.sdk.server_failure import translated
 
-# Idle sessions hold no lock and commit nothing any more: the epoch alone stops them.
-_END_OLDER = """
-SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
+# Links that wait have nobody's name, hold no lock and commit nothing any more: the epoch alone
+# stops an older driver that asks for one.
+_OLDER = """
+SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND application_name LIKE $1 AND pid <> pg_backend_pid()
   AND state <> 'idle' AND pg_has_role(usesysid, 'USAGE')
+"""
+# One by one, each as it is at that moment: while one is waited for, another may have ended its
+# transaction and work for a neighbour by now.
+_END = """
+SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
+WHERE pid = $2::integer AND application_name LIKE $1 AND state <> 'idle'
 """
 
 
 class PostgresqlSinkSession(SinkSession):
-    """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing."""
+    """One epoch of one branch. The checkpoint is kept in memory: an idle loop asks nothing.
+
+    A link is borrowed for each operation: an idle session has none.
+    """
 
     def __init__(self, sink: PostgresqlSinkOptions, target: Target, run: Run) -> None:
         self._sink = sink
@@ -55,14 +65,9 @@ class PostgresqlSinkSession(SinkSession):
         self._run = run
         self._schema, self._name = sink.place()
         self._columns: pa.Schema | None = None
-        with translated(f"opening {self._sink.address()}"):
-            self._link = TextLink(sink.dsn(), checkpoint_tables.application(target))
-        self._branch = BranchCheckpoint(self._link, self._schema, target)
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
+        self._epoch = 0
+        self._table: Table | None = None
+        self._open()
 
     @property
     @override
@@ -83,38 +88,35 @@ class PostgresqlSinkSession(SinkSession):
 
     @override
     def create(self, sample: pa.Schema) -> None:
-        with translated(f"creating {self._sink.address()}"), self._transaction():
-            create_table.create(self._link, self._sink, sample)
-            self._table = self._found()
-            self._columns = None
-            self._branch.hold(self.identity)
-        self._reload()
+        with self._transaction("creating") as link:
+            create_table.create(link, self._sink, sample)
+            made = self._found(link)
+            stored = self._held(link, made).read()
+        self._table, self._columns = made, None
+        self._keep(stored)
 
     @override
     def holds_rows(self) -> bool:
         with translated(f"looking for rows in {self._sink.address()}"):
             if self._table is None:
                 return False
-            return holds_rows(self._link, self._schema, self._name, self._table.oid)
+            with lent(self._sink.dsn()) as link:
+                return holds_rows(link, self._schema, self._name, self._table.oid)
 
     @override
     def adopt(self) -> None:
-        with translated(f"adopting {self._sink.address()}"), self._transaction():
-            self._branch.hold(self.identity)
-            self._branch.start(self._checkpoint.source, self.identity, self._checkpoint.reading)
-        self._reload()
+        with self._change("adopting") as branch:
+            branch.start(self._checkpoint.source, self.identity, self._checkpoint.reading)
 
     @override
     def restart(self, positions: Positions, source: str, *, empty: bool = False) -> None:
-        with translated(f"restarting {self._sink.address()}"), self._transaction():
-            self._branch.hold(self.identity)
-            self._branch.retire()
+        with self._change("restarting") as branch:
+            branch.retire()
             reading = next_reading(self._checkpoint.reading)
-            self._branch.start(source, self.identity, reading)
-            self._branch.insert(positions)
+            branch.start(source, self.identity, reading)
+            branch.insert(positions)
             if empty and self._table is not None:
-                self._empty(self._table.oid)
-        self._reload()
+                self._empty(branch, self._table.oid)
 
     @override
     def begin(self, span: Span) -> Span:
@@ -166,47 +168,50 @@ class PostgresqlSinkSession(SinkSession):
 
     @override
     def forget(self) -> None:
-        with translated(f"forgetting {self._sink.address()}"), self._transaction():
-            self._branch.hold(self.identity)
-            self._branch.forget()
-        self._reload()
+        with self._change("forgetting") as branch:
+            branch.forget()
 
     @override
     def close(self) -> None:
-        self._link.close()
+        """Nothing is kept between two operations."""
 
     def _open(self) -> None:
+        opening = checkpoint_tables.application(self._target)
         with translated(f"opening {self._sink.address()}"):
-            checkpoint_tables.prepare(self._link, self._schema)
-            self._link.execute(
-                _END_OLDER, checkpoint_tables.application(self._target, 0)[:-1] + "%"
-            )
-            with self._transaction():
-                self._branch.take(self._run)
-                self._reload()
-            name = checkpoint_tables.application(self._target, self._branch.epoch)
-            self._link.execute("SELECT set_config('application_name', $1, false)", name)
-            self._table = self._found()
+            with lent(self._sink.dsn()) as link:
+                checkpoint_tables.prepare(link, self._schema)
+                self._end_older(link)
+            with transaction(self._sink.dsn(), opening) as link:
+                branch = BranchCheckpoint(link, self._schema, self._target)
+                branch.take(self._run)
+                stored = branch.read()
+            with lent(self._sink.dsn()) as link:
+                self._table = self._found(link)
+        self._epoch = branch.epoch
+        self._keep(stored)
 
-    def _found(self) -> Table | None:
-        found = find(self._link, self._schema, self._name)
+    def _end_older(self, link: TextLink) -> None:
+        names = checkpoint_tables.application(self._target, 0)[:-1] + "%"
+        for (pid,) in link.execute(_OLDER, names):
+            link.execute(_END, names, pid)
+
+    def _found(self, link: TextLink) -> Table | None:
+        found = find(link, self._schema, self._name)
         if found is not None:
             found.check()
         return found
 
-    def _empty(self, identity: str) -> None:
+    def _empty(self, branch: BranchCheckpoint, identity: str) -> None:
         """Looks for other flows before the table is locked, and again once none can commit."""
         place = self._sink.address()
-        refuse_shared(self._target, place, self._branch.others(identity))
-        self._link.execute(f"TRUNCATE {qualified(self._schema, self._name)}")
-        refuse_shared(self._target, place, self._branch.others(identity))
+        refuse_shared(self._target, place, branch.others(identity))
+        branch.empty(qualified(self._schema, self._name))
+        refuse_shared(self._target, place, branch.others(identity))
 
     def _record(self, starts: Mapping[str, Position | None], intent: Sequence[PartSlice]) -> None:
-        with translated(f"beginning on {self._sink.address()}"), self._transaction():
-            self._branch.hold(self.identity)
-            self._branch.insert(starts)
-            self._branch.intend(intent)
-        self._reload()
+        with self._change("beginning on") as branch:
+            branch.insert(starts)
+            branch.intend(intent)
 
     def _finish_offsets(self, span: Span, receipts: Sequence[Receipt]) -> None:
         """Receipts carry what the writers' own commits returned: without gaps nothing is asked."""
@@ -214,8 +219,9 @@ class PostgresqlSinkSession(SinkSession):
         moved = {r.partition: Partition.parse(r.staged[0]) for r in mine}
         self._move(moved)
         if missed := gaps(span, self._checkpoint.positions):
-            with translated(f"finishing on {self._sink.address()}"):
-                self._move(self._branch.step_over(missed))
+            with self._transaction("finishing on") as link:
+                stepped = self._branch(link).step_over(missed)
+            self._move(stepped)
         elif span.empty:
             self._reload()
 
@@ -228,30 +234,46 @@ class PostgresqlSinkSession(SinkSession):
 
     def _fold(self, positions: Positions) -> None:
         """From the parts of a bounded read to the positions that outlast them."""
-        with translated(f"finishing on {self._sink.address()}"), self._transaction():
-            self._branch.hold(self.identity)
-            self._branch.retire()
-            self._branch.insert(positions)
-        self._reload()
+        with self._change("finishing on") as branch:
+            branch.retire()
+            branch.insert(positions)
 
     def _move(self, partitions: Mapping[str, Partition]) -> None:
         self._keep(replace(self._stored, partitions={**self._stored.partitions, **partitions}))
 
     def _reload(self) -> None:
-        with translated(f"reading the checkpoint of {self._sink.address()}"):
-            self._keep(self._branch.read())
+        reading = f"reading the checkpoint of {self._sink.address()}"
+        with translated(reading), lent(self._sink.dsn()) as link:
+            stored = self._branch(link).read()
+        self._keep(stored)
 
     def _keep(self, stored: checkpoint_tables.Stored) -> None:
         self._stored = stored
         self._checkpoint = stored.state.checkpoint
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._link.execute("BEGIN")
-        try:
-            yield
-            self._link.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(Failure):
-                self._link.execute("ROLLBACK")
-            raise
+    def _change(self, what: str) -> Iterator[BranchCheckpoint]:
+        """One change of the checkpoint under our epoch; what it makes of it is kept in memory."""
+        with self._transaction(what) as link:
+            branch = self._held(link, self._table)
+            yield branch
+            stored = branch.read()
+        self._keep(stored)
+
+    @contextlib.contextmanager
+    def _transaction(self, what: str) -> Iterator[TextLink]:
+        name = checkpoint_tables.application(self._target, self._epoch)
+        with (
+            translated(f"{what} {self._sink.address()}"),
+            transaction(self._sink.dsn(), name) as link,
+        ):
+            yield link
+
+    def _held(self, link: TextLink, table: Table | None) -> BranchCheckpoint:
+        """The branch's row, locked under our epoch."""
+        branch = self._branch(link)
+        branch.hold(table.oid if table else None)
+        return branch
+
+    def _branch(self, link: TextLink) -> BranchCheckpoint:
+        return BranchCheckpoint(link, self._schema, self._target, self._epoch)

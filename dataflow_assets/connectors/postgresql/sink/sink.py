@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 from typing_extensions import override
@@ -11,7 +12,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.rejected.replay import PostgresqlReplay
-from dataflow_assets.connectors.postgresql.sink.checkpoint import peek
+from dataflow_assets.connectors.postgresql.sink.checkpoint import peek_together
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlWriter
 from dataflow_assets.connectors.postgresql.table.column_types import of_column
@@ -26,6 +27,7 @@ from dataflow_assets.contracts import (
     Ticket,
     Writer,
 )
+from dataflow_assets.errors import DataflowError, told
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
@@ -58,9 +60,21 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
     def open(self, target: Target, run: Run) -> SinkSession:
         return PostgresqlSinkSession(self, target, run)
 
+    @property
+    @override
+    def shared(self) -> Hashable:
+        return self.dsn()
+
     @override
     def peek(self, target: Target) -> Checkpoint | None:
-        return peek(self, target)
+        return told(self.peek_together([(self, target)])[0])
+
+    @override
+    @classmethod
+    def peek_together(
+        cls, asked: Sequence[tuple[Self, Target]]
+    ) -> list[Checkpoint | DataflowError | None]:
+        return peek_together(asked)
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:

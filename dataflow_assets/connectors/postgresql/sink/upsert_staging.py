@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -25,12 +27,13 @@ from dataflow_assets.connectors.postgresql.sink.upsert_rules import (
 from dataflow_assets.connectors.postgresql.table.table import EQUALS, oid_of
 from dataflow_assets.contracts import HAS_DEFAULT
 
-_MANY = 1_000  # rows from which emptying a table is cheaper than deleting them
+_MANY = 5_000  # rows, deleted ones too, from which a new file is cheaper than deleting them
 
-# Kept with the session and emptied at each commit: a new table per commit would bloat the
-# catalogue under a flow that commits four times a second.
+# Kept with the link: a new table per commit would bloat the catalogue under a flow that commits
+# four times a second. Each slice empties its own before it begins: with ON COMMIT DELETE ROWS
+# PostgreSQL would cut off the files of every flow that the link serves at every commit.
 _MAKE = """
-CREATE TEMPORARY TABLE IF NOT EXISTS {name} ON COMMIT DELETE ROWS AS
+CREATE TEMPORARY TABLE IF NOT EXISTS {name} AS
 SELECT {columns}, false AS {deleted}, 0::bigint AS {position} FROM {target} WITH NO DATA
 """
 _INSERT = """
@@ -47,6 +50,9 @@ WHERE first < position
 """
 _FORGET_KNOWN = "DELETE FROM {staged} AS s USING {target} AS t WHERE {same}"
 
+_tallies: WeakKeyDictionary[Link, Counter[str]] = WeakKeyDictionary()
+"""How many rows a link has put into each of its tables since that began a new file."""
+
 
 class UpsertStaging:
     """Loads a step's rows into the temporary table and applies them to the target."""
@@ -57,7 +63,7 @@ class UpsertStaging:
         self._schema = schema
         self._rules = Rules.of(sink, schema)
         self._name = _name(schema)
-        self._most = 0
+        self._tally = _tallies.setdefault(link, Counter())
         self._words = {
             "target": qualified(*self._place),
             "staged": qualified(None, self._name),
@@ -67,7 +73,9 @@ class UpsertStaging:
             "position": quote(POSITION),
         }
         columns, name = _list(schema.names), quote(self._name)
-        link.execute(_MAKE.format(**self._words, name=name, columns=columns))
+        make = _MAKE.format(**self._words, name=name, columns=columns)
+        link.execute(f"{make}; {self._emptying()}")
+        self._filled = False
         self._direct = DirectCopy(link, self._name, self._words)
 
     def loads(self, step: FoldedRows) -> Callable[[pa.RecordBatch], None]:
@@ -111,17 +119,28 @@ class UpsertStaging:
             first[position] = equal
         return refused, first
 
+    def end(self) -> None:
+        """Gives the room of many rows back: the link may not come by here again for long."""
+        if self._tally[self._name] > _MANY:
+            self._link.execute(self._emptying())
+
     def _stage_keys(self, rows: pa.RecordBatch) -> None:
         """Puts keys into the temporary table, with their positions."""
         fields = [self._schema.field(name) for name in self._rules.key]
         self._stage([*fields, pa.field(POSITION, pa.int64())], rows)
 
     def _stage(self, fields: Sequence[pa.Field], rows: pa.RecordBatch) -> None:
-        if self._most:
-            verb = "TRUNCATE" if self._most > _MANY else "DELETE FROM"
-            self._link.execute(f"{verb} {self._words['staged']}")
-        self._most = max(self._most, rows.num_rows)
+        if self._filled:
+            self._link.execute(self._emptying())
+        self._filled = True
+        self._tally[self._name] += rows.num_rows
         copy_rows(self._link, (None, self._name), fields, rows)
+
+    def _emptying(self) -> str:
+        many = self._tally[self._name] > _MANY
+        if many:
+            del self._tally[self._name]
+        return f"{'TRUNCATE' if many else 'DELETE FROM'} {self._words['staged']}"
 
     def _statements(self, step: FoldedRows) -> list[str]:
         if step.verb == "delete":

@@ -14,9 +14,10 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets import failpoints
-from dataflow_assets.connectors.postgresql.client import Link, give, qualified, take
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
+from dataflow_assets.connectors.postgresql.pool import give, lent, take
 from dataflow_assets.connectors.postgresql.rejected.error_sink import PostgresqlErrors
 from dataflow_assets.connectors.postgresql.rejected.table import store
 from dataflow_assets.connectors.postgresql.sink.load import Loader, loader
@@ -63,14 +64,15 @@ class PostgresqlWriter(SliceTransaction):
         self._driver = table.driver_of(ticket.schema)
         self._schema, self._name = sink.place()
         self._names = checkpoint_tables.statements(self._schema)
-        self._link: Link | None = None
+        self._link: TextLink | None = None
         self._loader: Loader
         self._stored = Partition(piece.after)
 
     @override
     def begin(self) -> None:
-        self._link = take(self._dsn, self._driver, self._application())
-        self._link.execute("BEGIN")
+        target, epoch = self._ticket.target, self._ticket.epoch
+        name = checkpoint_tables.application(target, epoch)
+        self._link = take(self._dsn, self._driver, name)
         self._stored = self._locked(self._link)
         self._loader = loader(self._sink, self._link, self._ticket.schema)
 
@@ -121,7 +123,7 @@ class PostgresqlWriter(SliceTransaction):
     def staged(self) -> tuple[str, ...]:
         return (self._stored.dump(),) if self._begun and self.stored() is not None else ()
 
-    def _locked(self, link: Link) -> Partition:
+    def _locked(self, link: TextLink) -> Partition:
         found = link.execute(_LOCK.format(**self._names), *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
             raise checkpoint_tables.lost(
@@ -149,7 +151,7 @@ class PostgresqlWriter(SliceTransaction):
         errors.join(self._session(), records)
         return True
 
-    def _session(self) -> Link:
+    def _session(self) -> TextLink:
         assert self._link is not None, "a writer that ended is used again"  # noqa: S101
         return self._link
 
@@ -159,9 +161,6 @@ class PostgresqlWriter(SliceTransaction):
 
     def _place(self) -> str:
         return qualified(self._schema, self._name)
-
-    def _application(self) -> str:
-        return checkpoint_tables.application(self._ticket.target, self._ticket.epoch)
 
     @override
     @contextlib.contextmanager
@@ -179,9 +178,7 @@ class PostgresqlWriter(SliceTransaction):
 
     def _gone(self) -> bool:
         """Whether it is the target that is missing; our own session has ended with the error."""
-        with contextlib.suppress(Failure):
-            link = take(self._dsn, self._driver, self._application())
+        with contextlib.suppress(Failure), lent(self._dsn) as link:
             found = link.execute("SELECT to_regclass($1::text) IS NULL", self._place())
-            give(self._dsn, self._driver, link)
             return bool(found[0][0])
         return False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
-from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
+from dataflow_assets.connectors.postgresql.pool import lent
 from dataflow_assets.connectors.postgresql.source.planning import PolledTable
 from dataflow_assets.connectors.postgresql.source.relation import describe, identity
 from dataflow_assets.sdk.polling import PolledSession
@@ -29,13 +29,7 @@ class PostgresqlSourceSession(PolledSession):
 
     def __init__(self, source: PostgresqlSourceOptions, flow: str) -> None:
         super().__init__(source, flow)
-        with translated(f"connecting to {self._source.title}"):
-            self._link = TextLink(source.dsn(), "dataflow-source")
-        try:
-            self._prepare()
-        except BaseException:
-            self.close()
-            raise
+        self._prepare()
 
     @property
     @override
@@ -44,37 +38,32 @@ class PostgresqlSourceSession(PolledSession):
 
     @override
     def close(self) -> None:
-        if hasattr(self, "_link"):
-            self._link.close()
+        """Nothing is kept between two questions."""
 
     def _prepare(self) -> None:
-        with translated(f"opening {self._source.title}"):
+        with translated(f"opening {self._source.title}"), lent(self._source.dsn()) as link:
             if self._source.auto_create_table and self._source.names_table:
-                self._make()
-            database, oid = identity(self._link, self._source)
+                self._make(link)
+            database, oid = identity(link, self._source)
             if oid is None and not self._source.query:
                 raise self._source.no_table()
             self._identity = f"{database}.{oid or 'query'}"
 
-    def _make(self) -> None:
+    def _make(self, link: TextLink) -> None:
         """A role that may not create tables may well read one that is there."""
         place = qualified(*self._source.place())
-        ((there,),) = self._link.execute("SELECT to_regclass($1::text) IS NOT NULL", place)
+        ((there,),) = link.execute("SELECT to_regclass($1::text) IS NOT NULL", place)
         if not there:
-            self._link.execute(_MAKE.format(place=place))
+            link.execute(_MAKE.format(place=place))
 
     @override
     @contextmanager
     def asking(self) -> Iterator[PolledTable]:
-        with translated(f"looking for new rows in {self._source.title}"):
-            relation = describe(self._link, self._source)
+        looking = f"looking for new rows in {self._source.title}"
+        with translated(looking), lent(self._source.dsn()) as link:
+            relation = describe(link, self._source)
             if relation.oid is not None and not self._identity.endswith(f".{relation.oid}"):
                 raise self._source.recreated()
-            self._link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            try:
-                yield PolledTable(self._link, relation, self._source.title, self._source.overlap)
-                self._link.execute("COMMIT")
-            except BaseException:
-                with suppress(Failure):
-                    self._link.execute("ROLLBACK")
-                raise
+            link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield PolledTable(link, relation, self._source.title, self._source.overlap)
+            link.execute("COMMIT")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -62,14 +63,16 @@ _ADD_LATEST = (
     ADD COLUMN IF NOT EXISTS rows integer,
     ADD COLUMN IF NOT EXISTS reading bigint NOT NULL DEFAULT 0""",
 )
-_HEAD = """
-SELECT epoch, run, manifest, source, target, intent, (to_jsonb(h)->>'reading')::bigint,
-    rows, rejected, bytes
-FROM {h} AS h WHERE flow = $1 AND branch = $2
+_HEADS = """
+SELECT flow, branch, epoch, run, manifest, source, target, intent,
+    (to_jsonb(h)->>'reading')::bigint, rows, rejected, bytes
+FROM {h} AS h
+WHERE (flow, branch) IN (SELECT e->>0, e->>1 FROM json_array_elements($1::json) AS e)
 """  # a look at the table of an earlier version finds no column `reading`
 _PARTITIONS = """
-SELECT partition, next_offset, part, rows, rejected, bytes, committed_at
-FROM {p} WHERE flow = $1 AND branch = $2 ORDER BY partition
+SELECT flow, branch, partition, next_offset, part, rows, rejected, bytes, committed_at
+FROM {p} WHERE (flow, branch) IN (SELECT e->>0, e->>1 FROM json_array_elements($1::json) AS e)
+ORDER BY partition
 """
 
 
@@ -128,7 +131,7 @@ def _no_storage(failure: Failure, schema: str) -> Exception:
 
 
 def application(target: Target, epoch: int | None = None) -> str:
-    """The database session's name: flow and epoch; without one it only opens or looks."""
+    """A transaction's name: flow and epoch; without one it only opens."""
     short = hashlib.sha256(target.id.encode()).hexdigest()[:12]
     return f"dataflow-open:{short}" if epoch is None else f"dataflow:{short}:{epoch}"
 
@@ -192,14 +195,23 @@ class Stored:
         return BranchState(checkpoint, self.intent)
 
 
-def read(link: Link, schema: str, target: Target) -> Stored | None:
-    """What is stored; None when there is nothing for the branch."""
+def read(link: Link, schema: str, targets: Sequence[Target]) -> dict[str, Stored]:
+    """What is stored, by the branch's id; without those of which nothing is."""
     names = statements(schema)
-    arguments = (target.flow, target.branch)
-    heads = link.execute(_HEAD.format(**names), *arguments)
-    if not heads:
-        return None
-    epoch, run, manifest, source, oid, intent, reading, *totals = heads[0]
+    asked = json.dumps([[target.flow, target.branch] for target in targets])
+    ids = {(target.flow, target.branch): target.id for target in targets}
+    heads = link.execute(_HEADS.format(**names), asked)
+    partitions = defaultdict[str, dict[str, Partition]](dict)
+    for flow, branch, name, *row in (
+        link.execute(_PARTITIONS.format(**names), asked) if heads else ()
+    ):
+        partitions[ids[flow, branch]][name] = Partition.of(tuple(row))
+    found = {ids[flow, branch]: _head(tuple(row)) for flow, branch, *row in heads}
+    return {id_: Stored(head, intent, partitions[id_]) for id_, (head, intent) in found.items()}
+
+
+def _head(row: Row) -> tuple[Checkpoint, tuple[PartSlice, ...]]:
+    epoch, run, manifest, source, oid, intent, reading, *totals = row
     head = Checkpoint(
         epoch,
         {},
@@ -210,8 +222,7 @@ def read(link: Link, schema: str, target: Target) -> Stored | None:
         run=run,
         reading=reading or 0,
     )
-    rows = link.execute(_PARTITIONS.format(**names), *arguments)
-    return Stored(head, load_intent(intent), {row[0]: Partition.of(row[1:]) for row in rows})
+    return head, load_intent(intent)
 
 
 def lost(link: Link, schema: str, target: Target, epoch: int) -> PermanentError:

@@ -1,0 +1,1 @@
+"""Many small flows on one machine: how new their rows are, and what all of it costs."""

@@ -1,0 +1,148 @@
+"""Where flows stand, asked of all of them together: read only, no epoch is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from dataflow_assets.contracts import (
+    Address,
+    Checkpoint,
+    Lag,
+    Positions,
+    Sink,
+    Source,
+    SourceSession,
+    Target,
+)
+from dataflow_assets.errors import DataflowError, outcome
+from dataflow_assets.flow import Flow
+from dataflow_assets.runs.questions import SILENCE, Question, grouped
+
+Key = tuple[str, str]
+"""Flow and branch."""
+Stored = Checkpoint | DataflowError | None
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Status:
+    """One branch: its checkpoint (None before the first run) and how far it is behind."""
+
+    flow: str
+    branch: str
+    source: Address
+    address: Address
+    checkpoint: Checkpoint | None
+    lag: Lag
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Where the branches of a flow stand, and why that is not known of one of them."""
+
+    flow: Flow
+    found: Sequence[Status] = ()
+    error: DataflowError | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether one of its branches has something to read."""
+        return any(status.lag.records > 0 for status in self.found)
+
+
+def statuses(flows: Sequence[Flow], silence: float = SILENCE) -> list[Answer]:
+    """Where each flow stands, in their order.
+
+    Servers are asked side by side. One that is silent for so long is an error of its own flows.
+    """
+    resolved = {flow.id: outcome(partial(_resolved, flow)) for flow in flows}
+    asked = [one for one in resolved.values() if isinstance(one, Flow)]
+    targets = {(f.id, branch.id): f.target(branch) for f in asked for branch in f.branches}
+    sinks = grouped(((f.id, branch.id), branch.sink) for f in asked for branch in f.branches)
+    sources = grouped(((f.id, branch.id), f.source) for f in asked for branch in f.branches)
+    peeks = [Question(ends, partial(_peeked, ends, targets)) for ends in sinks.values()]
+    peeked = partial(_merged, peeks, silence)
+    looks = [Question(ends, partial(_lags, ends, peeked)) for ends in sources.values()]
+    # A look begins with the checkpoints, for which it may have waited as long.
+    lags, stored = _merged(looks, 2 * silence), peeked()
+    return [_answer(flow, resolved[flow.id], stored, lags) for flow in flows]
+
+
+def _resolved(flow: Flow) -> Flow:
+    """With its secrets in place: it must be known by them which servers are to be asked."""
+    found = flow.resolved()
+    for end in (found.source, *(branch.sink for branch in found.branches)):
+        hash(end.shared)
+    return found
+
+
+def _merged(
+    questions: Sequence[Question[Key, Value]], silence: float
+) -> dict[Key, Value | DataflowError]:
+    return {key: one for asked in questions for key, one in asked.answers(silence).items()}
+
+
+def _peeked(
+    sinks: Mapping[Key, Sink], targets: Mapping[Key, Target]
+) -> dict[Key, Checkpoint | DataflowError | None]:
+    """The checkpoints of branches whose sinks are asked together."""
+    asked = [(sink, targets[key]) for key, sink in sinks.items()]
+    return dict(zip(sinks, type(asked[0][0]).peek_together(asked), strict=True))
+
+
+def _lags(
+    sources: Mapping[Key, Source], peeked: Callable[[], Mapping[Key, Stored]]
+) -> dict[Key, Lag | DataflowError]:
+    """How far branches are behind whose sources are asked together."""
+    by_flow = {flow: source for (flow, _), source in sources.items()}
+    opened = type(next(iter(by_flow.values()))).open_together(by_flow)
+    sessions = [one for one in opened.values() if isinstance(one, SourceSession)]
+    try:
+        stored = peeked()
+        found = _compared({key: opened[key[0]] for key in sources}, stored)
+    finally:
+        for session in sessions:
+            session.close()
+    return found
+
+
+def _compared(
+    sessions: Mapping[Key, SourceSession | DataflowError], stored: Mapping[Key, Stored]
+) -> dict[Key, Lag | DataflowError]:
+    """Of a branch whose checkpoint is not known nothing is asked."""
+    found: dict[Key, Lag | DataflowError] = {}
+    asked: dict[Key, tuple[SourceSession, Positions | None]] = {}
+    for key, session in sessions.items():
+        checkpoint = stored[key]
+        if isinstance(session, DataflowError):
+            found[key] = session
+        elif isinstance(checkpoint, DataflowError):
+            found[key] = checkpoint
+        else:
+            asked[key] = session, (checkpoint.positions or None) if checkpoint else None
+    if asked:
+        kind = type(next(iter(asked.values()))[0])
+        found |= zip(asked, kind.lags_together(list(asked.values())), strict=True)
+    return found
+
+
+def _answer(
+    flow: Flow,
+    resolved: Flow | DataflowError,
+    stored: Mapping[Key, Stored],
+    lags: Mapping[Key, Lag | DataflowError],
+) -> Answer:
+    if isinstance(resolved, DataflowError):
+        return Answer(flow, error=resolved)
+    found, errors = [], []
+    for branch in flow.branches:
+        checkpoint, lag = stored[flow.id, branch.id], lags[flow.id, branch.id]
+        if isinstance(lag, DataflowError):  # as well where the checkpoint is not known
+            errors.append(lag)
+        elif not isinstance(checkpoint, DataflowError):
+            ends = flow.source_address, branch.address
+            found.append(Status(flow.id, branch.id, *ends, checkpoint, lag))
+    return Answer(flow, found, next(iter(errors), None))

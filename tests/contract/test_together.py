@@ -1,0 +1,74 @@
+"""What is asked of many flows at once is what each of them would have answered by itself."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+
+from dataflow_assets.contracts import Lag, Positions, Run, Sink, Source, SourceSession, Target
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.runs.ends import Looks, OpenSource
+from tests.contract.conftest import numbered
+from tests.contract.drivers import SinkDriver, SourceDriver
+
+FLOWS = ["together/one", "together/two"]
+
+
+def test_sources_are_asked_together_as_one_by_one(source: SourceDriver) -> None:
+    source.seed(numbered(0, 5))
+    declared = source.declare()
+    with ExitStack() as stack:
+        opened = type(declared).open_together(dict.fromkeys(FLOWS, declared))
+        sessions = [stack.enter_context(closing(_open(opened[flow]))) for flow in FLOWS]
+        alone = stack.enter_context(closing(declared.open("together/alone")))
+        ends = [_timeless(alone.ends())] * 2
+        assert [_timeless(one) for one in type(alone).ends_together(sessions)] == ends
+        start, end = dict(alone.start()), dict(alone.ends())
+        asked = [(sessions[0], start), (sessions[1], end), (sessions[1], None)]
+        lags = type(alone).lags_together(asked)
+        expected = [alone.lag(start), alone.lag(end), alone.lag(start)]
+        assert [_counted(one) for one in lags] == [_counted(one) for one in expected]
+        assert expected[0].records == 5
+        looked = Looks().ends_together(_together(declared, sessions), 20)
+        assert {flow: _timeless(one) for flow, one in looked.items()} == dict.fromkeys(
+            FLOWS, ends[0]
+        )
+
+
+def test_checkpoints_are_read_together_as_one_by_one(sink: SinkDriver) -> None:
+    declared = sink.declare()
+    targets = [_target(name) for name in ("stored", "none", "other")]
+    for number, target in enumerate((targets[0], targets[2])):
+        with closing(declared.open(target, Run())) as session:
+            session.restart({"0": 3 + number}, f"source-{number}")
+    alone = [declared.peek(target) for target in targets]
+    assert [one and dict(one.positions) for one in alone] == [{"0": 3}, None, {"0": 4}]
+    asked: list[tuple[Sink, Target]] = [(declared, target) for target in targets]
+    assert type(declared).peek_together(asked) == alone
+
+
+def _target(name: str) -> Target:
+    return Target(f"together/{name}-{uuid.uuid4().hex[:6]}", "a:branch", "h1", "t")
+
+
+def _open(session: SourceSession | DataflowError) -> SourceSession:
+    assert isinstance(session, SourceSession), session
+    return session
+
+
+def _counted(lag: Lag | DataflowError) -> tuple[int, object]:
+    assert isinstance(lag, Lag), lag
+    return lag.records, _timeless(lag.ends)
+
+
+def _timeless(positions: Positions | DataflowError) -> dict[str, object]:
+    """Positions of polled tables say when they were asked for."""
+    assert not isinstance(positions, DataflowError), positions
+    return {name: re.sub(r'"read_at":"[^"]*"', "", str(at)) for name, at in positions.items()}
+
+
+def _together(source: Source, sessions: Sequence[SourceSession]) -> dict[str, OpenSource]:
+    opened = (OpenSource(source, session) for session in sessions)
+    return dict(zip(FLOWS, opened, strict=True))
