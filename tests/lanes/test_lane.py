@@ -175,24 +175,30 @@ def test_a_flow_that_kills_its_job_is_alone_with_it(
         assert culprit.rows() == []
 
 
-class Untaken(MemoryPartSource):
-    """Cannot travel to a task: a mistake that Spark's client raises as it is."""
+class Unframed(MemoryOffsetSource):
+    """The frame of its records is never made: a mistake that the lane's own thread meets."""
 
-    def __reduce__(self) -> Any:
-        raise TypeError("cannot pickle this")
+    def open(self, flow: str) -> Any:
+        session = super().open(flow)
+
+        def frame(*_: Any) -> Any:
+            raise ZeroDivisionError("nobody has thought of this")
+
+        session.frame = frame  # type: ignore[method-assign]
+        return session
 
 
-def test_a_pass_that_cannot_travel_is_one_flow_s_error(memory: Any, drive: Any) -> None:
-    other, culprit = memory(), memory(source=Untaken)
-    driven: Driving = drive(other.flow, culprit.flow, patience=Patience(3, 0.05, 0.2))
-    driven.until(lambda: driven.began(culprit.flow) and driven.began(other.flow))
-    culprit.produce(5)
-    for _ in range(3):
-        other.produce(5)
-        driven.until(lambda: other.complete, SOON)
+def test_a_mistake_in_the_lane_s_own_thread_is_one_flow_s_error(memory: Any, drive: Any) -> None:
+    others = [memory(source=MemoryOffsetSource) for _ in range(4)]
+    culprit = memory(source=Unframed)
+    driven: Driving = drive(*[one.flow for one in (*others, culprit)])
+    driven.until(lambda: all(driven.began(one.flow) for one in (*others, culprit)))
+    for one in (culprit, *others):
+        one.produce(5)
+    driven.until(lambda: all(one.complete for one in others), SOON)
     driven.until(lambda: driven.left(culprit.flow), SOON)
-    assert "cannot pickle this" in str(driven.left(culprit.flow)[0])
-    assert not driven.left(other.flow)
+    assert isinstance(driven.left(culprit.flow)[0], ZeroDivisionError)
+    assert not any(driven.left(one.flow) for one in others)
 
 
 def test_a_lane_that_is_abandoned_leaves_no_thread(memory: Any, drive: Any) -> None:
