@@ -193,5 +193,16 @@ class Session:
             lambda: self._spark().range(*bounds),
         )
 
+    def addTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        """Jobs of this thread can be interrupted; those of this process cannot."""
+
+    def removeTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+        """No more."""
+
+    def interruptTag(self, tag: str) -> list[str]:  # noqa: N802 - Spark's name
+        """Nothing was interrupted."""
+        del tag
+        return []
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._spark(), name)

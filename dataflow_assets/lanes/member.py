@@ -60,6 +60,7 @@ class Member(Host):
     """
 
     cadence = 0.0  # the lane gives the turns
+    release_seconds = 10.0  # each may cost a client of its own, for nothing but people's eyes
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import TYPED, Sink, Source, SourceSession, Span
+from dataflow_assets.contracts import TYPED, Asked, OffsetSlice, Sink, Source, SourceSession, Span
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, table_columns
 from dataflow_assets.micro_batch.branches import Steps
@@ -45,6 +45,11 @@ class Sampler:
     sink: Sink
     routes: tuple[str | None, ...]
 
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The metadata to read beside the bodies, of what the source offers as columns."""
+        return wanted(self.source, self.steps.reads if self.steps else frozenset())
+
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row: the sample, as msgpack."""
         forget_archives()
@@ -64,10 +69,11 @@ class Sampler:
         if self.source.delivers == "messages":
             yield from completed(batches, self.source, self.span.slices)
             return
-        reads = wanted(self.source, self.steps.reads if self.steps else frozenset())
         for index in (index for batch in batches for index in batch.column("id").to_pylist()):
             piece = self.span.slices[index]
-            yield from numbered(self.source.batches(piece, reads), index, len(self.span.slices))
+            yield from numbered(
+                self.source.batches(piece, self.wanted), index, len(self.span.slices)
+            )
 
     def glance(self) -> Sample | None:
         """What the first typed rows tell; None where none of them reaches the branch."""
@@ -86,7 +92,7 @@ class Sampler:
         """What becomes of the typed rows of one part, a batch at a time."""
         assert self.steps is not None  # noqa: S101 - without steps rows have their types
         piece = self.span.slices[index]
-        for given in self.source.batches(piece, wanted(self.source, self.steps.reads)):
+        for given in self.source.batches(piece, self.wanted):
             batch = self.source.message_form(given)
             for messages in as_messages([batch], index, len(self.span.slices)):
                 bodies = list(self._bodies(messages))
@@ -126,16 +132,29 @@ def _object(body: bytes) -> dict[str, msgspec.Raw]:
         return {}
 
 
-def sample(spark: SparkSession, source: SourceSession, work: Sampler) -> Sample:
-    """What the branch gets of the span."""
+def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampler) -> Sample:
+    """What the branch gets of the span. A small one needs no Spark: it is read here."""
     typed = work.source.delivers == "columns"
     if typed and (found := work.glance()) is not None:
         return found
-    reads = work.steps.reads if work.steps else frozenset[str]()
-    read = frame(spark, source, work.span, work.source, wanted(work.source, reads))
+    if work.source.delivers == "messages" and source.reads_in_tasks(work.span):
+        return work.sample(_small(source, work))
+    read = frame(spark(), source, work.span, work.source, work.wanted)
     decoded = [msgspec.msgpack.decode(output) for output in collect(read, work)]
     samples = [Sample(n, pa.ipc.read_schema(pa.py_buffer(schema))) for n, schema in decoded]
     total = sum(one.records for one in samples)
     if typed:  # one part tells as much as all of them
         return next((one for one in samples if one.records), Sample(0, pa.schema([])))
     return Sample(total, merge(one.schema for one in samples))
+
+
+def _small(source: SourceSession, work: Sampler) -> Iterator[pa.RecordBatch]:
+    slices, identity = work.span.slices, source.identity
+    asked = [
+        Asked(work.source, identity, piece, work.wanted, index, len(slices))
+        for index, piece in enumerate(slices)
+        if isinstance(piece, OffsetSlice) and not piece.empty
+    ]
+    if asked:
+        for _, batches in work.source.messages_together(asked):
+            yield from batches

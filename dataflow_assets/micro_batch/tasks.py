@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from zipimport import zipimporter
 
 import pyarrow as pa
 
@@ -109,11 +110,14 @@ _SPARKS_ARCHIVES = re.compile(r"/(pyspark\.zip|py4j-[^/]*\.zip|[^/]*\.jar)(/|$)"
 
 
 def forget_archives() -> None:
-    """Takes Spark's own archives off this worker's import path; pyspark is installed beside us.
+    """Keeps this worker from reading the directories of archives again before each task.
 
-    Every task of a reused worker calls `importlib.invalidate_caches`, and each archive on the path
-    then reads its whole directory again: 120 to 350 ms a task.
+    Every task of a reused worker calls `importlib.invalidate_caches`, and each finder of an archive
+    then reads the archive's whole directory again: 120 to 350 ms a task. Our own archive has a
+    finder for each of its packages; a finder that is wanted again is made from the directory that
+    Python keeps. Spark's own archives leave the import path too: pyspark is installed beside us.
     """
-    for path in [path for path in sys.path_importer_cache if _SPARKS_ARCHIVES.search(path)]:
-        del sys.path_importer_cache[path]
+    for path, finder in [*sys.path_importer_cache.items()]:
+        if isinstance(finder, zipimporter):
+            del sys.path_importer_cache[path]
     sys.path[:] = [path for path in sys.path if not _SPARKS_ARCHIVES.search(path)]

@@ -54,7 +54,7 @@ class Creating:
         branch = opened.branch
         steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
         work = Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
-        return sample(self._spark(), self._source, work)
+        return sample(self._spark, self._source, work)
 
 
 def narrowed(schema: pa.Schema) -> pa.Schema:

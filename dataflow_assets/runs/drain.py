@@ -102,7 +102,7 @@ class _Attempt:
         self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
         self._open_branches: list[OpenBranch] = []
         self._host = host
-        self._committed = time.monotonic()
+        self._committed = self._released = time.monotonic()
         self._reporting = Reporting(self._flow, self._source, progress)
         self._creating = Creating(self._flow, self._source, lambda: self._spark)
 
@@ -124,6 +124,8 @@ class _Attempt:
             elif self._due(span):
                 yield from self._micro_batch(span, turn)
             reason = self._reason_to_end(span, turn, until)
+        if self._released < self._committed:
+            self._release()
         log.info("flow %s: %s ends: %s", self._flow.id, self._request.run, reason)
         for opened in self._open_branches:
             yield self._reporting.last(opened, reason)
@@ -265,7 +267,8 @@ class _Attempt:
             yield self._finished(opened, done.span, done.receipts[opened.branch.id], seconds)
         self._committed = time.monotonic()
         failpoints.reach("drain.finished")
-        self._release()
+        if time.monotonic() - self._released >= self._host.release_seconds:
+            self._release()
         self._reporting.judge()
 
     def _finished(
@@ -282,6 +285,7 @@ class _Attempt:
         """Tells the source what every branch has; what a suspended one has is not known here."""
         if len(self._open_branches) == len(self._flow.branches):
             self._source.release(self._lowest())
+            self._released = time.monotonic()
 
     def _pass(self, span: Span, ready: Sequence[OpenBranch]) -> Pass:
         branches = tuple(

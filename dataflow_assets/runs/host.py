@@ -40,6 +40,8 @@ class Host(ABC):
 
     cadence: float
     """The least seconds between two commits of spans that are not full."""
+    release_seconds: float
+    """The least seconds between two reports to the source of what every branch has."""
 
     @abstractmethod
     def spark(self) -> SparkSession:
@@ -68,6 +70,7 @@ class Alone(Host):
     """The process is the run's own."""
 
     cadence = 1.0
+    release_seconds = 0.0
 
     def __init__(self, spark: Callable[[], SparkSession]) -> None:
         self._session = spark

@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 Group = tuple[type, Hashable]
 """By which ends are told that are asked together."""
 
-SILENCE = 10.0  # seconds after which a server is taken for silent
+SILENCE = 30.0  # seconds without an answer; usually the clients themselves give up after ten
 
 
 def grouped(ends: Iterable[tuple[Key, End]]) -> dict[Group, dict[Key, End]]:

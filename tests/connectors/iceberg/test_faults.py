@@ -279,13 +279,24 @@ def test_the_epoch_is_taken_through_lost_answers(make: MakeSink, proxy: Proxy) -
     assert sink.peek(TARGET) == session.checkpoint
 
 
-def test_a_catalog_that_is_down_is_transient(make: MakeSink, proxy: Proxy) -> None:
+@pytest.mark.parametrize(
+    ("shared_seconds", "failed"), [(0.0, "cannot reach the catalog"), (60.0, "cannot (load|read) ")]
+)
+def test_a_catalog_that_is_down_is_transient(
+    make: MakeSink,
+    proxy: Proxy,
+    monkeypatch: pytest.MonkeyPatch,
+    shared_seconds: float,
+    failed: str,
+) -> None:
+    """Where sessions share the catalog's client, the first question fails and not the connect."""
+    monkeypatch.setattr(client, "SHARED_SECONDS", shared_seconds)
     sink = make()
     session = opened(sink)
     span = session.begin(span_of(0, 10))
     proxy.down = True
     for call in (partial(sink.open, TARGET, Run()), partial(sink.peek, TARGET)):
-        with pytest.raises(TransientError, match="cannot reach the catalog"):
+        with pytest.raises(TransientError, match=failed):
             call()
     with pytest.raises(TransientError):
         session.begin(span)

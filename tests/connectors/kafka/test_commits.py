@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink
+from dataflow_assets.connectors.kafka.sink import kept_producers
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import side_topic
 from dataflow_assets.contracts import (
     OffsetSlice,
@@ -237,3 +238,33 @@ def test_nobody_at_the_address_is_transient(kafka: devservers.Kafka) -> None:
         sink.open(target, Run())
     with pytest.raises(TransientError, match=r"127\.0\.0\.1:1"):
         sink.peek(target)
+
+
+def test_a_driver_whose_producer_made_room_for_others_goes_on(
+    into: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_producers, "MOST", 2)
+    targets = [into() for _ in range(4)]
+    sessions = [target.open() for target in targets]
+    assert len(kept_producers._kept) == 2
+    for session in sessions:
+        session.restart({"0": 3}, "topic-1")
+        session.restart({"0": 4}, "topic-1")
+    assert [target.open().checkpoint.positions for target in targets] == [{"0": 4}] * 4
+
+
+def test_an_older_driver_without_its_producer_leaves_the_newer_one_alone(
+    into: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_producers, "MOST", 1)
+    target, other = into(), into()
+    old = target.open()
+    new = target.open()
+    with pytest.raises(TakenOver, match="taken over by run"):
+        old.restart({"0": 1}, "topic-1")
+    new.restart({"0": 2}, "topic-1")  # with the producer that it has had
+    other.open()
+    with pytest.raises(TakenOver, match="taken over by run"):
+        old.adopt()
+    new.adopt()
+    assert target.open().checkpoint.positions == {"0": 2}

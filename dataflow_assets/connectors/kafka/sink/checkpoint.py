@@ -18,7 +18,7 @@ from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     load_head,
     side_topic,
 )
-from dataflow_assets.connectors.kafka.sink.last_record import Last, LastRecordReader
+from dataflow_assets.connectors.kafka.sink.last_record import Last, Readers
 from dataflow_assets.contracts import REPLAY, Checkpoint, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.checkpoint import removed, taken_over_by
@@ -33,14 +33,14 @@ _CONFIG = {
     "max.message.bytes": str(16 * 1024 * 1024),  # a replay's position names all its entries
 }
 
-_kept = threading.local()  # consumers are not shared: neither by threads nor, after a fork, at all
+_kept = threading.local()  # what a thread has used stays warm for its next session
 
 
 class CheckpointTopic:
-    """One branch's side topic, seen by this thread."""
+    """One branch's side topic."""
 
-    def __init__(self, admin: TopicAdmin, reader: LastRecordReader, target: Target) -> None:
-        self._reader, self._target = reader, target
+    def __init__(self, admin: TopicAdmin, readers: Readers, target: Target) -> None:
+        self._readers, self._target = readers, target
         self._topic_admin = admin
         self.topic = admin.name
 
@@ -50,9 +50,9 @@ class CheckpointTopic:
         place = (os.getpid(), bootstrap)
         kept = vars(_kept).setdefault("connections", {})
         if place not in kept:
-            kept[place] = (TopicAdmin(bootstrap, ""), LastRecordReader(bootstrap))
-        admin, reader = kept[place]
-        return cls(admin.about(side_topic(target)), reader, target)
+            kept[place] = (TopicAdmin(bootstrap, ""), Readers.of(bootstrap))
+        admin, readers = kept[place]
+        return cls(admin.about(side_topic(target)), readers, target)
 
     def about(self, topic: str) -> TopicAdmin:
         """The same connection, to be asked about another topic."""
@@ -113,7 +113,8 @@ class CheckpointTopic:
         replays = replace(self._target, branch=f"{self._target.branch}{REPLAY}")
         mine = {side_topic(self._target), side_topic(replays)}
         found = {}
-        heads = self._reader.heads(set(self._topic_admin.names(FAMILY)) - mine)
+        with self._readers.lent() as reader:
+            heads = reader.heads(set(self._topic_admin.names(FAMILY)) - mine)
         for name, value in sorted(heads.items()):
             head = load_head(value)
             if head.target == topic and head.flow != self._target.flow:
@@ -131,7 +132,8 @@ class CheckpointTopic:
 
     def _last(self, partitions: Iterable[int], patience: float) -> dict[int, Last]:
         try:
-            return self._reader.last(self._topic_admin, list(partitions), patience)
+            with self._readers.lent() as reader:
+                return reader.last(self._topic_admin, list(partitions), patience)
         except (TransientError, PermanentError) as error:
             # Without the topic there is nothing to wait for.
             raise (error if self._topic_admin.find() else self._removed()) from error

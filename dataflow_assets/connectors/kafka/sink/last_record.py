@@ -7,9 +7,14 @@ counts is not the end that a consumer sees but the next offset of the log, taken
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
+from weakref import WeakValueDictionary
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
@@ -22,6 +27,9 @@ TAIL = 16  # offsets looked at first: a record and its marker, and a few that ca
 _TAIL = -2000  # librdkafka's OFFSET_TAIL: so many before the end
 BACK = 128  # offsets looked at where many topics are: transactions that came to nothing count too
 SILENCE = 10.0  # seconds without an answer after which there will be none
+MOST = 8  # consumers of a cluster at once; who comes later waits
+IDLE = 4  # of them that wait for the next look
+PATIENCE = 60.0  # seconds in which one becomes free
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,60 @@ class LastRecordReader:
         return TransientError(
             f"kafka {self._bootstrap}: reading {topic}: no answer for {SILENCE:g} seconds"
         )
+
+
+class Readers:
+    """The readers of a cluster, lent for one look each: threads cannot share one.
+
+    They end with the last one who holds these.
+    """
+
+    _lock = threading.Lock()
+    _open: ClassVar[WeakValueDictionary[tuple[int, str], Readers]] = WeakValueDictionary()
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._idle: list[LastRecordReader] = []
+        self._room = threading.BoundedSemaphore(MOST)
+
+    @classmethod
+    def of(cls, bootstrap: str) -> Readers:
+        """Those of this process: a forked one cannot use its parent's."""
+        key = (os.getpid(), bootstrap)
+        with cls._lock:
+            found = cls._open.get(key)
+            if found is None:
+                found = cls._open[key] = cls(bootstrap)
+            return found
+
+    @contextmanager
+    def lent(self) -> Iterator[LastRecordReader]:
+        """One that was used before, if there is one; after an error it is closed."""
+        if not self._room.acquire(timeout=PATIENCE):
+            raise TransientError(
+                f"kafka {self._bootstrap}: {MOST} looks at checkpoints have gone on for "
+                f"{PATIENCE:g} seconds"
+            )
+        try:
+            with self._lock:
+                reader = self._idle.pop() if self._idle else None
+            reader = reader or LastRecordReader(self._bootstrap)
+            try:
+                yield reader
+            except BaseException:
+                reader.close()
+                raise
+            self._put_back(reader)
+        finally:
+            self._room.release()
+
+    def _put_back(self, reader: LastRecordReader) -> None:
+        with self._lock:
+            keeps = len(self._idle) < IDLE
+            if keeps:
+                self._idle.append(reader)
+        if not keeps:
+            reader.close()
 
 
 def _note(message: Message, awaited: set[str], found: dict[str, bytes]) -> None:

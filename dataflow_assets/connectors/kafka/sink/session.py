@@ -16,7 +16,7 @@ from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN
 from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import prepare_topic
-from dataflow_assets.connectors.kafka.sink import checkpoint_records
+from dataflow_assets.connectors.kafka.sink import checkpoint_records, kept_producers
 from dataflow_assets.connectors.kafka.sink.checkpoint import LOOK_SECONDS, CheckpointTopic
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     Head,
@@ -57,7 +57,8 @@ class KafkaSinkSession(SinkSession):
     def __init__(self, sink: KafkaSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
         self._side_topic = CheckpointTopic.of(sink.bootstrap(), target)
-        self._producer: Transaction | None = None
+        self._name = object()  # of this session, among those that keep a producer
+        self._closed = False
         self._epoch = 0
         self._topic: Topic | None = None
         self._stored: Stored
@@ -173,17 +174,22 @@ class KafkaSinkSession(SinkSession):
 
     @override
     def close(self) -> None:
-        producer, self._producer = self._producer, None
+        self._closed = True
+        producer = kept_producers.take(self._name)
         if producer is not None:
             producer.close()
 
     def _open(self) -> None:
         self._side_topic.prepare()
-        self._producer = self._taken(producer_of(self._target))
-        head = self._side_topic.head() or Head(checkpoint_records.new_generation())
+        producer = self._taken(producer_of(self._target))
+        try:
+            head = self._side_topic.head() or Head(checkpoint_records.new_generation())
+        except BaseException:
+            producer.close()
+            raise
         self._stored = Stored(head)
         self._epoch = head.epoch + 1
-        self._write(head.taken(self._run, self._target.flow))
+        self._write_with(producer, head.taken(self._run, self._target.flow))
         self._reload()
         self._empty()
         patience = 0 if self._sink.auto_create_topic else PATIENCE
@@ -238,19 +244,40 @@ class KafkaSinkSession(SinkSession):
 
     def _write(self, head: Head) -> None:
         """The head, in a transaction of its own, under our epoch."""
-        assert self._producer is not None, "a session that was closed is used again"  # noqa: S101
+        assert not self._closed, "a session that was closed is used again"  # noqa: S101
+        self._write_with(kept_producers.take(self._name) or self._renewed(), head)
+
+    def _renewed(self) -> Transaction:
+        """Our producer again, which was closed for those of others.
+
+        It would fence whoever has taken the branch over, so we look first; and again once nothing
+        can be committed any more that was begun before.
+        """
+        self._side_topic.owned(self._epoch)
+        producer = self._taken(producer_of(self._target))
         try:
-            self._producer.begin()
-            self._producer.send(
+            self._side_topic.owned(self._epoch)
+        except BaseException:
+            producer.close()
+            raise
+        return producer
+
+    def _write_with(self, producer: Transaction, head: Head) -> None:
+        try:
+            producer.begin()
+            producer.send(
                 Outgoing(
                     self._side_topic.topic, checkpoint_records.dump(head), checkpoint_records.HEAD
                 ),
                 0,
             )
-            self._producer.commit()
-        except Fenced:
-            self._side_topic.owned(self._epoch)  # says who has taken the flow over
+            producer.commit()
+        except BaseException as error:
+            producer.close()
+            if isinstance(error, Fenced):
+                self._side_topic.owned(self._epoch)  # says who has taken the flow over
             raise
+        kept_producers.give(self._name, producer)
         self._stored = Stored(head, self._stored.checkpoints)
 
     def _below(self) -> dict[str, int]:

@@ -1,0 +1,356 @@
+"""Who takes part in a lane, who leaves it, and that neither is any other's business."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from dataflow_assets.connectors.memory import (
+    MemoryOffsetSource,
+    MemoryPartSource,
+    MemorySliceSink,
+    MemorySpanSink,
+)
+from dataflow_assets.contracts import Rejects, Slice
+from dataflow_assets.errors import PermanentError, Stopped, TransientError
+from dataflow_assets.flow import Policies
+from dataflow_assets.lanes.events import Began, Ended
+from dataflow_assets.runs.request import Patience
+from tests.contract.conftest import numbered
+from tests.contract.drivers import MemoryOffsets
+from tests.contract.test_branches import Branched, Flaky
+from tests.lanes.driving import Driving, threads_of
+
+SOON = 8.0  # seconds, also on a machine that has other things to do
+
+
+def test_all_flows_are_driven_and_end_with_their_last_reports(memory: Any, drive: Any) -> None:
+    flows = [
+        memory(),
+        memory(source=MemoryOffsetSource),
+        memory(sink=MemorySpanSink),
+        memory(source=MemoryOffsetSource, sink=MemorySpanSink, sink_options={"exists": False}),
+    ]
+    driven: Driving = drive(*[one.flow for one in flows])
+    for rows in (10, 1, 200):
+        for one in flows:
+            one.produce(rows)
+        driven.until(lambda: all(one.complete for one in flows), SOON)
+    assert driven.lane.idle_seconds < SOON
+    assert driven.end() < SOON
+    for one in flows:
+        *_, last = driven.reports(one.flow)
+        assert (last.last, last.reason) == (True, "enough")
+        assert sum(report.delta.rows for report in driven.reports(one.flow)) == 211
+        assert [event.reason for event in driven.of(Ended, one.flow)] == ["enough"]
+        assert driven.began(one.flow) == 1
+    assert threads_of([one.flow for one in flows]) == []
+
+
+def test_flows_come_and_go(memory: Any, drive: Any) -> None:
+    stays, goes, comes = memory(), memory(), memory()
+    driven: Driving = drive(stays.flow, goes.flow)
+    driven.until(lambda: driven.began(goes.flow))
+    driven.flows = [stays.flow, comes.flow]
+    for one in (stays, goes, comes):
+        one.produce(5)
+    driven.until(lambda: stays.complete and comes.complete, SOON)
+    driven.until(lambda: driven.of(Ended, goes.flow), SOON)
+    assert "does not belong" in driven.of(Ended, goes.flow)[0].reason
+    assert driven.lane.state(goes.flow) == "not in this lane"
+    assert "freshness of 4 s" in driven.lane.state(stays.flow)
+    driven.flows.append(goes.flow)
+    goes.produce(5)
+    driven.until(lambda: goes.complete, SOON)
+    assert driven.began(stays.flow) == 1
+
+
+def test_an_edited_manifest_ends_the_flow_and_begins_it_again(memory: Any, drive: Any) -> None:
+    one = memory()
+    driven: Driving = drive(one.flow)
+    driven.until(lambda: driven.began(one.flow))
+    driven.flows = [one.edited(freshness_seconds=3)]
+    driven.until(lambda: driven.began(one.flow) == 2, SOON)
+    kinds = [type(e) for e in driven.events if isinstance(e, Began | Ended)]
+    assert kinds == [Began, Ended, Began]
+    assert driven.of(Ended, one.flow)[0].reason == "its manifest has changed"
+    assert "freshness of 3 s" in driven.lane.state(one.flow)
+    one.produce(3)
+    driven.until(lambda: one.complete, SOON)
+
+
+class Broken(MemorySliceSink):
+    """Takes nothing while the flag stands."""
+
+    flag: Path
+
+    def open(self, *given: Any) -> Any:
+        if self.flag.exists():
+            raise PermanentError("the table has no column name")
+        return super().open(*given)
+
+
+def test_a_flow_that_fails_leaves_until_it_was_left_out_once_or_edited(
+    memory: Any, drive: Any, tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    sound, broken = memory(), memory(sink=Broken, sink_options={"flag": flag})
+    driven: Driving = drive(sound.flow, broken.flow)
+    driven.until(lambda: driven.left(broken.flow), SOON)
+    assert "no column name" in str(driven.left(broken.flow)[0])
+    sound.produce(4)
+    driven.until(lambda: sound.complete, SOON)
+    driven.going_on(1.0)
+    assert driven.began(broken.flow) == 1, "it was wanted all the time, unchanged"
+    driven.flows[1] = broken.edited()
+    driven.until(lambda: len(driven.left(broken.flow)) == 2, SOON)
+    flag.unlink()
+    driven.going_on(1.0)
+    del driven.flows[1]
+    driven.going_on(0.5)
+    driven.flows.append(broken.flow)
+    broken.produce(4)
+    driven.until(lambda: broken.complete, SOON)
+    assert driven.began(sound.flow) == 1
+
+
+class Unreachable(MemorySliceSink):
+    def open(self, *_: Any) -> Any:
+        raise TransientError("the database is down")
+
+
+def test_the_end_does_not_wait_for_an_outage(memory: Any, drive: Any) -> None:
+    sound, down = memory(), memory(sink=Unreachable)
+    driven: Driving = drive(sound.flow, down.flow, patience=Patience(600, 30, 30))
+    sound.produce(3)
+    driven.until(lambda: sound.complete, SOON)
+    assert driven.end() < SOON
+    assert "the database is down" in str(driven.left(down.flow)[0])
+    assert driven.of(Ended, sound.flow)
+
+
+class Mistaken(MemoryPartSource):
+    """Reading ends with a mistake that nobody has thought of."""
+
+    flag: Path
+
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        if self.flag.exists():
+            raise ZeroDivisionError("nobody has thought of this")
+        return super().batches(piece, metadata)
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_flow_that_kills_its_job_is_alone_with_it(
+    memory: Any, drive: Any, tmp_path: Path, *, mended: bool
+) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    others = [memory() for _ in range(3)]
+    culprit = memory(source=Mistaken, options={"flag": flag})
+    flows = [culprit.flow, *[one.flow for one in others]]
+    driven: Driving = drive(*flows, patience=Patience(6, 0.05, 0.2))
+    driven.until(lambda: all(driven.began(flow) for flow in flows))
+    culprit.produce(5)
+    for _ in range(3):
+        for one in others:
+            one.produce(5)
+        driven.until(lambda: all(one.complete for one in others), SOON)
+    assert not any(driven.left(one.flow) for one in others)
+    if mended:
+        flag.unlink()
+        driven.until(lambda: culprit.complete, SOON)
+        assert not driven.left(culprit.flow)
+    else:
+        driven.until(lambda: driven.left(culprit.flow), 20)
+        assert "nobody has thought of this" in str(driven.left(culprit.flow)[0])
+        assert culprit.rows() == []
+
+
+class Unframed(MemoryOffsetSource):
+    """The frame of its records is never made: a mistake that the lane's own thread meets."""
+
+    def open(self, flow: str) -> Any:
+        session = super().open(flow)
+
+        def frame(*_: Any) -> Any:
+            raise ZeroDivisionError("nobody has thought of this")
+
+        session.frame = frame  # type: ignore[method-assign]
+        return session
+
+
+def test_a_mistake_in_the_lane_s_own_thread_is_one_flow_s_error(memory: Any, drive: Any) -> None:
+    others = [memory(source=MemoryOffsetSource) for _ in range(4)]
+    culprit = memory(source=Unframed)
+    driven: Driving = drive(*[one.flow for one in (*others, culprit)])
+    driven.until(lambda: all(driven.began(one.flow) for one in (*others, culprit)))
+    for one in (culprit, *others):
+        one.produce(5)
+    driven.until(lambda: all(one.complete for one in others), SOON)
+    driven.until(lambda: driven.left(culprit.flow), SOON)
+    assert isinstance(driven.left(culprit.flow)[0], ZeroDivisionError)
+    assert not any(driven.left(one.flow) for one in others)
+
+
+def test_a_lane_that_is_abandoned_leaves_no_thread(memory: Any, drive: Any) -> None:
+    flows = [memory(), memory(source=MemoryOffsetSource)]
+    driven: Driving = drive(*[one.flow for one in flows])
+    for one in flows:
+        one.produce(50)
+    driven.until(lambda: flows[0].complete, SOON)
+    driven.abandon()
+    deadline = time.monotonic() + SOON
+    while left := threads_of([one.flow for one in flows]):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def test_the_lane_ends_without_a_flow_that_does_not(
+    memory: Any, drive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dataflow_assets.lanes.lane.END_SECONDS", 1.0)
+    sound, stuck = memory(), memory(sink=Stuck)
+    Stuck.going = False
+    driven: Driving = drive(sound.flow, stuck.flow)
+    try:
+        sound.produce(2)
+        driven.until(lambda: sound.complete and driven.began(stuck.flow), SOON)
+        assert driven.end() < SOON
+        assert "did not end within 1 seconds" in str(driven.left(stuck.flow)[0])
+        assert driven.of(Ended, sound.flow)
+    finally:
+        Stuck.going = True
+
+
+class Stuck(MemorySliceSink):
+    """A server that never answers the driver."""
+
+    going: ClassVar[bool] = False
+
+    def open(self, *given: Any) -> Any:
+        while not Stuck.going:
+            time.sleep(0.05)
+        return super().open(*given)
+
+
+def test_a_branch_that_was_suspended_comes_back(
+    request: pytest.FixtureRequest, engine: SparkSession, drive: Any, tmp_path: Path
+) -> None:
+    """Nothing new comes meanwhile: its return is all there is to do."""
+    case = Branched(engine, MemoryOffsets(request))
+    request.addfinalizer(case.store.remove)
+    flag = tmp_path / "flag"
+    flag.write_text("task")
+    case.sinks[1] = Flaky(store=case.name, table="odd", flag=flag)
+    case.source.seed(numbered(1, 21))
+    driven: Driving = drive(case.flow())
+    driven.until(lambda: len(case.rows("six")) == 2 and len(case.rows("even")) == 8, SOON)
+    assert case.rows("odd") == []
+    flag.unlink()
+    driven.until(lambda: len(case.rows("odd")) == 10, SOON)
+    case.expect(21)
+    assert not driven.left(case.flow())
+
+
+def test_a_record_at_which_the_flow_stops_ends_it_with_that_record(memory: Any, drive: Any) -> None:
+    """What lies before it is stored."""
+    rules = Policies(rejects=Rejects("fail"), freshness_seconds=4)
+    one, other = memory(source=MemoryOffsetSource, policies=rules), memory()
+    driven: Driving = drive(one.flow, other.flow)
+    one.produce(7)
+    driven.until(lambda: one.complete, SOON)
+    one.store.produce("t", 0, [b'{"id": 7, "name": "name"}', b"not json", b'{"id": 9}'])
+    driven.until(lambda: driven.left(one.flow), SOON)
+    (error,) = driven.left(one.flow)
+    assert isinstance(error, Stopped)
+    assert one.rows() == list(range(8))
+    other.produce(3)
+    driven.until(lambda: other.complete, SOON)
+
+
+def test_too_many_rejected_records_end_the_flow(memory: Any, drive: Any) -> None:
+    one, other = memory(source=MemoryOffsetSource), memory()
+    driven: Driving = drive(one.flow, other.flow)
+    one.store.produce("t", 0, [b"not json"] * 3_000)
+    driven.until(lambda: driven.left(one.flow), SOON)
+    assert "maxRejectedPercent" in str(driven.left(one.flow)[0])
+    other.produce(3)
+    driven.until(lambda: other.complete, SOON)
+
+
+class InOrder(MemoryPartSource):
+    parts_in_order: ClassVar[bool] = True
+    seen: ClassVar[list[str]] = []
+
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        InOrder.seen.append(piece.partition)
+        return super().batches(piece, metadata)
+
+
+class Upserting(MemorySliceSink):
+    @property
+    def upserts(self) -> bool:
+        return True
+
+
+def test_parts_in_order_stay_in_order_over_the_turns(memory: Any, drive: Any) -> None:
+    one, other = memory(source=InOrder, sink=Upserting), memory()
+    one.produce(90)
+    InOrder.seen.clear()
+    driven: Driving = drive(one.flow, other.flow)
+    driven.until(lambda: one.complete, SOON)
+    assert len(InOrder.seen) == 3
+    stored = one.store.query("select json_extract(row, '$.id') from rows order by rowid")
+    assert [number for (number,) in stored] == list(range(90))
+
+
+class Polled(MemoryPartSource):
+    """A table that wants to be left in peace; `ends` are the looks at it."""
+
+    looks: ClassVar[list[float]] = []
+
+    @property
+    def poll_seconds(self) -> float:
+        return 1.5
+
+    def open(self, flow: str) -> Any:
+        session = super().open(flow)
+        ends = session.ends
+
+        def noted() -> Any:
+            Polled.looks.append(time.monotonic())
+            return ends()
+
+        session.ends = noted  # type: ignore[method-assign]
+        return session
+
+
+def test_a_polled_table_is_asked_as_often_as_it_allows(memory: Any, drive: Any) -> None:
+    one = memory(source=Polled)
+    driven: Driving = drive(one.flow)
+    driven.until(lambda: driven.began(one.flow))
+    one.produce(3)
+    driven.until(lambda: one.complete and driven.reports(one.flow), SOON)
+    driven.going_on(0.5)  # plans and reports ask for the ends as well
+    Polled.looks.clear()
+    driven.going_on(4.0)
+    assert 1 <= len(Polled.looks) <= 3
+
+
+def test_a_flow_s_own_interval_follows_its_freshness(memory: Any, drive: Any) -> None:
+    hasty, calm = memory(), memory()
+    calm = replace(calm, policies=Policies(freshness_seconds=120))
+    driven: Driving = drive(hasty.flow, calm.flow)
+    hasty.produce(3)
+    calm.produce(3)
+    driven.until(lambda: hasty.complete and calm.complete, SOON)
+    assert "for a freshness of 120 s" in driven.lane.state(calm.flow)

@@ -1,0 +1,133 @@
+"""One look at many sources: whose answer is whose, and who waits for whom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import psycopg
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+import devservers
+from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka.source import current_topic
+from dataflow_assets.connectors.postgresql import PostgresqlSource
+from dataflow_assets.contracts import Source, SourceSession
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.runs.ends import Looks, OpenSource
+from devservers import Proxy
+from tests.conftest import Topics
+
+Declare = Callable[[str], KafkaSource]
+
+
+@pytest.fixture
+def on_kafka(kafka: devservers.Kafka) -> Declare:
+    return lambda name: KafkaSource(brokers=(kafka.bootstrap,), topic=name)
+
+
+@pytest.fixture
+def table(postgresql: devservers.PostgreSQL, schema: str) -> str:
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {schema}.t (id int PRIMARY KEY, updated_at timestamptz)")
+    return f"{schema}.t"
+
+
+@pytest.fixture
+def proxy(postgresql: devservers.PostgreSQL) -> Iterator[Proxy]:
+    with Proxy(int(_port(postgresql))) as proxy:
+        yield proxy
+
+
+def polled(dsn: str, table: str, seconds: int) -> PostgresqlSource:
+    config = {"connectionString": dsn, "table": table, "pollInterval": seconds}
+    return PostgresqlSource.model_validate(config)
+
+
+def opened(source: Source, flow: str) -> OpenSource:
+    return OpenSource(source, source.open(flow))
+
+
+def test_a_missing_and_a_recreated_topic_are_their_own_errors(
+    kafka: devservers.Kafka, topic: Topics, on_kafka: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, other = topic(3), topic()
+    sources = {"good": on_kafka(good), "other": on_kafka(other), "none": on_kafka("there-is-none")}
+    sessions = KafkaSource.open_together(sources)
+    assert "topic there-is-none does not exist" in str(sessions.pop("none"))
+    opened = ((flow, one) for flow, one in sessions.items() if isinstance(one, SourceSession))
+    known = {flow: OpenSource(sources[flow], one) for flow, one in opened}
+    _recreate(AdminClient({"bootstrap.servers": kafka.bootstrap}), other)
+    monkeypatch.setattr(current_topic, "SECONDS", 0)
+    found = Looks().ends_together(known, 20)
+    assert found["good"] == {"0": 0, "1": 0, "2": 0}
+    assert isinstance(found["other"], DataflowError)
+    assert "recreated" in str(found["other"])
+    for one in known.values():
+        one.session.close()
+
+
+def test_a_silent_server_holds_up_nobody_and_is_an_error_of_its_own_flow(
+    topic: Topics, on_kafka: Declare, postgresql: devservers.PostgreSQL, table: str, proxy: Proxy
+) -> None:
+    behind = postgresql.dsn().replace(_port(postgresql), str(proxy.port))
+    silent = polled(behind, table, 0)
+    looks = Looks(silence=3)
+    open_ = {"good": opened(on_kafka(topic()), "good"), "silent": opened(silent, "silent")}
+    assert set(_patiently(looks, open_)) == {"good", "silent"}
+    proxy.slow(15)
+    begun = time.monotonic()
+    assert looks.ends_together(open_, 1) == {"good": {"0": 0}}, "the other has not answered yet"
+    while "silent" not in (found := looks.ends_together(open_, 0.2)):
+        assert found == {"good": {"0": 0}}
+        assert time.monotonic() < begun + 10
+    assert "no answer for 3 seconds" in str(found["silent"])
+    assert looks.ends_together(open_, 0.5)["silent"] is found["silent"], "its session is not asked"
+    proxy.restore()
+    again = open_ | {"silent": opened(silent, "silent")}
+    assert isinstance(_patiently(looks, again)["silent"], dict), "another session is"
+    for one in again.values():
+        one.session.close()
+
+
+def test_a_table_is_not_asked_more_often_than_its_interval_says(
+    postgresql: devservers.PostgreSQL, table: str
+) -> None:
+    source = polled(postgresql.dsn(), table, 2)
+    looks = Looks()
+    with closing(source.open("polled")) as session, psycopg.connect(postgresql.dsn()) as connection:
+        open_ = {"polled": OpenSource(source, session)}
+        first = _patiently(looks, open_)
+        connection.execute(f"INSERT INTO {table} VALUES (1, '2020-01-01')")
+        connection.commit()
+        assert looks.ends_together(open_) == first
+        time.sleep(2)
+        assert "2020-01-01" in str(_patiently(looks, open_))
+
+
+def _patiently(looks: Looks, sources: dict[str, OpenSource]) -> dict[str, object]:
+    """The first answer of all of them, on a machine that may be busy."""
+    deadline = time.monotonic() + 20
+    while set(found := looks.ends_together(sources)) != set(sources):
+        assert time.monotonic() < deadline
+    return dict(found)
+
+
+def _port(postgresql: devservers.PostgreSQL) -> str:
+    return str(psycopg.conninfo.conninfo_to_dict(postgresql.dsn())["port"])
+
+
+def _recreate(admin: AdminClient, name: str) -> None:
+    admin.delete_topics([name])[name].result(20)
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            admin.create_topics([NewTopic(name, 1)])[name].result(20)
+        except KafkaException:  # the old one is not gone yet
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return

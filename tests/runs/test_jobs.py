@@ -1,0 +1,192 @@
+"""Many passes as one job: what comes of each is its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
+from dataflow_assets.contracts import Limit, Run, SinkSession, Slice, SourceSession, Target
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.micro_batch.branches import PassBranch
+from dataflow_assets.micro_batch.fused import Pass
+from dataflow_assets.micro_batch.job import Planned, Reading, read, run
+from tests.in_process import Session
+
+
+class Recorded(MemoryPartSource):
+    """Notes which part is read, and fails where it is told to."""
+
+    seen: ClassVar[list[tuple[str, str]]] = []
+    fails: bool = False
+
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        self.seen.append((self.store, piece.partition))
+        if self.fails:
+            raise PermanentError(f"{self.store} cannot be read")
+        return super().batches(piece, metadata)
+
+
+class InOrder(Recorded):
+    parts_in_order: ClassVar[bool] = True
+
+
+class Upserting(MemorySliceSink):
+    @property
+    def upserts(self) -> bool:
+        return True
+
+
+@dataclass
+class Table:
+    """A table of some rows on its way into another one."""
+
+    store: Store
+    work: Pass
+    source: SourceSession
+    sink: SinkSession
+
+    def finish(self, reading: Reading) -> list[int]:
+        done = reading.outcome()
+        self.sink.finish(done.span, done.receipts["memory"], self.source)
+        return self.rows()
+
+    def rows(self) -> list[int]:
+        sql = "select json_extract(row, '$.id') from rows order by rowid"
+        return [int(number) for (number,) in self.store.query(sql)]
+
+
+@pytest.fixture
+def tables() -> Iterator[Any]:
+    """A factory: `tables(rows, kind)` has three parts."""
+    with ExitStack() as stack:
+
+        def make(rows: int, kind: type[Recorded] = Recorded, **options: Any) -> Table:
+            name = f"jobs-{uuid.uuid4().hex[:8]}"
+            store = Store(name)
+            store.create()
+            stack.callback(store.remove)
+            store.produce("t", 0, [b"name"] * rows)
+            source = kind(store=name, topic="t", **options)
+            sink = (Upserting if kind is InOrder else MemorySliceSink)(store=name, table="target")
+            return stack.enter_context(_opened(source, sink, store))
+
+        yield make
+
+
+class _opened(ExitStack):  # noqa: N801 - a function with an end
+    def __init__(self, source: Recorded, sink: MemorySliceSink, store: Store) -> None:
+        super().__init__()
+        session = self.enter_context(closing(source.open("f")))
+        target = Target("default/f", "memory", "h1", "t", source_id=session.identity)
+        opened = self.enter_context(closing(sink.open(target, Run())))
+        opened.restart(session.start(), session.identity)
+        span = opened.begin(session.plan(session.start(), Limit()))
+        work = Pass(source, span, (PassBranch(sink, opened.ticket()),), 10.0)
+        self.table = Table(store, work, session, opened)
+
+    def __enter__(self) -> Table:  # type: ignore[override]
+        super().__enter__()
+        return self.table
+
+
+@pytest.fixture
+def engine() -> SparkSession:
+    def none() -> SparkSession:
+        raise AssertionError("no job needs Spark here")
+
+    return cast("SparkSession", Session(none))
+
+
+def test_each_pass_has_its_own_receipts(tables: Any, engine: SparkSession) -> None:
+    many = [tables(rows) for rows in (3, 30, 1, 7)]
+    readings = [Reading(table.work) for table in many]
+    read(engine, {reading: reading.take() for reading in readings})
+    assert all(reading.over for reading in readings)
+    found = [table.finish(one) for table, one in zip(many, readings, strict=True)]
+    assert [sorted(rows) for rows in found] == [list(range(n)) for n in (3, 30, 1, 7)]
+
+
+def test_a_failure_touches_no_neighbour(tables: Any, engine: SparkSession) -> None:
+    sound, broken, other = tables(9), tables(9, fails=True), tables(9)
+    readings = {id(table): Reading(table.work) for table in (sound, broken, other)}
+    read(engine, {reading: reading.take() for reading in readings.values()})
+    for table in (sound, other):
+        assert sorted(table.finish(readings[id(table)])) == list(range(9))
+    with pytest.raises(PermanentError, match="cannot be read"):
+        readings[id(broken)].outcome()
+    assert broken.rows() == []
+
+
+def test_a_large_pass_takes_several_turns(tables: Any, engine: SparkSession) -> None:
+    table = tables(30)
+    reading, sizes = Reading(table.work), []
+    while not reading.over:
+        taken = reading.take(2)
+        read(engine, {reading: taken})
+        sizes.append([len(share) for share in taken])
+    assert sizes == [[1, 1], [1]]
+    assert sorted(table.finish(reading)) == list(range(30))
+
+
+def test_what_has_failed_is_not_read_on(tables: Any, engine: SparkSession) -> None:
+    reading = Reading(tables(30, fails=True).work)
+    read(engine, {reading: reading.take(1)})
+    assert reading.over
+    with pytest.raises(PermanentError):
+        reading.outcome()
+
+
+def test_parts_in_order_stay_in_one_task_and_in_order(tables: Any, engine: SparkSession) -> None:
+    """Also over several turns, beside others."""
+    table, other = tables(30, InOrder), tables(9)
+    reading, beside = Reading(table.work), Reading(other.work)
+    Recorded.seen.clear()
+    first = reading.take(2)
+    assert first == [(0, 1)]
+    read(engine, {reading: first, beside: beside.take()})
+    second = reading.take(2)
+    assert second == [(2,)]
+    read(engine, {reading: second})
+    parts = [part for store, part in Recorded.seen if store == table.work.source.store]
+    assert parts == [piece.partition for piece in table.work.span.slices]
+    assert table.finish(reading) == list(range(30))
+    assert sorted(other.finish(beside)) == list(range(9))
+
+
+def test_alone_parts_in_order_are_one_task(tables: Any, engine: SparkSession) -> None:
+    table = tables(30, InOrder)
+    done = run(engine, Planned(table.work, table.source))
+    assert len(done.receipts["memory"]) == 3
+    assert table.rows() == list(range(30))
+
+
+def test_a_job_that_dies_is_an_error_for_all(tables: Any) -> None:
+    class Frames:
+        def range(self, *_: int) -> Any:
+            return self
+
+        def mapInArrow(self, *_: object) -> Any:  # noqa: N802 - Spark's name
+            return self
+
+        def toArrow(self) -> None:  # noqa: N802 - Spark's name
+            raise PySparkException("the worker is gone")
+
+    readings = [Reading(tables(rows).work) for rows in (3, 4)]
+    with pytest.raises(TransientError, match="the worker is gone"):
+        read(cast("SparkSession", Frames()), {one: one.take() for one in readings})
+
+
+def test_nothing_to_read_is_no_job(tables: Any) -> None:
+    reading = Reading(tables(0).work)
+    read(cast("SparkSession", None), {reading: reading.take()})
+    assert reading.over
+    assert reading.outcome().receipts == {"memory": []}
