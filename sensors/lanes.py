@@ -31,6 +31,7 @@ from sensors.sources import View, sources
 
 INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
 AT_ONCE = 8  # runs of flows' own that this sensor keeps going
+MOST_TOLD = 20  # flows that have failed, in the text of a tick
 LONG_SECONDS = 3600.0  # after which a lane hands over: logs rotate, memory is given back
 
 
@@ -88,8 +89,14 @@ class Location:
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
         self._news(look, resting, alone)
         self._told.write(look.said)
-        self.summary = f"{len(flows)} of {len(self._flows)} flows are switched on, nothing to start"
+        self.summary = self._summary(look, len(flows))
         return look.asked
+
+    def _summary(self, look: _Look, on: int) -> str:
+        """What the tick says: the flows that have failed first."""
+        failed = [f"{name}: {look.said[name]}" for name in sorted(look.notes) if name in look.said]
+        count = [f"{on} of {len(self._flows)} flows are switched on, {len(failed)} have failed"]
+        return "\n".join([*count, *failed[:MOST_TOLD]])
 
     def _busy(self, look: _Look, flow: Flow) -> bool:
         """Whether a run of its own works on the flow, or is about to."""

@@ -95,7 +95,7 @@ class Claims:
             return ""
         if time.time() - self._pulse.last(run.run_id) < SILENT_SECONDS:
             return ""
-        doing = f"was {run.status.value.lower()} and" if driver is None else "drove the flow, but"
+        doing = f"was {run.status.value.lower()} and" if driver is None else "was driving, but"
         return f"it {doing} nothing was heard of it for {SILENT_SECONDS / 60:.0f} minutes"
 
 

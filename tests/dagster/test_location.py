@@ -31,7 +31,7 @@ class Shop:
     def __init__(self, store: Store, instance: dg.DagsterInstance) -> None:
         self.store, self.instance = store, instance
         self.flows: list[Flow] = []
-        self.board = Board()
+        self.board, self.summary = Board(), ""
 
     def add(self, name: str, lane: str = "shared", *, news: bool = True) -> Flow:
         notes = {"dataflow-assets/lane": lane}
@@ -53,7 +53,9 @@ class Shop:
 
     def tick(self) -> list[str]:
         """The runs that are asked for: the lane, or the job of the flow."""
-        asked = Location(graph.build(self.flows), self.board).look(self.instance)
+        found = Location(graph.build(self.flows), self.board)
+        asked = found.look(self.instance)
+        self.summary = found.summary
         return [one.tags.get("dataflow/lane") or str(one.job_name) for one in asked]
 
     def said(self, flow: Flow) -> str:
@@ -130,6 +132,10 @@ def test_flows_that_have_left_their_lane_run_by_themselves_eight_at_a_time(
         Notes(shop.instance).leave(shop.add(f"f{number}"), "no database")
     assert shop.tick() == []
     assert shop.said(shop.flows[0]) == "failed once; next try in 5 s. Last error: no database"
+    assert shop.summary.splitlines()[:2] == [
+        "10 of 10 flows are switched on, 10 have failed",
+        "default/f0: failed once; next try in 5 s. Last error: no database",
+    ]
     later(monkeypatch, 6)
     assert shop.tick() == [f"f{number}_job" for number in range(AT_ONCE)]
     assert "waits for one of 8 places" in shop.said(shop.flows[-1])
