@@ -317,6 +317,14 @@ BAD_HEADS = [
         "name: orders\n  annotations: {dataflow-assets/owners: ' ,'}",
         "5:41: metadata.annotations.dataflow-assets/owners: must not be empty",
     ),
+    (
+        "name: orders",
+        "name: orders\n  annotations: {dataflow-assets/lane: Slow_Ones}",
+        (
+            "5:39: metadata.annotations.dataflow-assets/lane: must be letters a-z, digits and `-`, "
+            "without `-` at an end, at most 40"
+        ),
+    ),
 ]
 
 
