@@ -113,7 +113,8 @@ class Draining:
         first, self._first = self._first, []
         for report in chain(first, self._reports):
             if not report.last:  # what waits then is told with the run's own event
-                self._tell(self._telling.due())
+                due, branch = self._telling.due(), report.branch.id
+                self._tell([node for node in due if node.branch.id == branch])
             self._telling.take(report)
 
     def _reason(self) -> str | None:
