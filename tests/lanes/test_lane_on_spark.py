@@ -74,12 +74,12 @@ def fed(driven: Driving, others: list[Memory], seconds: float) -> float:
 def test_a_micro_batch_that_never_ends_is_cut_off_and_then_alone(
     memory: Any, drive: Any, spark: SparkSession, flag: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "JOB_SECONDS", 8.0)
     monkeypatch.setattr(member, "GRACE_SECONDS", 1.0)
     others = [memory() for _ in range(2)]
     endless = memory(source=Endless, options={"flag": flag})
     driven: Driving = drive(*[one.flow for one in (*others, endless)], spark=spark)
     fed(driven, others, 1.0)
+    monkeypatch.setattr(rounds, "JOB_SECONDS", 8.0)  # the first workers have begun
     endless.produce(1)
     fed(driven, others, 16.0)  # it is cut off among the others, and once apart
     assert fed(driven, others, 5.0) < SOON / 3, "now it runs beside them"
@@ -93,10 +93,10 @@ def test_a_micro_batch_that_never_ends_is_cut_off_and_then_alone(
 def test_one_that_has_ended_after_all_is_among_the_others_again(
     memory: Any, drive: Any, spark: SparkSession, flag: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds, "JOB_SECONDS", 8.0)
     other, endless = memory(), memory(source=Endless, options={"flag": flag})
     driven: Driving = drive(other.flow, endless.flow, spark=spark)
     fed(driven, [other], 1.0)
+    monkeypatch.setattr(rounds, "JOB_SECONDS", 8.0)
     endless.produce(1)
     fed(driven, [other], 16.0)
     flag.unlink()
