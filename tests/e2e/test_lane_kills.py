@@ -271,7 +271,7 @@ def test_a_lane_of_twenty_flows_is_killed_and_paused(
 @pytest.mark.timeout(900)
 def test_the_same_for_long(lanes: Lanes, mortal_spark: devservers.SparkConnect) -> None:
     """With a server of its own, which is killed as well."""
-    lanes._command = Command(mortal_spark.remote)  # noqa: SLF001 - the fixture's other server
+    lanes._command = Command(mortal_spark.remote)
 
     def server_dies(lanes: Lanes) -> None:
         time.sleep(random.uniform(0.0, 2.0))

@@ -21,6 +21,8 @@ from dataflow_assets.lanes import member, rounds
 from dataflow_assets.runs.request import Patience
 from tests.lanes.driving import Driving, Memory
 
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
+
 SOON = 60.0  # seconds; a worker's first task takes a few on a machine with other work
 
 
