@@ -181,9 +181,14 @@ def test_alone_parts_in_order_are_one_task(tables: Any, engine: SparkSession) ->
 def test_where_others_need_the_rest_of_spark_a_pass_is_one_task(
     tables: Any, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks = []
+    tasks: list[int] = []
     ranged = engine.range
-    monkeypatch.setattr(engine, "range", lambda *given: tasks.append(given[1]) or ranged(*given))
+
+    def counted(*given: int) -> Any:
+        tasks.append(given[1])
+        return ranged(*given)
+
+    monkeypatch.setattr(engine, "range", counted)
     table = tables(30)
     run_in_one_task(engine, Planned(table.work, table.source))
     assert tasks == [1]
