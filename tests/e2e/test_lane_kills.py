@@ -35,7 +35,7 @@ kind: DataFlow
 metadata:
   name: {name}
 spec:
-  freshness: 3s
+  freshness: 3
   source:
     type: kafka
     config:
@@ -183,7 +183,7 @@ class Lanes:
     """Processes that drive the folder, one after the other or two at once."""
 
     def __init__(self, fleet: Fleet, command: Command) -> None:
-        self.fleet, self._command = fleet, command
+        self.fleet, self.command = fleet, command
         self.processes: list[subprocess.Popen[str]] = []
         self.logs: list[Path] = []
 
@@ -191,9 +191,14 @@ class Lanes:
         log = self.fleet.folder / f"log-{uuid.uuid4().hex[:6]}.txt"
         with log.open("w") as stream:
             given = ("run", str(self.fleet.folder), "--for", "600")
-            self.processes.append(self._command.spawn(*given, log=stream))
+            self.processes.append(self.command.spawn(*given, log=stream))
         self.logs.append(log)
         return self.processes[-1]
+
+    @property
+    def alive(self) -> bool:
+        """Somebody drives the flows."""
+        return any(process.poll() is None for process in self.processes)
 
     def end(self) -> None:
         for process in self.processes:
@@ -215,7 +220,8 @@ def lanes(fleet: Fleet, command: Command) -> Iterator[Lanes]:
 def until(done: Callable[[], object], lanes: Lanes, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < deadline, f"{lanes.fleet.wrong()}\n{lanes.said()}"
+        late = time.monotonic() >= deadline or not lanes.alive
+        assert not late, f"{lanes.fleet.wrong()}\n{lanes.said()}"
         time.sleep(0.3)
 
 
@@ -271,7 +277,7 @@ def test_a_lane_of_twenty_flows_is_killed_and_paused(
 @pytest.mark.timeout(900)
 def test_the_same_for_long(lanes: Lanes, mortal_spark: devservers.SparkConnect) -> None:
     """With a server of its own, which is killed as well."""
-    lanes._command = Command(mortal_spark.remote)
+    lanes.command = Command(mortal_spark.remote)
 
     def server_dies(lanes: Lanes) -> None:
         time.sleep(random.uniform(0.0, 2.0))
