@@ -32,7 +32,7 @@ class Lane:
     def __init__(self, spark: Callable[[], SparkSession], request: Request) -> None:
         """`request` is that of each flow, but for its time and its end, which are the lane's."""
         self._spark, self._request = spark, request
-        self._board = threading.Condition()
+        self._board, self._beside = threading.Condition(), threading.Lock()
         self._members: dict[str, Member] = {}
         self._left: dict[str, str] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -118,7 +118,7 @@ class Lane:
                 self._begin(flow)
 
     def _begin(self, flow: Flow) -> None:
-        member = Member(flow, self._request, self._spark, self._board)
+        member = Member(flow, self._request, self._spark, self._board, self._beside)
         self._members[flow.id] = member
         member.start(self._events.put)
 

@@ -15,7 +15,7 @@ from dataflow_assets.lanes.events import Began, Ended, Event, Left
 from dataflow_assets.lanes.pace import TURN_SECONDS, Pace
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
-from dataflow_assets.micro_batch.tasks import limited, within
+from dataflow_assets.micro_batch.tasks import CutOff, limited, within
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.host import Host, Pause
 from dataflow_assets.runs.request import Request
@@ -68,8 +68,10 @@ class Member(Host):
         request: Request,
         spark: Callable[[], SparkSession],
         board: threading.Condition,
+        beside: threading.Lock,
     ) -> None:
-        self.flow, self._session, self._board = flow, spark, board
+        """`beside` is held by the one whose job runs beside those of the lane."""
+        self.flow, self._session, self._board, self._beside = flow, spark, board, beside
         self._request = replace(request, seconds=float("inf"), stop=lambda: self._reason)
         self._reason: str | None = None
         self._resume = threading.Event()
@@ -79,9 +81,9 @@ class Member(Host):
         self.paused: Pause | None = None
         self.waiting: Waiting | None = None
         self.apart = False
-        """Its last pass was part of a job that died: it runs in jobs of its own until one ends."""
+        """Its last pass was part of a job that died: the next one is a job of its own."""
         self.alone = False
-        """Its micro-batches take too long for the others: its jobs run beside those of the lane."""
+        """A job of its own took too long, or died: its next ones run beside those of the lane."""
         self.pace = Pace()
         self.paused_at = self.woken = self.passed = time.monotonic()
         self._thread = threading.Thread(target=lambda: None)
@@ -164,10 +166,15 @@ class Member(Host):
 
     def _run_alone(self, planned: Planned) -> Outcome:
         """Beside the lane's jobs; once such a job ends in the time of a turn, it is among them."""
-        spark, began = self._session(), time.monotonic()
-        late = within(ALONE_SECONDS)
-        with limited(spark, lambda: late() or self._overdue()):
-            outcome = job.run(spark, planned)
+        while not self._beside.acquire(timeout=1.0):
+            if reason := self._overdue():
+                raise CutOff(reason)
+        try:
+            spark, began, late = self._session(), time.monotonic(), within(ALONE_SECONDS)
+            with limited(spark, lambda: late() or self._overdue()):
+                outcome = job.run_in_one_task(spark, planned)
+        finally:
+            self._beside.release()
         self.alone = time.monotonic() - began > TURN_SECONDS
         return outcome
 

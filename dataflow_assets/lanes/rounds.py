@@ -20,7 +20,7 @@ from dataflow_assets.lanes.member import Member, Waiting
 from dataflow_assets.lanes.pace import TURN_SECONDS
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Reading
-from dataflow_assets.micro_batch.tasks import CutOff, limited, within
+from dataflow_assets.micro_batch.tasks import CutOff, JobDied, limited, within
 from dataflow_assets.runs.ends import Looks, OpenSource, news
 
 if TYPE_CHECKING:
@@ -157,12 +157,7 @@ class Rounds:
             chosen.append(member)
             room -= len(asked[reading])
         began = time.monotonic()
-        try:
-            spark = self._spark()
-            with limited(spark, within(JOB_SECONDS)):
-                job.read(spark, asked)
-        except Exception as error:  # noqa: BLE001 - also a mistake of ours is one flow's only
-            _failed(chosen, error)
+        if not self._done(chosen, lambda spark: job.read(spark, asked)):
             return
         self._joint_seconds = time.monotonic() - began
         self._learn(sum(map(len, asked.values())), full=room <= 0)
@@ -182,33 +177,47 @@ class Rounds:
         if waiting.reading is not None:
             self._together([member])
             return
-        began = time.monotonic()
-        try:
-            spark = self._spark()
-            with limited(spark, within(JOB_SECONDS)):
-                outcome = job.run(spark, waiting.planned)
-        except Exception as error:  # noqa: BLE001 - also a mistake of ours is this flow's only
-            _failed([member], error)
+        began, outcomes = time.monotonic(), list[Outcome]()
+        if not self._done([member], lambda spark: outcomes.append(job.run(spark, waiting.planned))):
             return
         if waiting.planned.work.span.full:
             member.pace.took(time.monotonic() - began)
         member.apart = False
-        member.answer(outcome)
+        member.answer(*outcomes)
+
+    def _done(self, members: Sequence[Member], work: Callable[[SparkSession], None]) -> bool:
+        """Has a job run in the time that it may take. False: it has failed, and they were told."""
+        try:
+            spark = self._spark()
+        except TransientError as error:
+            for member in members:
+                member.answer(copy(error))
+            return False
+        try:
+            with limited(spark, within(JOB_SECONDS)):
+                work(spark)
+        except Exception as error:  # noqa: BLE001 - also a mistake of ours is theirs only
+            _failed(members, error)
+            return False
+        return True
 
 
 def _failed(members: Sequence[Member], error: Exception) -> None:
-    """A job that died tells nothing of its passes: each is tried apart, until one succeeds."""
-    for member in members:
-        member.apart = True
-        if len(members) > 1:
+    """A job that died tells nothing of its passes: each is tried apart, and the culprit is known.
+
+    Its next jobs run beside those of the lane.
+    """
+    if len(members) > 1:
+        for member in members:
+            member.apart = True
             member.answer(copy(error) if isinstance(error, DataflowError) else _unexpected(error))
-        elif isinstance(error, CutOff):
-            member.alone = True
-            late = _too_long(member, error)
-            log.warning("%s", late)
-            member.answer(late)
-        else:
-            member.answer(error)
+        return
+    (member,) = members
+    member.alone = isinstance(error, JobDied)
+    if isinstance(error, CutOff):
+        error = _too_long(member, error)
+        log.warning("%s", error)
+    member.answer(error)
 
 
 def _unexpected(error: Exception) -> TransientError:

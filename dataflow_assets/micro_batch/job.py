@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import Receipt, SourceSession, Span
+from dataflow_assets.contracts import OffsetSlice, Receipt, SourceSession, Span
 from dataflow_assets.micro_batch.fused import Pass, Result, encoded
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 _SLICES_OF_A_TASK = 25
 # The fewest tasks of a job of several passes: a task waits for its sink most of the time.
 _FEWEST_TASKS = 4
+
+
+Deal = Callable[[Sequence[Share]], list[tuple[Share, ...]]]
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,29 @@ def run(spark: SparkSession, planned: Planned) -> Outcome:
     work = planned.work
     if planned.in_tasks:
         reading = Reading(work)
-        read(spark, {reading: reading.take()}, one_each=True)
+        read(spark, {reading: reading.take()}, _one_each)
         return reading.outcome()
     frame = planned.source.frame(spark, work.span, work.wanted)
     return _outcome(work, _decoded(collect(frame, work)))
+
+
+def run_in_one_task(spark: SparkSession, planned: Planned) -> Outcome:
+    """The same where others need the rest of Spark: of a frame one slice is read, by chance."""
+    work = planned.work
+    if planned.in_tasks:
+        reading = Reading(work)
+        read(spark, {reading: reading.take()}, lambda shares: [tuple(shares)] if shares else [])
+        return reading.outcome()
+    return run(spark, replace(planned, work=replace(work, span=_one_slice(work.span))))
+
+
+def _one_slice(span: Span) -> Span:
+    """Nothing is read of the others now; a span that is read whole or not at all stays as it is."""
+    filled = [one for one in span.slices if isinstance(one, OffsetSlice) and not one.empty]
+    if span.whole or not filled:
+        return span
+    chosen = random.choice(filled)  # noqa: S311 - so that each partition has its turn
+    return span.cut({one.partition: one.after for one in filled if one is not chosen})
 
 
 class Reading:
@@ -98,16 +121,16 @@ class Reading:
 
 
 def read(
-    spark: SparkSession, asked: Mapping[Reading, Sequence[Indexes]], *, one_each: bool = False
+    spark: SparkSession, asked: Mapping[Reading, Sequence[Indexes]], deal: Deal | None = None
 ) -> None:
     """Reads slices of several passes in one job; what came of them is added to each.
 
-    `one_each`: each slice is a task of its own, where the job is of one flow. Raises TransientError
-    when Spark itself failed: then nothing is known about any of them.
+    `deal`: what each task reads; by default a few tasks have several slices each. Raises
+    TransientError when Spark itself failed: then nothing is known about any of them.
     """
     works = [reading.work for reading in asked]
     shares = [(n, share) for n, taken in enumerate(asked.values()) for share in taken]
-    tasks = [(share,) for share in shares] if one_each else _dealt(shares)
+    tasks = (deal or _dealt)(shares)
     if not tasks:
         return
     rows = spark.range(0, len(tasks), 1, len(tasks))
@@ -140,6 +163,11 @@ class _InTasks:
 
 def _of(n: int, results: Iterable[Result]) -> pa.RecordBatch:
     return encoded(replace(result, of=n) for result in results)
+
+
+def _one_each(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
+    """Each slice is a task of its own, where the job is of one flow."""
+    return [(share,) for share in shares]
 
 
 def _dealt(shares: Sequence[Share]) -> list[tuple[Share, ...]]:

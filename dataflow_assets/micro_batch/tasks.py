@@ -47,7 +47,7 @@ def frame(
 def collect(read: DataFrame, work: Work) -> list[bytes]:
     """Runs the work over the frame, and what it gave.
 
-    Raises TransientError: what fails in Spark, not in our code, may succeed after a new attempt.
+    Raises JobDied: what fails in Spark, not in our code, may succeed after a new attempt.
     """
     from grpc import RpcError
     from pyspark.errors import PySparkException
@@ -55,12 +55,16 @@ def collect(read: DataFrame, work: Work) -> list[bytes]:
     try:
         table = read.mapInArrow(work, "result binary").toArrow()
     except (PySparkException, RpcError, OSError) as error:
-        raise TransientError(f"the Spark job failed: {sentence(error)}") from error
+        raise JobDied(f"the Spark job failed: {sentence(error)}") from error
     outputs: list[bytes] = table.column("result").to_pylist()
     return outputs
 
 
-class CutOff(TransientError):
+class JobDied(TransientError):
+    """Spark has failed, or a worker: nothing is known about what the job has read."""
+
+
+class CutOff(JobDied):
     """A job did not end in the time that it was given."""
 
 

@@ -71,7 +71,7 @@ class Driving:
         return [event.error for event in self.of(Left, flow)]
 
     def story(self) -> str:
-        return "\n".join(repr(event)[:300] for event in self.events[-30:])
+        return "\n".join(map(_told, self.events[-30:]))
 
     def _step(self, event: Event) -> None:
         if event is not None:
@@ -124,6 +124,12 @@ class Memory:
         rows = self.rows()
         assert len(set(rows)) == len(rows), f"{self.name}: rows were doubled"
         return rows == list(range(self.made))
+
+
+def _told(event: Event) -> str:
+    if isinstance(event, Report):
+        return f"{event.flow}: {event.delta.rows} rows"
+    return f"{type(event).__name__} {event.flow.id} {vars(event)}"[:200] if event else ""
 
 
 def threads_of(flows: Sequence[Flow]) -> list[str]:

@@ -184,7 +184,7 @@ class Unframed(MemoryOffsetSource):
         def frame(*_: Any) -> Any:
             raise ZeroDivisionError("nobody has thought of this")
 
-        session.frame = frame  # type: ignore[method-assign]
+        session.frame = frame  # type: ignore[assignment]
         return session
 
 

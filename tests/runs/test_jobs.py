@@ -14,11 +14,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
-from dataflow_assets.contracts import Limit, Run, SinkSession, Slice, SourceSession, Target
+from dataflow_assets.contracts import (
+    Limit,
+    OffsetSlice,
+    Run,
+    SinkSession,
+    Slice,
+    SourceSession,
+    Span,
+    Target,
+)
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.fused import Pass
-from dataflow_assets.micro_batch.job import Planned, Reading, read, run
+from dataflow_assets.micro_batch.job import Planned, Reading, _one_slice, read, run, run_in_one_task
 from tests.in_process import Session
 
 
@@ -167,6 +176,30 @@ def test_alone_parts_in_order_are_one_task(tables: Any, engine: SparkSession) ->
     done = run(engine, Planned(table.work, table.source))
     assert len(done.receipts["memory"]) == 3
     assert table.rows() == list(range(30))
+
+
+def test_where_others_need_the_rest_of_spark_a_pass_is_one_task(
+    tables: Any, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[int] = []
+    ranged = engine.range
+
+    def counted(*given: int) -> Any:
+        tasks.append(given[1])
+        return ranged(*given)
+
+    monkeypatch.setattr(engine, "range", counted)
+    table = tables(30)
+    run_in_one_task(engine, Planned(table.work, table.source))
+    assert tasks == [1]
+    assert sorted(table.rows()) == list(range(30))
+
+
+def test_of_a_frame_one_slice_is_read_then() -> None:
+    span = Span((OffsetSlice("0", 3, 9), OffsetSlice("1", 4, 4), OffsetSlice("2", 5, 8)))
+    found = [_one_slice(span).slices for _ in range(30)]
+    ways = {tuple(piece.upto for piece in slices) for slices in found}
+    assert ways == {(9, 4, 5), (3, 4, 8)}
 
 
 def test_a_job_that_dies_is_an_error_for_all(tables: Any) -> None:
