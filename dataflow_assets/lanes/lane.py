@@ -75,7 +75,9 @@ class Lane:
 
     @property
     def idle_seconds(self) -> float:
-        """Since the last commit of any flow."""
+        """Since the last commit of any flow; 0 while one has something to do."""
+        if any(member.busy or member.waiting for member in self._members.values()):
+            return 0.0
         return time.monotonic() - self._committed
 
     def state(self, flow: Flow) -> str:

@@ -60,7 +60,9 @@ class Member(Host):
     """
 
     cadence = 0.0  # the lane gives the turns
-    release_seconds = 10.0  # each may cost a client of its own, for nothing but people's eyes
+    # Both cost as much as a small micro-batch, and are for nothing but people's eyes.
+    release_seconds = 10.0
+    lag_seconds = 30.0
 
     def __init__(
         self,

@@ -103,7 +103,7 @@ class _Attempt:
         self._open_branches: list[OpenBranch] = []
         self._host = host
         self._committed = self._released = time.monotonic()
-        self._reporting = Reporting(self._flow, self._source, progress)
+        self._reporting = Reporting(self._flow, self._source, progress, host.lag_seconds)
         self._creating = Creating(self._flow, self._source, lambda: self._spark)
 
     @cached_property

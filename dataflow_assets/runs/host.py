@@ -42,6 +42,8 @@ class Host(ABC):
     """The least seconds between two commits of spans that are not full."""
     release_seconds: float
     """The least seconds between two reports to the source of what every branch has."""
+    lag_seconds: float
+    """The least seconds between two questions for the age of the oldest unread record."""
 
     @abstractmethod
     def spark(self) -> SparkSession:
@@ -71,6 +73,7 @@ class Alone(Host):
 
     cadence = 1.0
     release_seconds = 0.0
+    lag_seconds = 5.0
 
     def __init__(self, spark: Callable[[], SparkSession]) -> None:
         self._session = spark

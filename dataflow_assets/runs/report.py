@@ -13,14 +13,18 @@ from dataflow_assets.runs.branch_turns import OpenBranch
 from dataflow_assets.runs.request import Report
 from dataflow_assets.runs.retries import Progress
 
-LAG_SECONDS = 5.0  # how often the age of the oldest unread record is asked for
-
 
 class Reporting:
-    """The reports of one attempt."""
+    """The reports of one attempt.
 
-    def __init__(self, flow: Flow, source: SourceSession, progress: Progress) -> None:
+    `lag_seconds`: how often the age of the oldest unread record is asked for.
+    """
+
+    def __init__(
+        self, flow: Flow, source: SourceSession, progress: Progress, lag_seconds: float
+    ) -> None:
         self._flow, self._source, self._progress = flow, source, progress
+        self._lag_seconds = lag_seconds
         self._lags: dict[str, tuple[float, Lag]] = {}
 
     def commit(self, opened: OpenBranch, seconds: float) -> Report:
@@ -59,7 +63,7 @@ class Reporting:
         """Asked for every few seconds only: the age of a record costs a read."""
         now = time.monotonic()
         taken, lag = self._lags.get(branch.id, (0.0, None))
-        if lag is None or now - taken >= LAG_SECONDS:
+        if lag is None or now - taken >= self._lag_seconds:
             lag = self._source.lag(positions)
             self._lags[branch.id] = (now, lag)
         return lag
