@@ -62,7 +62,12 @@ def law(case: Case) -> None:
     assert case.totals().rows == 54
 
 
-SINKS = ["clickhouse", "iceberg-upsert", "kafka", "memory-span", "postgresql"]
+SINKS = [
+    "memory-span",
+    "postgresql",
+    *(pytest.param(name, marks=pytest.mark.full) for name in ("clickhouse", "iceberg-upsert")),
+    pytest.param("kafka", marks=pytest.mark.full),
+]
 
 
 @pytest.mark.parametrize("sink", SINKS, indirect=True)

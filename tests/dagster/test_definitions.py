@@ -223,6 +223,7 @@ def test_an_empty_or_missing_folder_loads(tmp_path: Path) -> None:
         assert "retention" in jobs
 
 
+@pytest.mark.alone
 def test_loading_is_quick_and_imports_no_client_of_spark_or_kubernetes(tmp_path: Path) -> None:
     for number in range(48):
         text = to_postgresql(f"flow{number}", f"topic{number}", f"table{number}")

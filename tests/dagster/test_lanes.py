@@ -99,6 +99,15 @@ class Shop:
         return set(Book(self.instance, "shared").read().flows)
 
 
+# Two runs in threads of one process would redirect its output at once, and wait for each other.
+UNCAPTURED = {
+    "compute_logs": {
+        "module": "dagster._core.storage.noop_compute_log_manager",
+        "class": "NoOpComputeLogManager",
+    }
+}
+
+
 @pytest.fixture
 def shop(
     store: Store, tmp_path: Path, engine: SparkSession, monkeypatch: pytest.MonkeyPatch
@@ -106,7 +115,7 @@ def shop(
     monkeypatch.setenv("DATAFLOW_START", "1")
     monkeypatch.setenv("DATAFLOW_PATIENCE", "1")
     monkeypatch.setattr(ingest, "IDLE_SECONDS", 4.0)
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=UNCAPTURED) as instance:
         made = Shop(store, instance, engine, monkeypatch)
         yield made
         made.pool.shutdown()
