@@ -56,6 +56,7 @@ class Lane:
             What happens, as it happens. None where nothing did for half a second.
         """
         self._rounds.start()
+        self._committed = time.monotonic()  # whoever drives may have waited for another lane
         asked = -WANTED_SECONDS
         try:
             while (reason := stop()) is None:
