@@ -19,6 +19,7 @@ from dataflow_assets.assets.lane_runs import Book, LaneRuns
 from dataflow_assets.assets.left import Note, Notes
 from dataflow_assets.assets.runs import Runs, job_name
 from dataflow_assets.assets.switches import INGEST
+from dataflow_assets.contracts import Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.redaction import mask
@@ -27,7 +28,7 @@ from jobs.ingest import lane_request
 from sensors.backoff import Waits
 from sensors.checkpoints import Found, checkpoints
 from sensors.flows import Board, board, suspended
-from sensors.sources import View, sources
+from sensors.sources import News, sources
 
 INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
 AT_ONCE = 8  # runs of flows' own that this sensor keeps going
@@ -113,11 +114,13 @@ class Location:
         resting = []
         for lane, members in lanes.items():
             runs = LaneRuns(look.instance, lane, look.known)
-            if live := runs.live():
-                self._driven(look, lane, live, members)
-                continue
+            live = runs.live()  # reports those that died, before failures are counted
             wait = self._waits.of(f"lane {lane}", "", runs.failures)
-            if wait.over:
+            if live:
+                self._driven(look, lane, live, members)
+                if wait.over and len(live) == 1 and _is_old(live[0]):
+                    look.asked.append(lane_request(lane))  # its successor
+            elif wait.over:
                 resting += members
             else:
                 look.said |= {flow.id: f"lane {lane} {wait}" for flow in members}
@@ -126,21 +129,19 @@ class Location:
     def _driven(
         self, look: _Look, lane: str, live: Sequence[dg.RunRecord], members: Sequence[Flow]
     ) -> None:
-        """A lane that lives: how its flows fare in it, and whether it needs a successor."""
+        """A lane that lives: how its flows fare in it."""
         page, newest = Book(look.instance, lane).read(), live[0].dagster_run
         for flow in members:
             state = page.flows.get(flow.id)
             coming = f"lane {lane} takes it up (run {newest.run_id[:8]})"
             look.said[flow.id] = f"in lane {lane}, {state}" if state else coming
-        if len(live) == 1 and time.time() - live[0].create_timestamp.timestamp() >= LONG_SECONDS:
-            look.asked.append(lane_request(lane))
 
     def _news(self, look: _Look, resting: Sequence[Flow], alone: Sequence[Flow]) -> None:
         """Looks at what nobody drives; a flow that has left its lane is tried all the same."""
         asked = [*resting, *alone]
         known = checkpoints.positions(look.instance, [n for f in asked for n in self._nodes[f.id]])
-        with sources.looking(asked) as view:
-            behind = {flow.id: self._behind(look, flow, view, known) for flow in asked}
+        found = sources.news([(flow, self._readers(flow, known)) for flow in asked])
+        behind = {flow.id: self._behind(look, flow, found[flow.id], known) for flow in asked}
         for lane in sorted({flow.lane for flow in resting if behind[flow.id]}):
             look.asked.append(lane_request(lane))
         for flow in resting:
@@ -149,26 +150,26 @@ class Location:
         due = [flow for flow in alone if flow.id in look.notes or behind[flow.id]]
         look.asked += self._own(look, due, behind)
 
+    def _readers(self, flow: Flow, known: Mapping[Key, Found]) -> tuple[Positions | None, ...]:
+        """What each branch has; of one whose sink cannot be asked, as if nothing were new."""
+        found = [known[node.key] for node in self._nodes[flow.id]]
+        return tuple(one for one in found if not isinstance(one, DataflowError))
+
     def _behind(
-        self, look: _Look, flow: Flow, view: View, known: Mapping[Key, Found]
+        self, look: _Look, flow: Flow, news: News, known: Mapping[Key, Found]
     ) -> list[Node]:
         """The branches that have something to read.
 
         One whose sink cannot be asked hinders no other: it is told when there is nothing else.
         """
-        behind, errors = [], []
-        for node in self._nodes[flow.id]:
-            found = known[node.key]
-            try:
-                if isinstance(found, DataflowError):
-                    raise found
-                if view.behind(flow, found):
-                    behind.append(node)
-            except DataflowError as error:
-                errors.append(f"cannot look for new data: {error}")
-        text = [*errors, f"nothing new in {flow.source_address}"][0]
-        look.said[flow.id] = mask(text, [flow])
-        return behind
+        failed = [known[node.key] for node in self._nodes[flow.id]]
+        errors = [one for one in [*failed, news] if isinstance(one, DataflowError)]
+        asked = [n for n in self._nodes[flow.id] if not isinstance(known[n.key], DataflowError)]
+        told = [f"cannot look for new data: {error}" for error in errors]
+        look.said[flow.id] = mask([*told, f"nothing new in {flow.source_address}"][0], [flow])
+        if isinstance(news, DataflowError):
+            return []
+        return [node for node, new in zip(asked, news, strict=True) if new]
 
     def _own(
         self, look: _Look, flows: Sequence[Flow], behind: Mapping[str, Sequence[Node]]
@@ -190,3 +191,7 @@ class Location:
                 del self._waiting[flow.id]
                 look.said[flow.id] = "a run of its own is being started"
                 yield dg.RunRequest(job_name=job_name(flow))
+
+
+def _is_old(record: dg.RunRecord) -> bool:
+    return time.time() - record.create_timestamp.timestamp() >= LONG_SECONDS

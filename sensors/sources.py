@@ -5,21 +5,23 @@ holds up nobody: its flows are left out until it does, or until it counts as sil
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import wait as wait_for
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from dataflow_assets.contracts import Lag, Positions, Source, SourceSession
 from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.ends import Ends, Looks, OpenSource, news
+from dataflow_assets.runs.ends import Answer, Found, Looks, OpenSource
 from dataflow_assets.runs.questions import Group, Question, grouped
 
 OPEN_SECONDS = 5.0  # how long a tick waits for connections that are made
 LAG_SECONDS = 10.0  # how long it waits for the age of unread records
+
+
+News = tuple[bool, ...] | DataflowError
 
 
 @dataclass(frozen=True)
@@ -30,21 +32,13 @@ class _Open:
     source: OpenSource
 
 
-class View:
-    """One look at many flows, as long as nobody else looks."""
+@dataclass(frozen=True)
+class _Opening:
+    """Sources of one server that are being opened, and of which manifests."""
 
-    def __init__(self, ends: Mapping[str, Ends], sources: Mapping[str, OpenSource]) -> None:
-        self._ends, self._sources = ends, sources
-
-    def behind(self, flow: Flow, known: Positions | None) -> bool:
-        """Whether a branch of the flow has something to read; True where it knows no position.
-
-        Raises DataflowError where the source cannot be asked.
-        """
-        ends = self._ends[flow.id]
-        if isinstance(ends, DataflowError):
-            raise ends
-        return known is None or news(self._sources[flow.id].session, known, ends)
+    manifests: Mapping[str, str]
+    sources: Mapping[str, Source]
+    question: Question[str, SourceSession]
 
 
 class Sources:
@@ -53,24 +47,33 @@ class Sources:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[str, _Open] = {}
+        self._opening: dict[Group, _Opening] = {}
         self._errors: dict[str, DataflowError] = {}
         self._asking: dict[Group, Question[Any, Any]] = {}
         """Questions that have not been answered: nobody may use these sessions."""
         self._looks = Looks()
 
-    @contextmanager
-    def looking(self, flows: Sequence[Flow]) -> Iterator[View]:
-        """Where the flows' sources end; nobody else looks meanwhile."""
+    def news(self, asked: Sequence[tuple[Flow, tuple[Positions | None, ...]]]) -> dict[str, News]:
+        """By the flow for which of its readers there is something new, or why that is not known.
+
+        To a reader without positions everything is new.
+        """
         with self._lock:
-            free = self._free(flows)
-            yield View(self._ends(flows, free), free)
+            free = self._free([flow for flow, _ in asked])
+            reading = {
+                flow.id: replace(free[flow.id], after=after)
+                for flow, after in asked
+                if flow.id in free
+            }
+            found = self._answers([flow for flow, _ in asked], reading)
+        return {f: one.news if isinstance(one, Found) else one for f, one in found.items()}
 
     def lags(self, asked: Sequence[tuple[Flow, Positions | None]]) -> list[Lag | DataflowError]:
         """How far each branch is behind, given its positions."""
         with self._lock:
             flows = [flow for flow, _ in asked]
             free = self._free(flows)
-            ends = self._ends(flows, free)  # of those that answer nothing, nothing more is asked
+            ends = self._answers(flows, free)  # of those that answer nothing, nothing more is asked
             found: dict[int, Lag | DataflowError] = {
                 number: known if isinstance(known, DataflowError) else _silent(flow)
                 for number, flow in enumerate(flows)
@@ -92,9 +95,11 @@ class Sources:
             for name in list(self._open):
                 self._drop(name)
 
-    def _ends(self, flows: Sequence[Flow], free: Mapping[str, OpenSource]) -> Mapping[str, Ends]:
-        """Of each flow, or why that is not known."""
-        found: dict[str, Ends] = {**self._looks.ends_together(free)}
+    def _answers(
+        self, flows: Sequence[Flow], free: Mapping[str, OpenSource]
+    ) -> Mapping[str, Answer]:
+        """Where each flow's source ends, or why that is not known."""
+        found: dict[str, Answer] = {**self._looks.ends_together(free)}
         self._drop_failed(found)
         unknown = {f.id: self._errors.get(f.id) or _silent(f) for f in flows if f.id not in found}
         return {**found, **unknown}
@@ -103,21 +108,18 @@ class Sources:
         """The open sources of these flows that nobody is asking."""
         self._asking = {g: one for g, one in self._asking.items() if not one.answer.done()}
         self._open_all([flow for flow in flows if self._outdated(flow)])
+        busy = self._asking.keys() | self._opening.keys()
         known = {flow.id: self._open[flow.id].source for flow in flows if flow.id in self._open}
         groups = grouped((name, one.source) for name, one in known.items())
-        return {
-            n: known[n]
-            for group, names in groups.items()
-            if group not in self._asking
-            for n in names
-        }
+        return {n: known[n] for group, names in groups.items() if group not in busy for n in names}
 
     def _outdated(self, flow: Flow) -> bool:
         known = self._open.get(flow.id)
         return known is None or known.manifest != flow.hash
 
     def _open_all(self, flows: Sequence[Flow]) -> None:
-        """Opens them, server by server and side by side."""
+        """Opens them, server by server and side by side; one that takes longer is kept later."""
+        self._keep_opened()
         manifests, found = {flow.id: flow.hash for flow in flows}, []
         for flow in flows:
             self._drop(flow.id)
@@ -127,14 +129,18 @@ class Sources:
             else:
                 found.append((flow.id, resolved.source))
         groups = grouped(found)
-        opening = groups.keys() - self._asking.keys()
-        for group in opening:
-            self._asking[group] = Question(groups[group], partial(_opened, groups[group]))
-        wait_for([self._asking[group].answer for group in opening], OPEN_SECONDS)
-        for group in opening:
-            if self._asking[group].answer.done():
-                for name, one in self._asking.pop(group).answers().items():
-                    self._keep(name, manifests[name], groups[group][name], one)
+        for group in groups.keys() - self._asking.keys() - self._opening.keys():
+            question = Question(groups[group], partial(_opened, groups[group]))
+            self._opening[group] = _Opening(manifests, groups[group], question)
+        wait_for([one.question.answer for one in self._opening.values()], OPEN_SECONDS)
+        self._keep_opened()
+
+    def _keep_opened(self) -> None:
+        for group, one in list(self._opening.items()):
+            if one.question.answer.done():
+                del self._opening[group]
+                for name, found in one.question.answers().items():
+                    self._keep(name, one.manifests[name], one.sources[name], found)
 
     def _keep(
         self, name: str, manifest: str, source: Source, found: SourceSession | DataflowError

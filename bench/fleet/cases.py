@@ -29,13 +29,18 @@ def steady(order: Order, ground: Ground) -> Found:
     flows = members(order.flows, ground.postgresql.dsn())
     _write(ground, flows)
     with sender(ground, flows) as sent, running(order, ground, flows, _folder(ground)) as fleet:
-        fleet.wait(SETTLE)
+        served = fleet.settle()
         seen = fleet.watch.watch(order.seconds)
         unserved = fleet.tables.unserved()
         sent.stop()
         kept = fleet.finish(sent.sent)
     names = [flow.name for flow in flows]
-    found = [*figures.ages(seen, names, 5, 15), _never(unserved), *_costs(seen, 1.6, 4)]
+    found = [
+        *figures.ages(seen, names, 5, 15),
+        _never(unserved),
+        _started(served),
+        *_costs(seen, 1.6, 4),
+    ]
     return _result(found, seen, kept, unserved=unserved)
 
 
@@ -65,7 +70,7 @@ def behind(order: Order, ground: Ground) -> Found:
         sender(ground, others) as sent,
         running(order, ground, others, _folder(ground)) as fleet,
     ):
-        fleet.wait(SETTLE)
+        fleet.settle()
         seen, together = _worked_off(fleet, large, waiting, order.seconds)
         sent.stop()
         kept = fleet.finish({**sent.sent, large.name: order.waiting})
@@ -92,7 +97,7 @@ def broken(order: Order, ground: Ground) -> Found:
         _write(ground, flows)
         write_broken(_folder(ground), odd)
         with sender(ground, flows) as sent, running(order, ground, flows, _folder(ground)) as fleet:
-            fleet.wait(SETTLE)
+            served = fleet.settle()
             proxy.refuse()
             seen = fleet.watch.watch(order.seconds)
             unserved = fleet.tables.unserved()
@@ -103,6 +108,7 @@ def broken(order: Order, ground: Ground) -> Found:
     found = [
         *figures.ages(seen, names, 5, 15),
         _never(unserved),
+        _started(served),
         *_costs(seen, 1.6, 4),
         *told.pop("figures"),
     ]
@@ -120,6 +126,11 @@ def _write(ground: Ground, flows: Sequence[Member]) -> None:
 
 def _never(unserved: Sequence[str]) -> Figure:
     return Figure("flows never served", len(unserved), most=0)
+
+
+def _started(seconds: float) -> Figure:
+    """From the start of the drive: of Dagster, if it is that, and of Spark."""
+    return Figure("first row of every flow after", seconds, "s")
 
 
 def _costs(seen: Seen, cores: float | None = None, gib: float | None = None) -> list[Figure]:
@@ -194,6 +205,7 @@ def _result(found: Sequence[Figure], seen: Seen, *kept: Found, **more: Any) -> F
         "by_kind": figures.by_kind(seen),
         "around": figures.around(seen),
         "slowest": figures.slowest(seen),
+        "median_by_minute": figures.by_minute(seen),
         "kept": list(kept),
         **more,
         "passed": figures.passed(found, *kept),

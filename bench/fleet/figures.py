@@ -98,6 +98,14 @@ def around(seen: Seen) -> dict[str, float]:
     }
 
 
+def by_minute(seen: Seen) -> list[float]:
+    """The median age of each minute: whether it grows."""
+    looks = len(seen.jvm)
+    minutes = (slice(first, first + 60) for first in range(0, looks, 60))
+    every = ([age for ages in seen.ages.values() for age in ages[each]] for each in minutes)
+    return [quantile(ages, 0.5) for ages in every]
+
+
 def slowest(seen: Seen, count: int = 5) -> dict[str, float]:
     """The flows that were oldest at their worst."""
     worst = {name: max(ages) for name, ages in seen.ages.items() if ages}

@@ -18,6 +18,7 @@ from bench.fleet.watch import Tables, Watch, tables
 from dataflow_assets.spark.process import Server, ServerError
 
 SETTLE = 60.0
+START = 300.0
 CATCH_UP = 180.0  # seconds that the last messages may take to their tables
 
 
@@ -53,6 +54,18 @@ class Fleet:
             if not self.drive.running:
                 raise ServerError(f"{self.drive.name} has ended by itself; see {self.drive.log}")
             time.sleep(0.5)
+
+    def settle(self) -> float:
+        """Waits for the first row of every flow, and a minute more; seconds until the first rows.
+
+        After five minutes without one it goes on all the same: the looks at ages tell.
+        """
+        began = time.monotonic()
+        while self.tables.unserved() and time.monotonic() < began + START:
+            self.wait(1)
+        served = time.monotonic() - began
+        self.wait(SETTLE)
+        return served
 
     def finish(self, sent: Mapping[str, int], unfinished: Collection[str] = ()) -> dict[str, Any]:
         """Waits for the last rows, ends the drive, and counts.

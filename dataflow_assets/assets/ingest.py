@@ -106,6 +106,7 @@ class Ingest:
         text = mask(sentence(error), [flow])
         if isinstance(error, TakenOver) and not self._members.wants(flow):
             self._log(logging.INFO, flow, f"yields: {self._members.why_not(flow)} ({text})")
+            self._lane.take_back(flow)  # the other run may be over before we look again
             return
         self._notes.leave(flow, text)
         again = "a run of its own tries again"

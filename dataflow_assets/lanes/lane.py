@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
-from dataflow_assets.lanes.events import Ended, Event, Left
+from dataflow_assets.lanes.events import Began, Ended, Event, Left
 from dataflow_assets.lanes.member import Member
 from dataflow_assets.lanes.rounds import Rounds
 from dataflow_assets.runs.request import Report, Request
@@ -69,10 +69,15 @@ class Lane:
             while self._members or not self._events.empty():
                 yield self._taken()
                 if time.monotonic() >= given_up:
+                    given_up = float("inf")
                     self._give_up()
         finally:
             self._end_all("the lane was abandoned")
             self._rounds.stop()
+
+    def take_back(self, flow: Flow) -> None:
+        """A flow that has left may begin again; called by whoever takes what happens."""
+        self._left.pop(flow.id, None)
 
     @property
     def idle_seconds(self) -> float:
@@ -98,6 +103,9 @@ class Lane:
             event = self._events.get(timeout=MOMENT)
         except queue.Empty:
             return None
+        name = "" if event is None else _flow(event)
+        if name not in self._members:
+            return None  # of a flow that was given up
         if isinstance(event, Report):
             self._committed = time.monotonic()
         elif isinstance(event, Left | Ended):
@@ -105,7 +113,7 @@ class Lane:
         return event
 
     def _gone(self, event: Left | Ended) -> None:
-        self._members.pop(event.flow.id, None)
+        del self._members[event.flow.id]
         if isinstance(event, Left):
             self._left[event.flow.id] = event.flow.hash
 
@@ -133,8 +141,12 @@ class Lane:
                 f"asked to. Nothing is lost: the next run continues from the checkpoint"
             )
             self._events.put(Left(member.flow, error))
-        self._members = {}
+            member.close(error)
 
     def _end_all(self, reason: str) -> None:
         for member in self._members.values():
             member.end(reason)
+
+
+def _flow(event: Began | Report | Left | Ended) -> str:
+    return event.flow if isinstance(event, Report) else event.flow.id

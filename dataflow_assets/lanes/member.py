@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -133,9 +134,11 @@ class Member(Host):
             self.paused, self.woken, self._error = None, time.monotonic(), error
         self._resume.set()
 
-    def spark(self) -> SparkSession:
-        """The lane's."""
-        return self._session()
+    @contextmanager
+    def beside(self) -> Iterator[Callable[[], SparkSession]]:
+        """The lane's session; its jobs are cut off as those are that run beside the lane's."""
+        with ExitStack() as stack:
+            yield lambda: stack.enter_context(self._limited())
 
     def limit(self, declared: Limit) -> Limit:
         """What it reads in a turn of about two seconds; parts are few in a turn instead."""
@@ -172,13 +175,19 @@ class Member(Host):
             if reason := self._overdue():
                 raise CutOff(reason)
         try:
-            spark, began, late = self._session(), time.monotonic(), within(ALONE_SECONDS)
-            with limited(spark, lambda: late() or self._overdue()):
+            began = time.monotonic()
+            with self._limited() as spark:
                 outcome = job.run_in_one_task(spark, planned)
         finally:
             self._beside.release()
         self.alone = time.monotonic() - began > TURN_SECONDS
         return outcome
+
+    @contextmanager
+    def _limited(self) -> Iterator[SparkSession]:
+        spark, late = self._session(), within(ALONE_SECONDS)
+        with limited(spark, lambda: late() or self._overdue()):
+            yield spark
 
     def _overdue(self) -> str:
         if time.monotonic() - self._ending < GRACE_SECONDS:

@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
-from dataflow_assets.contracts import Positions
-from dataflow_assets.errors import DataflowError, TransientError, outcome
+from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.lanes.member import Member, Waiting
 from dataflow_assets.lanes.pace import TURN_SECONDS
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Reading
 from dataflow_assets.micro_batch.tasks import CutOff, JobDied, limited, within
-from dataflow_assets.runs.ends import Looks, OpenSource, news
+from dataflow_assets.runs.ends import Looks, OpenSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,11 +66,12 @@ class Rounds:
     def interval(self, member: Member) -> float:
         """Seconds between two turns of a member that has little to read.
 
-        Twice what a joint job takes, as a share of the strictest freshness, so that half of the
-        time is left; never more than half of the member's own freshness.
+        Four times what a joint job takes, as a share of the strictest freshness: commits take about
+        as long as jobs, and half of the time is left. Never more than half of the member's own
+        freshness.
         """
         strictest = min((one.freshness for one in self._members()), default=member.freshness)
-        share = min(1.0, 4 * self._joint_seconds / strictest)
+        share = min(1.0, 8 * self._joint_seconds / strictest)
         return min(max(LEAST_SECONDS, share * member.freshness / 2), member.freshness / 2)
 
     def _run(self) -> None:
@@ -123,15 +123,14 @@ class Rounds:
         began = time.monotonic()
         due = {one.flow.id: one for one in self._members() if self._due(one, began)}
         sources = {
-            name: OpenSource(one.paused.source, one.paused.session)
+            name: OpenSource(one.paused.source, one.paused.session, (one.paused.after,))
             for name, one in due.items()
             if one.paused is not None
         }
-        for name, ends in self._looks.ends_together(sources).items():
-            found = ends if isinstance(ends, DataflowError) else _news(due[name], ends)
+        for name, found in self._looks.ends_together(sources).items():
             if isinstance(found, DataflowError):
                 due[name].wake(copy(found))  # others may raise it too
-            elif found:
+            elif any(found.news):
                 due[name].wake()
         least = min((self.interval(one) for one in self._members()), default=LEAST_SECONDS)
         self._next_look = began + least
@@ -260,8 +259,3 @@ def _has_else_to_do(member: Member) -> bool:
         return False
     late = pause.most is not None and time.monotonic() - member.paused_at >= pause.most
     return late or pause.over()
-
-
-def _news(member: Member, ends: Positions) -> bool | DataflowError:
-    pause = member.paused
-    return pause is not None and outcome(lambda: news(pause.session, pause.after, ends))

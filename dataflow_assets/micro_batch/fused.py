@@ -37,7 +37,7 @@ from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.task_failures import Failure
-from dataflow_assets.micro_batch.tasks import RESULT, forget_archives
+from dataflow_assets.micro_batch.tasks import RESULT, spare_worker
 from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.micro_batch.typed_rows import typed
 
@@ -107,7 +107,7 @@ class Pass:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of `Result`s: a receipt for each branch, or the failure that ended the task."""
-        forget_archives()
+        spare_worker()
         told = _Told()
         yield encoded(self._results(self._from_spark(batches, told), told))
 

@@ -16,7 +16,7 @@ from dataflow_assets.contracts import OffsetSlice, Receipt, SourceSession, Span
 from dataflow_assets.micro_batch.fused import Pass, Result, encoded
 from dataflow_assets.micro_batch.task_failures import raise_gravest
 from dataflow_assets.micro_batch.task_messages import Indexes, Share, read_together
-from dataflow_assets.micro_batch.tasks import collect, forget_archives
+from dataflow_assets.micro_batch.tasks import collect, spare_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,7 +147,7 @@ class _InTasks:
     tasks: tuple[tuple[Share, ...], ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        forget_archives()
+        spare_worker()
         for batch in batches:
             for task in batch.column("id").to_pylist():
                 yield from self._done(self.tasks[task])

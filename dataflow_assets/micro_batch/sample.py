@@ -16,7 +16,7 @@ from dataflow_assets.formats.rows import cells, table_columns
 from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
-from dataflow_assets.micro_batch.tasks import RESULT, collect, forget_archives, frame
+from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, spare_worker
 from dataflow_assets.micro_batch.transform import sampled
 from dataflow_assets.records.wrapped import unwrapped_texts
 
@@ -52,7 +52,7 @@ class Sampler:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row: the sample, as msgpack."""
-        forget_archives()
+        spare_worker()
         typed = self.source.delivers == "columns"
         sample = self._of_parts(batches) if typed else self.sample(self._messages(batches))
         output = msgspec.msgpack.encode((sample.records, sample.schema.serialize().to_pybytes()))
@@ -133,11 +133,15 @@ def _object(body: bytes) -> dict[str, msgspec.Raw]:
 
 
 def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampler) -> Sample:
-    """What the branch gets of the span. A small one needs no Spark: it is read here."""
+    """What the branch gets of the span. A small one without steps needs no Spark: it is read here.
+
+    Steps run in tasks only: a regular expression that never ends would hold up the whole driver.
+    """
     typed = work.source.delivers == "columns"
     if typed and (found := work.glance()) is not None:
         return found
-    if work.source.delivers == "messages" and source.reads_in_tasks(work.span):
+    messages = work.source.delivers == "messages"
+    if messages and work.steps is None and source.reads_in_tasks(work.span):
         return work.sample(_small(source, work))
     read = frame(spark(), source, work.span, work.source, work.wanted)
     decoded = [msgspec.msgpack.decode(output) for output in collect(read, work)]

@@ -24,13 +24,11 @@ _SHORT, _MOST_DIGITS = 38, 76  # of the two decimals that Arrow has
 class Creating:
     """Makes the missing tables of one attempt."""
 
-    def __init__(
-        self, flow: Flow, source: SourceSession, spark: Callable[[], SparkSession]
-    ) -> None:
-        self._flow, self._source, self._spark = flow, source, spark
+    def __init__(self, flow: Flow, source: SourceSession) -> None:
+        self._flow, self._source = flow, source
 
-    def has_table(self, opened: OpenBranch, span: Span) -> bool:
-        """True when the branch can take part in the span.
+    def has_table(self, opened: OpenBranch, span: Span, spark: Callable[[], SparkSession]) -> bool:
+        """True when the branch can take part in the span; `spark` gives a live session.
 
         False when there is no table and nothing in the span reaches it: then its start moves over
         the span, so that it need not be read again.
@@ -40,9 +38,9 @@ class Creating:
         messages = self._flow.source.delivers == "messages"
         first = self._source.plan(span.after, SAMPLE, span.upto) if messages else span
         with blamed(opened.branch.id):
-            found = self._sample(opened, first)
+            found = self._sample(opened, first, spark)
             if not found.records and first.upto != span.upto:
-                found = self._sample(opened, span)
+                found = self._sample(opened, span, spark)
             if found.records or not self._flow.by_record:
                 opened.session.create(narrowed(found.schema))
                 return True
@@ -50,11 +48,11 @@ class Creating:
             opened.session.restart(upto, self._source.identity)
         return False
 
-    def _sample(self, opened: OpenBranch, span: Span) -> Sample:
+    def _sample(self, opened: OpenBranch, span: Span, spark: Callable[[], SparkSession]) -> Sample:
         branch = opened.branch
         steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
         work = Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
-        return sample(self._spark, self._source, work)
+        return sample(spark, self._source, work)
 
 
 def narrowed(schema: pa.Schema) -> pa.Schema:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
@@ -104,12 +103,7 @@ class _Attempt:
         self._host = host
         self._committed = self._released = time.monotonic()
         self._reporting = Reporting(self._flow, self._source, progress, host.lag_seconds)
-        self._creating = Creating(self._flow, self._source, lambda: self._spark)
-
-    @cached_property
-    def _spark(self) -> SparkSession:
-        """Made when it is first needed: a run that finds nothing new needs none."""
-        return self._host.spark()
+        self._creating = Creating(self._flow, self._source)
 
     def reports(self) -> Iterator[Report]:
         end = None if self._progress.continuous else self._end()
@@ -124,7 +118,7 @@ class _Attempt:
             elif self._due(span):
                 yield from self._micro_batch(span, turn)
             reason = self._reason_to_end(span, turn, until)
-        if self._released < self._committed:
+        if self._release_in is not None:
             self._release()
         log.info("flow %s: %s ends: %s", self._flow.id, self._request.run, reason)
         for opened in self._open_branches:
@@ -193,17 +187,19 @@ class _Attempt:
             return self._drained(until) if drained else ""
         if span.empty:
             self._progress.rested()
-        if not self._due(span):
+        if not span.full:
             self._pause()
         return ""
 
     def _pause(self) -> None:
         """Until the source may be asked again, or somebody asks the run to end."""
+        self._release_when_due()
         source, session = self._flow.source, self._source
         backs = [branch.back - time.monotonic() for branch in self._progress.returning()]
-        back = min(backs, default=None)
+        release = [] if self._release_in is None else [self._release_in]
+        most = min([*backs, *release], default=None)
         self._host.pause(
-            Pause(source, session, self._lowest(), source.poll_seconds, back, self._asked)
+            Pause(source, session, self._lowest(), source.poll_seconds, most, self._asked)
         )
 
     def _asked(self) -> bool:
@@ -253,7 +249,7 @@ class _Attempt:
 
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
         ready: Sequence[OpenBranch]
-        ready = [one for one in turn.branches if self._creating.has_table(one, span)]
+        ready = [one for one in turn.branches if self._has_table(one, span)]
         limit = self._limit
         span, ready = begun(span, ready, lambda part: self._source.smaller(part, limit))
         failpoints.reach("drain.begun")
@@ -267,9 +263,12 @@ class _Attempt:
             yield self._finished(opened, done.span, done.receipts[opened.branch.id], seconds)
         self._committed = time.monotonic()
         failpoints.reach("drain.finished")
-        if time.monotonic() - self._released >= self._host.release_seconds:
-            self._release()
+        self._release_when_due()
         self._reporting.judge()
+
+    def _has_table(self, opened: OpenBranch, span: Span) -> bool:
+        with self._host.beside() as spark:
+            return self._creating.has_table(opened, span, spark)
 
     def _finished(
         self, opened: OpenBranch, span: Span, receipts: Sequence[Receipt], seconds: float
@@ -277,15 +276,30 @@ class _Attempt:
         place = {piece.partition: index for index, piece in enumerate(span.slices)}
         ordered = sorted(receipts, key=lambda receipt: place[receipt.partition])
         with blamed(opened.branch.id):
-            opened.session.stage(span, ordered, lambda: self._spark)
+            with self._host.beside() as spark:
+                opened.session.stage(span, ordered, spark)
             opened.session.finish(span, ordered, self._source)
             return self._reporting.commit(opened, seconds)
 
+    @property
+    def _release_in(self) -> float | None:
+        """Seconds until the source is to be told what every branch has; None: it need not be.
+
+        What a suspended branch has is not known here.
+        """
+        complete = len(self._open_branches) == len(self._flow.branches)
+        if not complete or self._released >= self._committed:
+            return None
+        return self._released + self._host.release_seconds - time.monotonic()
+
+    def _release_when_due(self) -> None:
+        seconds = self._release_in
+        if seconds is not None and seconds <= 0:
+            self._release()
+
     def _release(self) -> None:
-        """Tells the source what every branch has; what a suspended one has is not known here."""
-        if len(self._open_branches) == len(self._flow.branches):
-            self._source.release(self._lowest())
-            self._released = time.monotonic()
+        self._source.release(self._lowest())
+        self._released = time.monotonic()
 
     def _pass(self, span: Span, ready: Sequence[OpenBranch]) -> Pass:
         branches = tuple(

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from dataflow_assets.contracts import Positions, Source, SourceSession
-from dataflow_assets.errors import DataflowError
+from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.runs.questions import SILENCE, Group, Question, grouped
 
 PATIENCE = 1.0  # seconds in which servers usually answer
-
-Ends = Positions | DataflowError
 
 
 def news(session: SourceSession, after: Positions, ends: Positions) -> bool:
@@ -33,10 +31,23 @@ def news(session: SourceSession, after: Positions, ends: Positions) -> bool:
 
 @dataclass(frozen=True)
 class OpenSource:
-    """A source with all secrets in place, and its open session."""
+    """A source with all secrets in place, its open session, and what its readers have."""
 
     source: Source
     session: SourceSession
+    after: tuple[Positions | None, ...] = ()
+    """None: of one that has read nothing; everything is new to it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a source ends, and for which of its readers that is news."""
+
+    ends: Positions
+    news: tuple[bool, ...]
+
+
+Answer = Found | DataflowError
 
 
 @dataclass(frozen=True)
@@ -44,20 +55,25 @@ class _Look:
     """What one server is being asked."""
 
     sources: Mapping[str, OpenSource]
-    question: Question[str, Positions]
+    question: Question[str, Found]
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What a session has answered, and when it may be asked again."""
+    """What was answered for a source, and when it may be asked again."""
 
-    session: SourceSession
-    ends: Ends
+    asked: OpenSource
+    answer: Answer
     again: float
 
     def is_of(self, one: OpenSource | None) -> bool:
         """Whether this session has said so, and not one that was open before."""
-        return one is not None and one.session is self.session
+        return one is not None and one.session is self.asked.session
+
+    def is_due(self, one: OpenSource) -> bool:
+        """Whether to ask: the interval is over, or its readers have got on meanwhile."""
+        silent = self.again == float("inf")
+        return self.again <= time.monotonic() or (one.after != self.asked.after and not silent)
 
 
 class Looks:
@@ -70,8 +86,8 @@ class Looks:
 
     def ends_together(
         self, sources: Mapping[str, OpenSource], patience: float = PATIENCE
-    ) -> dict[str, Ends]:
-        """By the flow where its source ends, or why that is not known.
+    ) -> dict[str, Answer]:
+        """By the flow where its source ends and for whom that is news, or why that is not known.
 
         A source with `poll_seconds` has its last answer repeated until they are over. A flow is
         left out while its server has not answered: nobody may use its session, and the next call
@@ -83,7 +99,7 @@ class Looks:
             self._gather(group, look)
         self._known = {f: k for f, k in self._known.items() if k.is_of(sources.get(f))}
         awaited = {flow for look in self._under_way.values() for flow in look.sources}
-        return {f: self._known[f].ends for f in sources if f in self._known and f not in awaited}
+        return {f: self._known[f].answer for f in sources if f in self._known and f not in awaited}
 
     def asking(self, flow: str) -> bool:
         """Whether a question to the flow's source is on its way: nobody may use its session."""
@@ -100,7 +116,7 @@ class Looks:
 
     def _is_due(self, flow: str, one: OpenSource) -> bool:
         known = self._known.get(flow)
-        return known is None or not known.is_of(one) or known.again <= time.monotonic()
+        return known is None or not known.is_of(one) or known.is_due(one)
 
     def _gather(self, group: Group, look: _Look) -> None:
         """What a question has brought, or that it will bring nothing."""
@@ -111,11 +127,19 @@ class Looks:
         for flow, one in look.sources.items():
             # The thread of a question without an answer still uses the session.
             again = since + one.source.poll_seconds if done else float("inf")
-            self._known[flow] = _Known(one.session, answers[flow], again)
+            self._known[flow] = _Known(one, answers[flow], again)
         del self._under_way[group]
 
 
-def _asked(sources: Mapping[str, OpenSource]) -> dict[str, Ends]:
+def _asked(sources: Mapping[str, OpenSource]) -> dict[str, Answer]:
+    """In the question's own thread: some sessions ask their server to compare two positions."""
     sessions = [one.session for one in sources.values()]
-    answers = type(sessions[0]).ends_together(sessions)
-    return dict(zip(sources, answers, strict=True))
+    answers = zip(sources.items(), type(sessions[0]).ends_together(sessions), strict=True)
+    return {
+        flow: ends if isinstance(ends, DataflowError) else outcome(partial(_found, one, ends))
+        for (flow, one), ends in answers
+    }
+
+
+def _found(one: OpenSource, ends: Positions) -> Found:
+    return Found(ends, tuple(a is None or news(one.session, a, ends) for a in one.after))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,8 +47,12 @@ class Host(ABC):
     """The least seconds between two questions for the age of the oldest unread record."""
 
     @abstractmethod
-    def spark(self) -> SparkSession:
-        """A live session. Raises TransientError when there is none to be had right now."""
+    def beside(self) -> AbstractContextManager[Callable[[], SparkSession]]:
+        """For jobs beside the passes: what gives a live session, which is used in the block only.
+
+        A run that needs no session makes none. What is given raises TransientError when there is
+        none to be had right now; a job that takes too long for the host raises CutOff.
+        """
 
     @abstractmethod
     def limit(self, declared: Limit) -> Limit:
@@ -78,9 +83,9 @@ class Alone(Host):
     def __init__(self, spark: Callable[[], SparkSession]) -> None:
         self._session = spark
 
-    def spark(self) -> SparkSession:
-        """As it was given."""
-        return self._session()
+    def beside(self) -> AbstractContextManager[Callable[[], SparkSession]]:
+        """As it was given, for any time."""
+        return nullcontext(self._session)
 
     def limit(self, declared: Limit) -> Limit:
         """All that the flow allows."""

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 
 from dataflow_assets.contracts import Lag, Positions, Run, Sink, Source, SourceSession, Target
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.runs.ends import Looks, OpenSource
+from dataflow_assets.runs.ends import Found, Looks, OpenSource
 from tests.contract.conftest import numbered
 from tests.contract.drivers import SinkDriver, SourceDriver
 
@@ -31,10 +31,12 @@ def test_sources_are_asked_together_as_one_by_one(source: SourceDriver) -> None:
         expected = [alone.lag(start), alone.lag(end), alone.lag(start)]
         assert [_counted(one) for one in lags] == [_counted(one) for one in expected]
         assert expected[0].records == 5
-        looked = Looks().ends_together(_together(declared, sessions), 20)
-        assert {flow: _timeless(one) for flow, one in looked.items()} == dict.fromkeys(
-            FLOWS, ends[0]
-        )
+        looked = Looks().ends_together(_together(declared, sessions, (start, end, None)), 20)
+        assert set(looked) == set(FLOWS)
+        for found in looked.values():
+            assert isinstance(found, Found), found
+            assert _timeless(found.ends) == ends[0]
+            assert found.news == (True, False, True), "for who has nothing, all, and no position"
 
 
 def test_checkpoints_are_read_together_as_one_by_one(sink: SinkDriver) -> None:
@@ -69,6 +71,8 @@ def _timeless(positions: Positions | DataflowError) -> dict[str, object]:
     return {name: re.sub(r'"read_at":"[^"]*"', "", str(at)) for name, at in positions.items()}
 
 
-def _together(source: Source, sessions: Sequence[SourceSession]) -> dict[str, OpenSource]:
-    opened = (OpenSource(source, session) for session in sessions)
+def _together(
+    source: Source, sessions: Sequence[SourceSession], after: tuple[Positions | None, ...]
+) -> dict[str, OpenSource]:
+    opened = (OpenSource(source, session, after) for session in sessions)
     return dict(zip(FLOWS, opened, strict=True))

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -129,9 +129,8 @@ def test_many_flows_of_one_broker_share_their_connections(
     source = KafkaSource(brokers=(kafka.bootstrap,), topic=name, consumer_group=name)
     flows = [Flow("default", f"f{n}", source, (), hash="h") for n in range(FLOWS)]
     threads, descriptors = process.num_threads(), process.num_fds()
-    with own.looking(flows) as view:
-        assert all(view.behind(flow, {"0": 0}) for flow in flows)
-        assert not any(view.behind(flow, {"0": 1}) for flow in flows)
+    news = own.news([(flow, ({"0": 0}, {"0": 1})) for flow in flows])
+    assert news == {flow.id: (True, False) for flow in flows}
     lags = own.lags([(flow, {"0": 0}) for flow in flows])
     assert all(isinstance(lag, Lag) and lag.seconds > 0 for lag in lags)
     more = process.num_threads() - threads, process.num_fds() - descriptors
@@ -147,11 +146,30 @@ def test_a_server_that_cannot_be_reached_holds_up_nobody(
     own, gone = Sources(), Flow("default", "gone", away, (), hash="h")
     here = Flow("default", "here", orders, (), hash="h")
     began = time.monotonic()
-    with own.looking([gone, here]) as view:
-        assert view.behind(here, None)
-        with pytest.raises(TransientError):
-            view.behind(gone, {"0": 1})
+    news = own.news([(gone, ({"0": 1},)), (here, (None,))])
+    assert news[here.id] == (True,)
+    assert isinstance(news[gone.id], TransientError)
     assert time.monotonic() - began < 10
+    own.close()
+
+
+def test_a_session_whose_opening_takes_longer_than_a_tick_waits_is_used_by_a_later_tick(
+    orders: PostgresqlSource, postgresql: devservers.PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sensors.sources.OPEN_SECONDS", 0.2)
+    own, opened = Sources(), list[float]()
+    original = PostgresqlSource.open_together
+
+    def slowly(sources: Mapping[str, PostgresqlSource]) -> object:
+        opened.append(time.monotonic())
+        time.sleep(1)
+        return original(sources)
+
+    monkeypatch.setattr(PostgresqlSource, "open_together", slowly)
+    flow = Flow("default", "slow", orders, (), hash="h")
+    assert isinstance(own.news([(flow, (None,))])[flow.id], TransientError)
+    eventually(lambda: own.news([(flow, (None,))])[flow.id] == (True,))
+    assert len(opened) == 1, "it was not thrown away and begun again"
     own.close()
 
 

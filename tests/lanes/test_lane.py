@@ -122,6 +122,19 @@ def test_a_flow_that_fails_leaves_until_it_was_left_out_once_or_edited(
     assert driven.began(sound.flow) == 1
 
 
+def test_a_flow_that_is_taken_back_begins_again(memory: Any, drive: Any, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    flag.touch()
+    one = memory(sink=Broken, sink_options={"flag": flag})
+    driven: Driving = drive(one.flow)
+    driven.until(lambda: driven.left(one.flow), SOON)
+    flag.unlink()
+    driven.lane.take_back(one.flow)
+    one.produce(4)
+    driven.until(lambda: one.complete, SOON)
+    assert driven.began(one.flow) == 2
+
+
 class Unreachable(MemorySliceSink):
     def open(self, *_: Any) -> Any:
         raise TransientError("the database is down")
@@ -225,7 +238,8 @@ def test_the_lane_ends_without_a_flow_that_does_not(
         sound.produce(2)
         driven.until(lambda: sound.complete and driven.began(stuck.flow), SOON)
         assert driven.end() < SOON
-        assert "did not end within 1 seconds" in str(driven.left(stuck.flow)[0])
+        (error,) = driven.left(stuck.flow)
+        assert "did not end within 1 seconds" in str(error)
         assert driven.of(Ended, sound.flow)
     finally:
         Stuck.going = True

@@ -5,37 +5,22 @@ The consumer is assigned its partitions: it joins no group and commits nothing.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from dataflow_assets.connectors.kafka.client import CLIENT
+from dataflow_assets.connectors.kafka.consumers import Consumers
 from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.contracts import MESSAGES
 from dataflow_assets.errors import TransientError
 
-SETTINGS = {
-    "group.id": "dataflow-assets-peek",  # librdkafka wants one; nothing is ever stored for it
-    "enable.auto.commit": False,
-    "enable.partition.eof": True,
-    "isolation.level": "read_committed",
-    "fetch.wait.max.ms": 10,
-    "fetch.message.max.bytes": 65536,  # a larger record still comes, alone
-    "queued.max.messages.kbytes": 4096,
-    "fetch.queue.backoff.ms": 10,  # a second, until the queue is looked at again, is the default
-    "receive.message.max.bytes": 2**31 - 1,  # as Spark's reader, which takes any record
-}
 MOST = 500  # records of one gulp
 Where = tuple[str, int]
 """A topic and one of its partitions."""
-IDLE = 4  # consumers of a cluster that wait for the next look
 SILENCE = 10.0  # seconds without an answer after which there will be none
 SCHEMA = pa.schema(
     [
@@ -54,67 +39,6 @@ class Seen:
 
     timestamp: int
     size: int
-
-
-class Consumers:
-    """Consumers of one cluster, shared by everybody in the process who looks at its topics.
-
-    A look takes one, and puts it back for the next: connecting costs more than looking, and one for
-    each topic would use up the threads of a process that looks at a hundred of them.
-    """
-
-    _lock = threading.Lock()
-    _open: ClassVar[dict[tuple[object, ...], Consumers]] = {}
-
-    def __init__(self, key: tuple[object, ...], settings: Mapping[str, Any]) -> None:
-        self._key, self._settings = key, dict(settings)
-        self._idle: list[Consumer] = []
-        self.users = 0
-
-    @classmethod
-    def join(cls, bootstrap: str, settings: Mapping[str, Any] = SETTINGS) -> Consumers:
-        """Those of the cluster with these settings; whoever joins has to leave."""
-        every = CLIENT | {**settings, "bootstrap.servers": bootstrap}
-        key = os.getpid(), *sorted(every.items())
-        with cls._lock:
-            found = cls._open.setdefault(key, cls(key, every))
-            found.users += 1
-            return found
-
-    def leave(self) -> None:
-        """The last one who leaves closes them."""
-        with self._lock:
-            self.users -= 1
-            idle, self._idle = (self._idle, []) if self.users == 0 else ([], self._idle)
-            if self.users == 0:
-                self._open.pop(self._key, None)
-        for consumer in idle:
-            consumer.close()
-
-    @contextmanager
-    def assigned(self, partitions: list[TopicPartition]) -> Iterator[Consumer]:
-        """One that reads from there on; it is put back, and closed where enough of them wait."""
-        with self._lock:
-            consumer = self._idle.pop() if self._idle else None
-        consumer = consumer or Consumer(self._settings)
-        try:
-            while consumer.poll(0) is not None:
-                pass  # what it had to say since its last look was meant for others
-            consumer.assign(partitions)
-            yield consumer
-            consumer.unassign()
-        except BaseException:
-            consumer.close()
-            raise
-        self._put_back(consumer)
-
-    def _put_back(self, consumer: Consumer) -> None:
-        with self._lock:
-            keeps = self.users > 0 and len(self._idle) < IDLE
-            if keeps:
-                self._idle.append(consumer)
-        if not keeps:
-            consumer.close()
 
 
 class Peek:

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.client import Broker
-from dataflow_assets.connectors.kafka.peek import MOST, Consumers
+from dataflow_assets.connectors.kafka.consumers import Consumers
+from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source import small_slice, small_spans
 from dataflow_assets.connectors.kafka.source.session import MOST_IN_TASKS, KafkaSourceSession
 from dataflow_assets.contracts import Asked, Limit, OffsetSlice, Span
@@ -430,7 +431,7 @@ def test_a_consumer_is_kept_and_fetches_nothing_between(
         assert rows(read([ask(name, 0, 3)])[0]) == numbered(3)
         (pool,) = small_spans._pools.values()
         kept |= set(map(id, pool._idle))
-        assert [consumer.assignment() for consumer in pool._idle] == [[]]
+        assert [one.consumer.assignment() for one in pool._idle] == [[]]
     assert len(kept) == 1
 
 

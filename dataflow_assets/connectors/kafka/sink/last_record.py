@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dataflow_assets.connectors.kafka.client import CLIENT
+from dataflow_assets.connectors.kafka.consumers import SETTINGS, Introduced
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
-from dataflow_assets.connectors.kafka.peek import SETTINGS
 from dataflow_assets.errors import TransientError
 
 TAIL = 16  # offsets looked at first: a record and its marker, and a few that came to nothing
@@ -49,6 +49,7 @@ class LastRecordReader:
         self._consumer = Consumer(
             CLIENT | SETTINGS | {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
         )
+        self._introduced = Introduced(self._consumer)
 
     def last(
         self, admin: TopicAdmin, partitions: Iterable[int], patience: float
@@ -71,7 +72,7 @@ class LastRecordReader:
         A topic is left out that is gone by now, or whose last offsets hold no record.
         """
         awaited, found = set(topics), dict[str, bytes]()
-        self._consumer.assign([TopicPartition(name, 0, _TAIL - BACK) for name in awaited])
+        self._assign([TopicPartition(name, 0, _TAIL - BACK) for name in awaited])
         try:
             silent = time.monotonic() + SILENCE
             while awaited:
@@ -92,11 +93,15 @@ class LastRecordReader:
     def _read(
         self, topic: str, begins: Mapping[int, int], highs: Mapping[int, int], deadline: float
     ) -> dict[int, Last]:
-        self._consumer.assign([TopicPartition(topic, p, at) for p, at in begins.items()])
+        self._assign([TopicPartition(topic, p, at) for p, at in begins.items()])
         try:
             return self._gather(topic, highs, deadline)
         finally:
             self._consumer.unassign()
+
+    def _assign(self, partitions: list[TopicPartition]) -> None:
+        self._introduced.meet(partitions)
+        self._consumer.assign(partitions)
 
     def _gather(self, topic: str, highs: Mapping[int, int], deadline: float) -> dict[int, Last]:
         values: dict[int, bytes | None] = dict.fromkeys(highs)

@@ -274,7 +274,7 @@ class KafkaSinkSession(SinkSession):
             producer.commit()
         except BaseException as error:
             producer.close()
-            if isinstance(error, Fenced):
+            if isinstance(error, Fenced) and self._stored.head.epoch == self._epoch:
                 self._side_topic.owned(self._epoch)  # says who has taken the flow over
             raise
         kept_producers.give(self._name, producer)

@@ -22,6 +22,11 @@ Offsets = Mapping[int, int]
 RESET = "run `dataflow reset` to start over"
 
 
+# By broker, topic's id and flow. A session that is opened again after an error knows what the one
+# before has seen: what its consumer group was told at last may be seconds old in a lane.
+_seen: dict[tuple[str, str, str], dict[int, SeenEpoch]] = {}
+
+
 class LossCheck:
     """Compares the positions of one flow with the log of its topic.
 
@@ -30,7 +35,7 @@ class LossCheck:
 
     def __init__(self, source: KafkaSourceOptions, flow: str, broker: Broker, mark: str) -> None:
         self._source, self._flow, self._broker, self._mark = source, flow, broker, mark
-        self._known: dict[int, SeenEpoch] | None = None
+        self._known: dict[int, SeenEpoch] = {}
         self._warned: set[str] = set()
 
     def check(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
@@ -49,7 +54,7 @@ class LossCheck:
 
     def epochs(self, offsets: Offsets) -> dict[int, int]:
         """By partition: the leader's epoch under which its offset is known."""
-        return leader_epochs.of(offsets, self._known or {})
+        return leader_epochs.of(offsets, self._known)
 
     def _check_bounds(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
         below = expired(self._source.topic, begins, bounds.lows)
@@ -72,14 +77,15 @@ class LossCheck:
 
     def _check_log(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
         """Whether a leader that is new has the records that were read under the one before."""
-        known = self._stored(topic, begins, bounds.lows) if self._known is None else self._known
-        asked = leader_epochs.doubtful(begins, known, bounds)
         bootstrap, name = self._broker.bootstrap, self._source.topic
+        key = bootstrap, topic.id, self._flow
+        known = _seen[key] if key in _seen else self._stored(topic, begins, bounds.lows)
+        asked = leader_epochs.doubtful(begins, known, bounds)
         kept = leader_epochs.cut_off(bootstrap, name, asked) if asked else {}
         if kept:
             self._broker.same(topic.id)
         self._lost(replaced(name, begins, kept), RESET)
-        self._known = leader_epochs.seen(bounds)
+        self._known = _seen[key] = leader_epochs.seen(bounds)
 
     def _stored(self, topic: Topic, begins: Offsets, lows: Offsets) -> dict[int, SeenEpoch]:
         """What the group was told at last; nothing where it cannot be asked."""

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from dataflow_assets.connectors.kafka.client import CLIENT, Bounds
 from dataflow_assets.connectors.kafka.consumer_group import Committed
-from dataflow_assets.connectors.kafka.peek import SETTINGS
+from dataflow_assets.connectors.kafka.consumers import SETTINGS
 from dataflow_assets.errors import TransientError
 
 SILENCE = 8.0  # seconds without an answer after which there will be none

@@ -19,7 +19,8 @@ from contextlib import AbstractContextManager
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from dataflow_assets.connectors.kafka.peek import MOST, SETTINGS, Consumers
+from dataflow_assets.connectors.kafka.consumers import SETTINGS, Consumers
+from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source.confirm import refused
 from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, Place, SmallSlice
 from dataflow_assets.contracts import Asked

@@ -1,0 +1,118 @@
+"""Consumers that are assigned their partitions: they join no group and commit nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from dataflow_assets.connectors.kafka.client import CLIENT
+
+SETTINGS = {
+    "group.id": "dataflow-assets-peek",  # librdkafka wants one; nothing is ever stored for it
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": 10,
+    "fetch.message.max.bytes": 65536,  # a larger record still comes, alone
+    "queued.max.messages.kbytes": 4096,
+    "fetch.queue.backoff.ms": 10,  # a second, until the queue is looked at again, is the default
+    "receive.message.max.bytes": 2**31 - 1,  # as Spark's reader, which takes any record
+}
+IDLE = 4  # consumers of a cluster that wait for the next look
+KNOWN_SECONDS = 600.0  # how long a consumer knows a topic; the client itself forgets after 900
+MEETING_SECONDS = 2.0
+
+
+class Consumers:
+    """Consumers of one cluster, shared by everybody in the process who looks at its topics.
+
+    A look takes one, and puts it back for the next: connecting costs more than looking, and one for
+    each topic would use up the threads of a process that looks at a hundred of them.
+    """
+
+    _lock = threading.Lock()
+    _open: ClassVar[dict[tuple[object, ...], Consumers]] = {}
+
+    def __init__(self, key: tuple[object, ...], settings: Mapping[str, Any]) -> None:
+        self._key, self._settings = key, dict(settings)
+        self._idle: list[Introduced] = []
+        self.users = 0
+
+    @classmethod
+    def join(cls, bootstrap: str, settings: Mapping[str, Any] = SETTINGS) -> Consumers:
+        """Those of the cluster with these settings; whoever joins has to leave."""
+        every = CLIENT | {**settings, "bootstrap.servers": bootstrap}
+        key = os.getpid(), *sorted(every.items())
+        with cls._lock:
+            found = cls._open.setdefault(key, cls(key, every))
+            found.users += 1
+            return found
+
+    def leave(self) -> None:
+        """The last one who leaves closes them."""
+        with self._lock:
+            self.users -= 1
+            idle, self._idle = (self._idle, []) if self.users == 0 else ([], self._idle)
+            if self.users == 0:
+                self._open.pop(self._key, None)
+        for one in idle:
+            one.consumer.close()
+
+    @contextmanager
+    def assigned(self, partitions: list[TopicPartition]) -> Iterator[Consumer]:
+        """One that reads from there on; it is put back, and closed where enough of them wait."""
+        with self._lock:
+            one = self._idle.pop() if self._idle else None
+        one = one or Introduced(Consumer(self._settings))
+        try:
+            while one.consumer.poll(0) is not None:
+                pass  # what it had to say since its last look was meant for others
+            one.meet(partitions)
+            one.consumer.assign(partitions)
+            yield one.consumer
+            one.consumer.unassign()
+        except BaseException:
+            one.consumer.close()
+            raise
+        self._put_back(one)
+
+    def _put_back(self, one: Introduced) -> None:
+        with self._lock:
+            keeps = self.users > 0 and len(self._idle) < IDLE
+            if keeps:
+                self._idle.append(one)
+        if not keeps:
+            one.consumer.close()
+
+
+class Introduced:
+    """A consumer, and since when it knows the leaders of which topics.
+
+    Those of a topic that is new to it the client looks for but once a second; a question for
+    offsets has it look at once, for all of them together.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self._met: dict[str, float] = {}
+
+    def meet(self, partitions: Iterable[TopicPartition]) -> None:
+        """Makes the topics known; what is wrong with one of them its reader finds out."""
+        since = time.monotonic() - KNOWN_SECONDS
+        self._met = {topic: at for topic, at in self._met.items() if at > since}
+        new = [
+            TopicPartition(one.topic, one.partition, 0)
+            for one in partitions
+            if one.topic not in self._met
+        ]
+        if not new:
+            return
+        with suppress(KafkaException):
+            self.consumer.offsets_for_times(new, timeout=MEETING_SECONDS)
+            self._met |= dict.fromkeys([one.topic for one in new], time.monotonic())
