@@ -62,7 +62,7 @@ class Member(Host):
 
     cadence = 0.0  # the lane gives the turns
     # Both cost as much as a small micro-batch, and are for nothing but people's eyes.
-    release_seconds = 10.0
+    release_seconds = 30.0
     lag_seconds = 30.0
 
     def __init__(

@@ -132,8 +132,7 @@ class Rounds:
                 due[name].wake(copy(found))  # others may raise it too
             elif any(found.news):
                 due[name].wake()
-        least = min((self.interval(one) for one in self._members()), default=LEAST_SECONDS)
-        self._next_look = began + least
+        self._next_look = began + LEAST_SECONDS
 
     def _due(self, member: Member, now: float) -> bool:
         """One that is being asked is, until the answer is there."""

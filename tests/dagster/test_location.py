@@ -108,6 +108,18 @@ def test_a_lane_gets_a_successor_after_an_hour(shop: Shop, monkeypatch: pytest.M
     assert shop.tick() == []
 
 
+def test_a_successor_that_fails_is_not_asked_for_again_at_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.add("a")
+    shop.run("shared")
+    later(monkeypatch, LONG_SECONDS + 1)
+    shop.run("shared", FAILURE)
+    assert shop.tick() == []
+    later(monkeypatch, LONG_SECONDS + 60)
+    assert shop.tick() == ["shared"]
+
+
 def test_a_lane_whose_process_died_is_reported_and_waits_as_one_that_failed(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

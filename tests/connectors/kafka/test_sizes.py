@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.peek import Seen
+from dataflow_assets.connectors.kafka.source import batch_size
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
 from dataflow_assets.connectors.memory import MemorySliceSink, Store
 from dataflow_assets.contracts import Limit, Run
@@ -82,3 +83,16 @@ def test_a_slice_that_was_read_to_its_end_or_not_at_all_is_none() -> None:
     sizes.most({0: (0, 5000)}, limit)
     sizes.most({0: (1000, 5000)}, limit)
     assert grown.count == 1
+
+
+def test_a_few_records_are_not_looked_at_again_and_many_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_size, "BELIEVED_SECONDS", 0.0)
+    same = Looks(grows=100_000)
+    sizes, limit = Sizes(same), Limit(bytes=10_000)
+    sizes.most({0: (0, 5)}, limit)
+    sizes.most({0: (5, 10)}, limit)
+    assert same.count == 1, "they would fit if they were sixteen times as large"
+    sizes.most({0: (10, 5000)}, limit)
+    assert same.count == 2

@@ -16,6 +16,7 @@ LARGEST = 1024 * 1024  # bytes; the broker's own bound for a batch of records
 Look = Callable[[Mapping[int, int], float], dict[int, list[Seen]]]
 
 BELIEVED_SECONDS = 5.0
+GROWTH = 16  # times larger than they were: records of a backlog are judged again, a few are not
 LOOK_SECONDS = 2.0  # without an answer a slice has records of any size, maxRecordsPerBatch
 
 
@@ -32,8 +33,9 @@ class Sizes:
         """The most records to take from each partition; `ahead` holds (next offset, end)."""
         safe = limit.bytes // LARGEST
         long = {p: start for p, (start, end) in ahead.items() if end - start > safe}
-        stale = time.monotonic() - self._taken > BELIEVED_SECONDS
-        if long and (stale or not long.keys() <= self._average.keys() or self._misjudged(long)):
+        if long and (
+            self._misjudged(long) or any(self._doubtful(p, *ahead[p], limit) for p in long)
+        ):
             self._learn(long)
         most = {p: self._fitting(p, limit) if p in long else limit.records for p in ahead}
         self._planned = {p: (start, start + most[p]) for p, (start, _) in ahead.items()}
@@ -42,6 +44,14 @@ class Sizes:
     def known_bytes(self, records: Mapping[int, int]) -> float:
         """The bytes of so many records by partition, as far as any were looked at."""
         return sum(count * self._average.get(p, 0.0) for p, count in records.items())
+
+    def _doubtful(self, partition: int, start: int, end: int, limit: Limit) -> bool:
+        """Nothing is known, or nothing of late and the records would not fit if they have grown."""
+        known = self._average.get(partition)
+        if known is None:
+            return True
+        stale = time.monotonic() - self._taken > BELIEVED_SECONDS
+        return stale and (end - start) * known * GROWTH > limit.bytes
 
     def _misjudged(self, positions: Mapping[int, int]) -> bool:
         """A slice was not read to its end: its records were larger than the ones looked at."""
