@@ -94,5 +94,7 @@ def test_a_few_records_are_not_looked_at_again_and_many_are(
     sizes.most({0: (0, 5)}, limit)
     sizes.most({0: (5, 10)}, limit)
     assert same.count == 1, "they would fit if they were sixteen times as large"
-    sizes.most({0: (10, 5000)}, limit)
+    sizes.most({0: (10, 15)}, limit)
+    assert same.count == 1, "nothing more was there to be read"
+    sizes.most({0: (15, 5000)}, limit)
     assert same.count == 2

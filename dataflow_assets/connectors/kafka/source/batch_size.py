@@ -38,7 +38,7 @@ class Sizes:
         ):
             self._learn(long)
         most = {p: self._fitting(p, limit) if p in long else limit.records for p in ahead}
-        self._planned = {p: (start, start + most[p]) for p, (start, _) in ahead.items()}
+        self._planned = {p: (start, min(start + most[p], end)) for p, (start, end) in ahead.items()}
         return most
 
     def known_bytes(self, records: Mapping[int, int]) -> float:
