@@ -20,7 +20,7 @@ from bench.fleet.watch import Seen
 from devservers.demo import Dagster
 
 DOWN = 10
-IDLE_WAIT = 300.0  # seconds within which what is not needed any more should have ended
+IDLE_WAIT = 480.0  # seconds within which what is not needed any more should have ended
 Found = dict[str, Any]
 
 

@@ -28,6 +28,7 @@ from dataflow_assets.redaction import mask
 from dataflow_assets.runs.request import Report
 
 EVENT_SECONDS = 0.3  # between two events of the run: 200 flows have one a minute each
+LINES_SECONDS = 1.0  # between two events with lines of the log
 IDLE_SECONDS = 60.0  # a lane ends when nothing came for so long
 
 Told = dg.AssetMaterialization | dg.AssetCheckEvaluation
@@ -54,7 +55,7 @@ class Ingest:
         self._telling: dict[str, Telling] = {}
         self._over: deque[Telling] = deque()
         """Of flows that the lane has let go: their last events are not told yet."""
-        self._next = 0.0
+        self._next = self._next_lines = 0.0
         self._lines = Lines(self._flows)
 
     def events(self) -> Iterator[Told]:
@@ -66,6 +67,7 @@ class Ingest:
                 yield from self._turn()
             while self._over:
                 yield from self._last_of(self._over.popleft())
+            self._next_lines = 0.0
             self._say()
 
     def _reason(self) -> str | None:
@@ -117,11 +119,14 @@ class Ingest:
         self._members.ended(flow)
 
     def _log(self, level: int, flow: Flow, text: str) -> None:
-        self._context.log.log(level, "flow %s: %s", flow.id, text)
+        self._lines.add(level, f"flow {flow.id}: {text}")
 
     def _say(self) -> None:
-        for level, text in self._lines.take():
-            self._context.log.log(level, text)
+        """Writes what was gathered, at most once a second: as many lines cost what one does."""
+        if time.monotonic() >= self._next_lines:
+            self._next_lines = time.monotonic() + LINES_SECONDS
+            for level, texts in self._lines.take().items():
+                self._context.log.log(level, "\n".join(texts))
 
     def _turn(self) -> Iterator[Told]:
         """Tells of one asset where that is due: of the one whose last event is the oldest."""

@@ -1,7 +1,7 @@
 """What the engine logs, in the log of the run, without secrets."""
 
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -49,10 +49,17 @@ class Lines(logging.Handler):
         with _heard(self):
             yield
 
-    def take(self) -> Iterator[tuple[int, str]]:
-        """What was gathered, with its level; each line once."""
+    def add(self, level: int, text: str) -> None:
+        """One more line, without secrets."""
+        self._lines.append((level, text))
+
+    def take(self) -> dict[int, list[str]]:
+        """What was gathered, by its level; each line once."""
+        found = defaultdict[int, list[str]](list)
         while self._lines:
-            yield self._lines.popleft()
+            level, text = self._lines.popleft()
+            found[level].append(text)
+        return found
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called in any thread."""
@@ -60,7 +67,7 @@ class Lines(logging.Handler):
         if flow is not None:
             named = text if f"flow {flow.id}" in text else f"flow {flow.id}: {text}"
             text = mask(named, [flow])
-        self._lines.append((record.levelno, mask(text, ())))
+        self.add(record.levelno, mask(text, ()))
 
     def _flow(self, record: logging.LogRecord) -> Flow | None:
         thread = record.threadName or ""

@@ -2,7 +2,7 @@
 
 `connect` (the default) shares one warm Spark Connect server between all runs on this machine: it is
 started under a file lock when none runs, it is another one for another interpreter or another set
-of locked jars or versions, and it ends by itself when nobody used it for half an hour. Our package
+of locked jars or versions, and it ends by itself when nobody used it for five minutes. Our package
 travels with each session, so that edited code never meets warm workers with the old one. Flows
 share a session, which is warm; whoever may change one (temporary views, settings) has his own.
 

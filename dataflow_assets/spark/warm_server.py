@@ -1,7 +1,7 @@
 """The warm Spark Connect server of this environment: started when needed, ended when unused.
 
 There is one for each interpreter, set of jars and locked versions. Whoever uses the server holds a
-lease; a watcher of its own ends it when nobody has held one for half an hour.
+lease; a watcher of its own ends it when nobody has held one for five minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataflow_assets.spark.server import DEFAULTS, SparkConnect
 
 log = logging.getLogger(__name__)
 
-IDLE_MINUTES = 30
+IDLE_MINUTES = 5  # a start takes some ten seconds; a JVM that waits holds half a gigabyte
 LOOK_SECONDS = 30
 USED = 3  # how `python -m` of this module says that it has ended nothing
 # Asks from time to time whether the warm server is still used, once its lease is old, until that is
@@ -97,7 +97,7 @@ def identity() -> str:
 
 
 def watch(here: Path) -> None:
-    """Starts what ends the server of a folder once nobody has used it for half an hour.
+    """Starts what ends the server of a folder once nobody has used it for five minutes.
 
     Without effect where there is such a watch: it holds a lock as long as it lives.
     """
