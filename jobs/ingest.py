@@ -6,7 +6,8 @@ from typing import Any
 import dagster as dg
 
 from dataflow_assets.assets import graph
-from dataflow_assets.assets.claims import DRIVES
+from dataflow_assets.assets.claims import DRIVES, ERROR
+from dataflow_assets.assets.draining import sentence
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.ingest import Ingest, Told
 from dataflow_assets.assets.lane_runs import LANE, LaneRuns, taken_over
@@ -15,6 +16,7 @@ from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import SHARED_LANE, Flow
 from dataflow_assets.lanes.lane import Lane
+from dataflow_assets.redaction import mask
 from dataflow_assets.runs.request import Request
 
 OP = "drive"
@@ -40,7 +42,12 @@ def ingest_job(manifests: Manifests, spark: Any) -> dg.JobDefinition:
 
     @dg.op(name=OP, out={}, required_resource_keys={"spark"}, description=_DESCRIPTION)
     def drive(context: dg.OpExecutionContext, config: LaneConfig) -> Iterator[Told]:
-        yield from _driven(context, config.lane, manifests)
+        try:
+            yield from _driven(context, config.lane, manifests)
+        except Exception as error:
+            reason = mask(sentence(error), manifests())
+            context.instance.add_run_tags(context.run.run_id, {ERROR: reason[:500]})
+            raise
 
     @dg.job(
         name=INGEST,

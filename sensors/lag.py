@@ -1,7 +1,8 @@
 """How far each flow is behind, observed for all of them together.
 
-Not of a flow whose run has just told it: the mirrored checkpoint of a live run is some seconds old,
-and a lag counted from there would be a peak that never was.
+Not of a flow whose run has just told it: the mirrored checkpoint of a live run is seconds old, or a
+minute where a lane drives two hundred flows, and a lag counted from there would be a peak that
+never was.
 """
 
 import time

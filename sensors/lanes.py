@@ -62,6 +62,8 @@ class _Look:
     instance: dg.DagsterInstance
     known: Sequence[dg.RunRecord]
     notes: Mapping[str, Note]
+    failing: set[str] = field(default_factory=set)
+    """Flows that try again in their lanes."""
     said: dict[str, str] = field(default_factory=dict)
     asked: list[dg.RunRequest] = field(default_factory=list)
 
@@ -95,15 +97,19 @@ class Location:
 
     def _summary(self, look: _Look, on: int) -> str:
         """What the tick says: the flows that have failed first."""
-        failed = [f"{name}: {look.said[name]}" for name in sorted(look.notes) if name in look.said]
-        count = [f"{on} of {len(self._flows)} flows are switched on, {len(failed)} have failed"]
-        return "\n".join([*count, *failed[:MOST_TOLD]])
+        names = sorted({*look.notes, *look.failing} & look.said.keys())
+        count = f"{on} of {len(self._flows)} flows are switched on, {len(names)} have failed"
+        failed = [f"{name}: {look.said[name]}" for name in names[:MOST_TOLD]]
+        more = len(names) - len(failed)
+        rest = [f"and {more} more: each flow's sensor says why"] if more else []
+        return "\n".join([count, *failed, *rest])
 
     def _busy(self, look: _Look, flow: Flow) -> bool:
         """Whether a run of its own works on the flow, or is about to."""
-        live = Runs(look.instance, flow, look.known).live()
+        live, note = Runs(look.instance, flow, look.known).live(), look.notes.get(flow.id)
         if live is not None:
-            look.said[flow.id] = f"run {live.run_id[:8]} is {live.status.value.lower()}"
+            why = f"; its last error: {note.error}" if note else ""
+            look.said[flow.id] = f"run {live.run_id[:8]} is {live.status.value.lower()}{why}"
         return live is not None
 
     def _lanes(self, look: _Look, flows: Sequence[Flow]) -> list[Flow]:
@@ -131,6 +137,7 @@ class Location:
     ) -> None:
         """A lane that lives: how its flows fare in it."""
         page, newest = Book(look.instance, lane).read(), live[0].dagster_run
+        look.failing |= {flow.id for flow in members if flow.id in page.failing}
         for flow in members:
             state = page.flows.get(flow.id)
             coming = f"lane {lane} takes it up (run {newest.run_id[:8]})"

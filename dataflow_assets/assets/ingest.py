@@ -14,6 +14,7 @@ import dagster as dg
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.draining import sentence
 from dataflow_assets.assets.graph import Node
+from dataflow_assets.assets.lane_runs import FlowState
 from dataflow_assets.assets.left import Notes
 from dataflow_assets.assets.members import Manifests, Members
 from dataflow_assets.assets.mirrored import mirrored_together
@@ -22,7 +23,7 @@ from dataflow_assets.assets.stopping import Interrupts
 from dataflow_assets.assets.telling import Telling
 from dataflow_assets.errors import TakenOver
 from dataflow_assets.flow import Flow
-from dataflow_assets.lanes.events import Began, Ended, Event, Left
+from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
 from dataflow_assets.lanes.lane import Lane
 from dataflow_assets.redaction import mask
 from dataflow_assets.runs.request import Report
@@ -48,6 +49,7 @@ class Ingest:
     ) -> None:
         self._context, self._lane, self._nodes = context, lane, nodes
         run_id = context.run.run_id
+        self._failing: dict[str, Failing] = {}
         self._members = Members(context.instance, name, run_id, manifests, self._state)
         self._notes = Notes(context.instance)
         self._interrupts = Interrupts()
@@ -79,13 +81,15 @@ class Ingest:
         idle = self._lane.idle_seconds >= IDLE_SECONDS
         return f"nothing came for {IDLE_SECONDS:.0f} seconds" if idle else None
 
-    def _state(self, flow: Flow) -> str:
-        """How a flow fares, for people."""
+    def _state(self, flow: Flow) -> FlowState:
+        if failing := self._failing.get(flow.id):
+            text = mask(sentence(failing.error), [flow])
+            return FlowState(f"has met an error and tries again: {text}", failing=True)
         telling = self._telling.get(flow.id)
         behind = None if telling is None else telling.behind()
         if behind is None:
-            return "nothing came yet"
-        return f"{behind:.0f} s behind; {self._lane.state(flow)}"
+            return FlowState("nothing came yet")
+        return FlowState(f"{behind:.0f} s behind; {self._lane.state(flow)}")
 
     def _take(self, event: Event) -> None:
         match event:
@@ -95,6 +99,13 @@ class Ingest:
                 self._members.began(flow)
             case Report():
                 self._telling[event.flow].take(event)
+                self._recovered(event)
+            case Failing(flow, _, lasting):
+                if flow.id not in self._failing:
+                    self._members.changed()
+                self._failing[flow.id] = event
+                if lasting:  # a run of its own tells of it; here nobody would for an hour
+                    self._lane.end(flow, "one of its branches has failed")
             case Ended(flow, reason):
                 why = self._members.why_not(flow) or reason
                 self._log(logging.INFO, flow, f"leaves the lane: {why}")
@@ -102,6 +113,12 @@ class Ingest:
             case Left(flow, error):
                 self._left(flow, error)
                 self._ended(flow)
+
+    def _recovered(self, report: Report) -> None:
+        failing = self._failing.get(report.flow)
+        if failing is not None and failing.error.branch in (None, report.branch.id):
+            del self._failing[report.flow]
+            self._members.changed()
 
     def _left(self, flow: Flow, error: BaseException) -> None:
         """A failure is noted; to be taken over by a run that has claimed the flow is none."""
@@ -115,6 +132,7 @@ class Ingest:
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
 
     def _ended(self, flow: Flow) -> None:
+        self._failing.pop(flow.id, None)
         self._over.append(self._telling.pop(flow.id))
         self._members.ended(flow)
 

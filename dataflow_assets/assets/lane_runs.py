@@ -5,18 +5,18 @@ A newer run of a lane takes over from an older one: the older sees its claim and
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import dagster as dg
 
 from dataflow_assets.assets.claims import Claims, failed_since, going
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.flow import Flow
+from dataflow_assets.lanes.lane import END_SECONDS
 
 LANE = "dataflow/lane"
-WAIT_SECONDS = 60.0  # for a flow to be let go; after that its epoch is taken
 LOOK_SECONDS = 0.5
 
 
@@ -57,12 +57,22 @@ class LaneRuns:
 
 
 @dataclass(frozen=True)
+class FlowState:
+    """How a flow fares in its lane, for people. `failing`: it has met an error and tries again."""
+
+    text: str
+    failing: bool = False
+
+
+@dataclass(frozen=True)
 class Page:
     """What the run of a lane drives, and how each flow fares."""
 
     run: str = ""
     at: float = 0.0
     flows: Mapping[str, str] = field(default_factory=dict)
+    failing: Sequence[str] = ()
+    """Those of them that have met an error and try again."""
 
 
 class Book:
@@ -77,9 +87,11 @@ class Book:
         text = self._storage.get_cursor_values({self._key}).get(self._key)
         return Page(**json.loads(text)) if text else Page()
 
-    def write(self, run_id: str, flows: Mapping[str, str]) -> None:
+    def write(self, run_id: str, states: Mapping[str, FlowState]) -> None:
         """Turns the page."""
-        page = {"run": run_id, "at": time.time(), "flows": dict(flows)}
+        texts = {name: state.text for name, state in states.items()}
+        failing = [name for name, state in states.items() if state.failing]
+        page = asdict(Page(run_id, time.time(), texts, failing))
         self._storage.set_cursor_values({self._key: json.dumps(page)})
 
 
@@ -89,15 +101,7 @@ def let_go(instance: dg.DagsterInstance, flow: Flow) -> str:
     After a minute the run goes on all the same: it takes the flow's epoch, and what the lane still
     tries to commit is refused.
     """
-    book, run = Book(instance, flow.lane), ""
-    began = time.monotonic()
-    while time.monotonic() - began < WAIT_SECONDS:
-        page = book.read()
-        if flow.id not in page.flows or not _lives(instance, flow.lane, page.run):
-            break
-        run = page.run
-        time.sleep(LOOK_SECONDS)
-    return run
+    return _waited_for(instance, flow.lane, lambda page: flow.id in page.flows)
 
 
 def taken_over(instance: dg.DagsterInstance, lane: str, run_id: str) -> str:
@@ -105,15 +109,19 @@ def taken_over(instance: dg.DagsterInstance, lane: str, run_id: str) -> str:
 
     The run that waits has claimed the lane: the other one sees it within two seconds.
     """
-    book, before = Book(instance, lane), ""
-    began = time.monotonic()
-    while time.monotonic() - began < WAIT_SECONDS:
-        page = book.read()
-        if page.run == run_id or not page.flows or not _lives(instance, lane, page.run):
+    return _waited_for(instance, lane, lambda page: page.run != run_id and bool(page.flows))
+
+
+def _waited_for(instance: dg.DagsterInstance, lane: str, drives: Callable[[Page], bool]) -> str:
+    """The live run of the lane that was waited for because it drove; empty where none did."""
+    book, run = Book(instance, lane), ""
+    end = time.monotonic() + END_SECONDS
+    while time.monotonic() < end and drives(page := book.read()):
+        if not _lives(instance, lane, page.run):
             break
-        before = page.run
+        run = page.run
         time.sleep(LOOK_SECONDS)
-    return before
+    return run
 
 
 def _lives(instance: dg.DagsterInstance, lane: str, run_id: str) -> bool:

@@ -8,7 +8,7 @@ import dagster as dg
 
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
-from dataflow_assets.assets.lane_runs import Book, LaneRuns
+from dataflow_assets.assets.lane_runs import Book, FlowState, LaneRuns
 from dataflow_assets.assets.left import Notes
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
@@ -35,7 +35,7 @@ class Members:
         lane: str,
         run_id: str,
         manifests: Manifests,
-        state: Callable[[Flow], str],
+        state: Callable[[Flow], FlowState],
     ) -> None:
         self._instance, self._lane, self._run_id = instance, lane, run_id
         self._manifests, self._state = manifests, state
@@ -76,6 +76,10 @@ class Members:
         """The lane drives the flow from now on."""
         self._driven[flow.id] = flow
 
+    def changed(self) -> None:
+        """A flow fares otherwise than it did: the book says so with the next look."""
+        self._written = 0.0
+
     def ended(self, flow: Flow) -> None:
         """The lane has let the flow go: whoever waits for it may know at once."""
         self._driven.pop(flow.id, None)
@@ -101,7 +105,10 @@ class Members:
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
         """Those of this lane that are switched on and have not failed."""
         on, out = switches.on(self._instance, flows), Notes(self._instance).of(flows)
-        self._why = dict.fromkeys(self._driven, "its manifest is gone, broken or suspended now")
+        self._why = dict.fromkeys(
+            self._driven,
+            "its manifest was removed, has mistakes (see `dataflow check`) or says suspended",
+        )
         fit = []
         for flow in flows:
             self._why.pop(flow.id, None)

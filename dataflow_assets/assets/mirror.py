@@ -94,7 +94,7 @@ class Tally:
 
     @property
     def idle(self) -> bool:
-        """True when nothing waits: a run that ends at once shows it in its own last event."""
+        """Whether no report came for a while: a run that ends at once tells its last one itself."""
         return self._clock() - self._added >= IDLE_SECONDS
 
     def take(self) -> tuple[Report, Figures] | None:

@@ -45,10 +45,11 @@ def as_rows(answers: Sequence[Answer]) -> list[list[str]]:
 
 def as_summary(answers: Sequence[Answer]) -> str:
     """How many flows there are, and how many of them stand how."""
-    failed = sum(answer.error is not None for answer in answers)
+    unknown = sum(answer.error is not None for answer in answers)
     behind = sum(answer.error is None and answer.is_behind for answer in answers)
+    current = len(answers) - unknown - behind
     flows = "1 flow" if len(answers) == 1 else f"{len(answers)} flows"
-    return f"{flows}: {len(answers) - failed - behind} up to date, {behind} behind, {failed} failed"
+    return f"{flows}: {current} up to date, {behind} behind, {unknown} not known"
 
 
 def as_lines(answers: Sequence[Answer]) -> Iterator[str]:

@@ -30,8 +30,9 @@ Who calls what when, in the order of a run:
 | `SourceSession.release` | the driver, once every branch has finished | the same, or never |
 | `SourceSession.lag` | the driver with each report, `dataflow status`, the lag sensor | by time |
 | `SourceSession.close`, `SinkSession.close` | the driver | at the end of each attempt |
-| `SourceSession.ends`, `Sink.peek` | sensors, beside a run | every few seconds |
-| `Connector.shared` | whoever looks at many flows | with each look |
+| `SourceSession.ends` | the driver, of a run that has an end | once |
+| `Sink.peek` | reset, preview, replay and the tables of assets, beside a run | once each |
+| `Connector.shared` | whoever looks at many flows; a task that reads slices together | each time |
 | `Source.open_together`, `Sink.peek_together` | the same, of equal `shared` | with each look |
 | `SourceSession.ends_together` | the same, while flows are idle | every second or so |
 | `SourceSession.lags_together` | `dataflow status`, the lag sensor | with each look |

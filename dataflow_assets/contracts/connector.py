@@ -65,7 +65,8 @@ class Connector(Spec):
     def shared(self) -> Hashable:
         """What ends have in common that are asked together: one connection serves all of them.
 
-        Read on the driver, with all secrets in place; it may hold them and is never shown.
+        Read on the driver and, of sources, inside tasks, with all secrets in place; it may hold
+        them and is never shown.
 
         Returns:
             By default the server, as asset keys name it: its ends are asked one after the other.

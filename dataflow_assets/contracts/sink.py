@@ -78,8 +78,9 @@ class Sink(ErrorSink):
     def peek(self, target: Target) -> Checkpoint | None:
         """The stored checkpoint, read only: no epoch is taken.
 
-        Called by sensors every few seconds and by `dataflow status`, each in a process of its own,
-        while a run may be active. Opens a connection and closes it.
+        Called once each by `dataflow reset`, previews, replays and whoever reads the table as an
+        asset, each in a process of its own, while a run may be active. Sensors and `dataflow
+        status` call `peek_together`.
 
         Args:
             target: the branch, by which its checkpoint is found.

@@ -49,7 +49,8 @@ class Source(Connector):
     branch upserts, the parts are read one after the other, in the order in which they are planned.
     False: a key comes in one part of a span, or nothing says which of its records is the last."""
     continuous: ClassVar[bool] = False
-    """True: new data keeps coming; runs of the flow's own job stay on (Kafka, CDC)."""
+    """True: new data keeps coming, and a lane drives the flow with others in Dagster. False: runs
+    of the flow's own job do, when there is something new."""
 
     @property
     def null_messages(self) -> NullMessages:
@@ -172,7 +173,8 @@ class Source(Connector):
         """Reads small slices of several sources at once, be they of one flow or of many.
 
         Called inside a task once for all slices of sources of this class whose `shared` is
-        equal, only where `SourceSession.reads_in_tasks` was True for their spans.
+        equal, and by the driver for the sample of a table that is still to be made; only where
+        `SourceSession.reads_in_tasks` was True for their spans.
 
         Args:
             asked: at least one; the same partition of the same topic may be asked for twice, by two

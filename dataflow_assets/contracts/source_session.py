@@ -65,8 +65,8 @@ class SourceSession(ABC):
     def ends(self) -> Positions:
         """Where each partition ends right now.
 
-        Called by the driver once at the start of a run, and by sensors every few seconds: it must
-        be cheap.
+        Called by the driver once at the start of a run that has an end; sensors and lanes call
+        `ends_together`.
 
         Returns:
             A position for every partition that there is now.
@@ -149,8 +149,8 @@ class SourceSession(ABC):
     def release(self, upto: Positions) -> None:
         """Reports to the server what every branch has committed.
 
-        Called by the driver after each micro-batch. It may be repeated and may be skipped: nothing
-        rests on it.
+        Called by the driver after micro-batches, in a lane at most every half minute, and at the
+        end of a run. It may be repeated and may be skipped: no commit rests on it.
 
         Args:
             upto: the lowest position of all branches, by partition.

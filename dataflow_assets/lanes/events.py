@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.request import Report
 
@@ -13,6 +14,18 @@ class Began:
     """The lane drives the flow from now on."""
 
     flow: Flow
+
+
+@dataclass(frozen=True)
+class Failing:
+    """The flow, or one branch of it, has met an error and tries again.
+
+    `lasting`: the branch will not come back by itself; the others of the flow go on.
+    """
+
+    flow: Flow
+    error: DataflowError
+    lasting: bool
 
 
 @dataclass(frozen=True)
@@ -31,5 +44,5 @@ class Ended:
     reason: str
 
 
-Event = Began | Report | Left | Ended | None
+Event = Began | Report | Failing | Left | Ended | None
 """None: nothing has happened for a moment."""

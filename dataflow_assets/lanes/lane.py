@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
-from dataflow_assets.lanes.events import Began, Ended, Event, Left
+from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
 from dataflow_assets.lanes.member import Member
 from dataflow_assets.lanes.rounds import Rounds
 from dataflow_assets.runs.request import Report, Request
@@ -74,6 +74,11 @@ class Lane:
         finally:
             self._end_all("the lane was abandoned")
             self._rounds.stop()
+
+    def end(self, flow: Flow, reason: str) -> None:
+        """The flow ends after its micro-batch; called by whoever takes what happens."""
+        if flow.id in self._members:
+            self._members[flow.id].end(reason)
 
     def take_back(self, flow: Flow) -> None:
         """A flow that has left may begin again; called by whoever takes what happens."""
@@ -148,5 +153,5 @@ class Lane:
             member.end(reason)
 
 
-def _flow(event: Began | Report | Left | Ended) -> str:
+def _flow(event: Began | Report | Failing | Left | Ended) -> str:
     return event.flow if isinstance(event, Report) else event.flow.id

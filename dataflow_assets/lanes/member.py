@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
-from dataflow_assets.lanes.events import Began, Ended, Event, Left
+from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
 from dataflow_assets.lanes.pace import TURN_SECONDS, Pace
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
@@ -61,7 +61,8 @@ class Member(Host):
     """
 
     cadence = 0.0  # the lane gives the turns
-    # Both cost as much as a small micro-batch, and are for nothing but people's eyes.
+    # Both cost as much as a small micro-batch. The lag is for people's eyes, and what the source is
+    # told is read by the next process only.
     release_seconds = 30.0
     lag_seconds = 30.0
 
@@ -90,11 +91,13 @@ class Member(Host):
         self.pace = Pace()
         self.paused_at = self.woken = self.passed = time.monotonic()
         self._thread = threading.Thread(target=lambda: None)
+        self._put: Callable[[Event], None]
 
     def start(self, put: Callable[[Event], None]) -> None:
         """Drives the flow until it is asked to end, or fails."""
+        self._put = put
         self._thread = threading.Thread(
-            target=self._drive, args=(put,), name=f"flow {self.flow.id}", daemon=True
+            target=self._drive, name=f"flow {self.flow.id}", daemon=True
         )
         self._thread.start()
 
@@ -169,6 +172,10 @@ class Member(Host):
         if self._error is not None:
             raise self._error
 
+    def failing(self, error: DataflowError, *, lasting: bool) -> None:
+        """Whoever drives the lane decides."""
+        self._put(Failing(self.flow, error, lasting))
+
     def _run_alone(self, planned: Planned) -> Outcome:
         """Beside the lane's jobs; once such a job ends in the time of a turn, it is among them."""
         while not self._beside.acquire(timeout=1.0):
@@ -194,7 +201,8 @@ class Member(Host):
             return ""
         return f"it did not end within {GRACE_SECONDS:g} seconds after the flow was asked to end"
 
-    def _drive(self, put: Callable[[Event], None]) -> None:
+    def _drive(self) -> None:
+        put = self._put
         put(Began(self.flow))
         try:
             for report in drain(self.flow, self, self._request):

@@ -1,8 +1,8 @@
 """The turns of a lane: one look for all that wait for news, then jobs for all that have some.
 
 One thread does it all, so that one Spark job runs at a time. Small passes are one job together. A
-pass over a frame of Spark's reader is a job of its own; at most one of those runs between two joint
-ones, so that a backlog holds up nobody for longer than its turn.
+pass over a frame of Spark's reader is a job of its own, and aims at two seconds; the next joint job
+comes once such jobs have used one, so that a backlog holds up nobody for longer than its turn.
 """
 
 from __future__ import annotations

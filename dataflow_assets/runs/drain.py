@@ -67,22 +67,25 @@ def drain(
         except _Reopen:
             continue
         except DataflowError as error:
-            _meet(flow, request, progress, error)
+            _meet(flow, host, request, progress, error)
         else:
             progress.raise_stopped()
             progress.raise_suspended(flow)
             return
 
 
-def _meet(flow: Flow, request: Request, progress: Progress, error: DataflowError) -> None:
+def _meet(
+    flow: Flow, host: Host, request: Request, progress: Progress, error: DataflowError
+) -> None:
     """Returns when another attempt may succeed; else raises."""
     if isinstance(error, Stopped):
         progress.stop_at(error)
     elif isinstance(error, TransientError) and request.stop():
         raise error  # whoever asked to stop should not have to wait for the outage to end
     elif progress.suspend(flow, error):
-        return
+        host.failing(error, lasting=progress.lasting(error.branch))
     elif isinstance(error, TransientError):
+        host.failing(error, lasting=False)
         progress.wait_or_raise(flow, error)
     else:
         raise error

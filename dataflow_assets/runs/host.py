@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dataflow_assets.contracts import Limit, Positions, Source, SourceSession
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Planned
 
@@ -72,6 +73,14 @@ class Host(ABC):
         Raises DataflowError where the source was asked meanwhile, and could not be.
         """
 
+    @abstractmethod
+    def failing(self, error: DataflowError, *, lasting: bool) -> None:
+        """The run has met an error and goes on: it tries again, or goes on without the branch.
+
+        `lasting`: the error is of one branch, and waiting will not help, or has not helped for as
+        long as the run is patient. The run raises it at its end.
+        """
+
 
 class Alone(Host):
     """The process is the run's own."""
@@ -94,6 +103,9 @@ class Alone(Host):
     def run(self, planned: Planned) -> Outcome:
         """As a job of its own."""
         return job.run(self._session(), planned)
+
+    def failing(self, error: DataflowError, *, lasting: bool) -> None:
+        """Its log says so."""
 
     def pause(self, pause: Pause) -> None:
         """Sleeps in small steps."""

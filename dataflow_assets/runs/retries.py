@@ -102,6 +102,13 @@ class Progress:
         log.warning("flow %s: %s is suspended %s: %s", flow.id, error.branch, again, error)
         return True
 
+    def lasting(self, branch: str | None) -> bool:
+        """Whether a suspended branch will not come back, or has not for as long as is patient."""
+        known = self._suspended.get(branch or "")
+        if known is None:
+            return False
+        return known.for_good or time.monotonic() - known.since >= self._patience.seconds
+
     def stop_at(self, error: Stopped) -> None:
         """Nothing at or behind this record is read any more in this run."""
         known = self.stopped.get(error.partition)

@@ -99,7 +99,7 @@ def test_what_is_wrong_comes_first(folder: Path, capsys: pytest.CaptureFixture[s
     assert 3_600 <= int(first.split()[5].replace(",", "")) < 3_700
     assert second.split()[0] == "default/flow-7"
     assert third.split()[4:6] == ["0", "0"]
-    assert last == "50 flows: 46 up to date, 2 behind, 2 failed"
+    assert last == "50 flows: 46 up to date, 2 behind, 2 not known"
 
 
 def test_json_has_every_flow_in_the_order_of_the_manifests(

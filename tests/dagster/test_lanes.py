@@ -16,14 +16,17 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets.assets import ingest, mirror
+from dataflow_assets.assets import graph, ingest, mirror
 from dataflow_assets.assets.lane_runs import Book
 from dataflow_assets.assets.left import Notes
-from dataflow_assets.connectors.memory import MemoryOffsetSource, Store
+from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink, Store
 from dataflow_assets.contracts import Run
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
 from jobs.ingest import ingest_job
+from sensors.flows import Board
+from sensors.lanes import Location
+from tests.connectors.kafka.test_session import eventually
 from tests.dagster.flows import SharedSpark, location, memory_flow
 from tests.stand_in import until
 
@@ -188,6 +191,52 @@ def test_a_flow_that_fails_leaves_its_lane_until_a_run_of_its_own_has_succeeded(
     assert shop.rows("b") == [1, 2]
 
 
+def test_a_flow_of_which_one_branch_fails_for_good_leaves_its_lane(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would hear of it as long as the lane lives."""
+    shop.add("b")
+    branches = [memory_flow(shop.store, table=name).branches[0] for name in ("a", "second")]
+    flow = memory_flow(shop.store, "a", topic="both", branches=tuple(branches))
+    shop.flows = [*shop.flows, flow]
+    for name in ("b", "both"):
+        shop.produce(name, 1)
+    with monkeypatch.context() as patch:
+        _refuse_table(patch, "second", PermanentError)
+        result = shop.lane()
+        assert result.success
+        assert (shop.rows("a"), shop.rows("b"), shop.rows("second")) == ([1], [1], [])
+        assert "one of its branches has failed" in shop.log(result, "a")
+        assert "second is not there" in Notes(shop.instance).of(shop.flows)["default/a"].error
+        assert not shop.own("a").success
+    assert shop.own("a").success
+    assert shop.rows("second") == [1]
+
+
+def test_a_flow_that_tries_again_says_so_and_is_counted(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_PATIENCE", "60")
+    shop.add("a", "b")
+    for name in "ab":
+        shop.produce(name, 1)
+    with monkeypatch.context() as patch:
+        _refuse_table(patch, "b", TransientError)
+        running = shop.aside()
+        book = Book(shop.instance, "shared")
+        eventually(lambda: book.read().failing == ["default/b"])
+        assert "tries again: " in book.read().flows["default/b"]
+        assert "b is not there" in book.read().flows["default/b"]
+        board = Board()
+        location = Location(graph.build(shop.flows), board)
+        location.look(shop.instance)
+        assert "2 of 2 flows are switched on, 1 have failed" in location.summary
+        assert "default/b: in lane shared, has met an error" in location.summary
+    eventually(lambda: shop.rows("b") == [1])
+    eventually(lambda: book.read().failing == [])
+    assert shop.ended(running).success
+
+
 def test_an_edited_manifest_is_tried_at_once(shop: Shop) -> None:
     shop.add("a")
     shop.produce("a", 1)
@@ -213,7 +262,7 @@ def test_edited_added_and_removed_manifests_are_noticed(shop: Shop) -> None:
     until(lambda: shop.rows("a") == [1, 2])
     result = shop.ended(running)
     assert "leaves the lane: its manifest changed" in shop.log(result, "a")
-    assert "leaves the lane: its manifest is gone" in shop.log(result, "b")
+    assert "leaves the lane: its manifest was removed" in shop.log(result, "b")
 
 
 def test_a_flow_that_is_switched_off_ends_and_the_others_go_on(
@@ -314,6 +363,19 @@ def _refuse(patch: pytest.MonkeyPatch, topic: str) -> None:
         return ends(self, flow)
 
     patch.setattr(MemoryOffsetSource, "open", refuse)
+
+
+def _refuse_table(
+    patch: pytest.MonkeyPatch, table: str, kind: type[PermanentError | TransientError]
+) -> None:
+    opened = MemorySliceSink.open
+
+    def refuse(self: MemorySliceSink, *given: Any) -> Any:
+        if self.table == table:
+            raise kind(f"{table} is not there")
+        return opened(self, *given)
+
+    patch.setattr(MemorySliceSink, "open", refuse)
 
 
 def _produce(shop: Shop, ended: threading.Event) -> Future[int]:

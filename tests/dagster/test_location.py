@@ -11,7 +11,7 @@ import pytest
 
 from dataflow_assets.assets import claims, graph
 from dataflow_assets.assets.drivers import Driver
-from dataflow_assets.assets.lane_runs import Book, LaneRuns
+from dataflow_assets.assets.lane_runs import Book, FlowState, LaneRuns
 from dataflow_assets.assets.left import Notes
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
 from dataflow_assets.contracts import Run
@@ -93,7 +93,7 @@ def test_each_lane_with_something_new_is_started_once(shop: Shop) -> None:
 def test_a_lane_that_lives_is_not_started_and_says_how_its_flows_fare(shop: Shop) -> None:
     first, second = shop.add("a"), shop.add("b")
     run = shop.run("shared")
-    Book(shop.instance, "shared").write(run.run_id, {first.id: "2 s behind"})
+    Book(shop.instance, "shared").write(run.run_id, {first.id: FlowState("2 s behind")})
     assert shop.tick() == []
     assert shop.said(first) == "in lane shared, 2 s behind"
     assert shop.said(second) == f"lane shared takes it up (run {run.run_id[:8]})"

@@ -69,8 +69,9 @@ class Metadata(Spec):
     annotations: dict[str, str] = Field(default_factory=dict)
     """`dataflow.dataflow.io/reset-checkpoint: "true"` does what `checkpointReset` does;
     `dataflow-assets/source-connection` and `dataflow-assets/sink-connection` name the connections
-    in asset keys; `dataflow-assets/owners` is a comma-separated list; `dataflow-assets/lane` names
-    the lane that drives the flow beside others: a run, and so a process, of its own."""
+    in asset keys; `dataflow-assets/owners` is a comma-separated list; `dataflow-assets/lane: NAME`
+    puts a flow from kafka into the lane NAME, with all others of that name (`shared` without the
+    annotation): letters a-z, digits and `-`, at most 40."""
     uid: Annotated[Any, Hint("the API server's own; ignored")] = None
     """Written by Kubernetes."""
     generation: Annotated[Any, Hint("the API server's own; ignored")] = None
@@ -158,8 +159,10 @@ class DataFlowSpec(Spec):
     max_rejected_percent: Annotated[float, Addition()] = Field(default=10.0, ge=0, le=100)
     """The flow stops when it rejects more than this share of its records."""
     freshness: Annotated[int, Addition()] = Field(default=10, ge=1, le=3600)
-    """Seconds within which a new record should be visible in the target. In a lane of many flows
-    it decides who goes first, and how often small micro-batches are committed."""
+    """Seconds, 1 to 3600, within which a new record should be visible in the target. Only for flows
+    from kafka, in a lane: the flow that has waited longest, measured against its `freshness`, goes
+    first; while little arrives, it commits about twice in that time. A goal: nothing fails when it
+    is missed."""
     max_records_per_batch: Annotated[int, Addition()] = Field(default=1_000_000, ge=1)
     """The most records of one partition in one micro-batch."""
     max_bytes_per_batch: Annotated[int, Addition()] = Field(default=64 * 1024 * 1024, ge=1)

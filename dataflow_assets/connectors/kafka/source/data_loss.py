@@ -23,7 +23,7 @@ RESET = "run `dataflow reset` to start over"
 
 
 # By broker, topic's id and flow. A session that is opened again after an error knows what the one
-# before has seen: what its consumer group was told at last may be seconds old in a lane.
+# before has seen; what its consumer group was told at last may be half a minute old in a lane.
 _seen: dict[tuple[str, str, str], dict[int, SeenEpoch]] = {}
 
 
