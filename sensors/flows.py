@@ -16,7 +16,7 @@ from jobs.flows import Job
 from sensors import default_status
 
 INTERVAL_SECONDS = 59  # at least, between two ticks of one flow's sensor
-EACH_SECONDS = 1.0  # at least, between two ticks of any of them
+EACH_SECONDS = 2.0  # at least, between two ticks of any of them
 QUIET_SECONDS = 30.0
 
 

@@ -103,7 +103,7 @@ class Progress:
         return True
 
     def lasting(self, branch: str | None) -> bool:
-        """Whether a suspended branch will not come back, or has not for as long as is patient."""
+        """Whether a suspended branch will not come back, or has not within the run's patience."""
         known = self._suspended.get(branch or "")
         if known is None:
             return False

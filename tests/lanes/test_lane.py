@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +23,9 @@ from dataflow_assets.contracts import Rejects, Slice
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
 from dataflow_assets.lanes.events import Began, Ended
-from dataflow_assets.runs.request import Patience
+from dataflow_assets.lanes.member import Member
+from dataflow_assets.lanes.rounds import BACKLOG_SECONDS, Rounds
+from dataflow_assets.runs.request import Patience, Request
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
 from tests.contract.test_branches import Branched, Flaky
@@ -358,6 +361,22 @@ def test_a_polled_table_is_asked_as_often_as_it_allows(memory: Any, drive: Any) 
     Polled.looks.clear()
     driven.going_on(4.0)
     assert 1 <= len(Polled.looks) <= 3
+
+
+def test_others_commit_less_often_while_a_backlog_is_worked_off(memory: Any) -> None:
+    one = memory()
+    member = Member(one.flow, Request(), _no_spark, threading.Condition(), threading.Lock())
+    rounds = Rounds(_no_spark, threading.Condition(), lambda: [member])
+    rounds._joint_seconds = 5.0
+    assert rounds.interval(member) == member.freshness / 2
+    rounds._large_job = time.monotonic()
+    assert rounds.interval(member) == member.freshness * 0.75
+    rounds._large_job -= BACKLOG_SECONDS
+    assert rounds.interval(member) == member.freshness / 2
+
+
+def _no_spark() -> Any:
+    raise AssertionError("no job is run")
 
 
 def test_a_flow_s_own_interval_follows_its_freshness(memory: Any, drive: Any) -> None:
