@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 import devservers
 from bench.fleet import figures
 from bench.fleet.backlog import Backlog, backlog
-from bench.fleet.drives import reasons, status
+from bench.fleet.drives import INGEST, reasons, status
 from bench.fleet.figures import Figure
 from bench.fleet.ground import Ground
 from bench.fleet.manifests import Member, members, write, write_broken
@@ -194,9 +194,15 @@ def _told(fleet: Fleet, down: Sequence[Member], odd: Member) -> Found:
     said = {}
     if isinstance(fleet.drive, Dagster):
         said = reasons(fleet.drive)
-        count = sum(any(flow.name.replace("-", "_") in each for each in said) for flow in down)
-        found.append(Figure("down and named by their sensors", count, least=len(down)))
+        count = sum(_says(said, flow) for flow in down)
+        found.append(Figure("down and named by a sensor", count, least=len(down)))
     return {"figures": found, "status": named, "sensors": said}
+
+
+def _says(said: Mapping[str, str], flow: Member) -> bool:
+    """Whether the flow's own sensor, or the one that looks for all flows, tells of its failure."""
+    own = any(flow.name.replace("-", "_") in sensor for sensor in said)
+    return own or f"/{flow.name}:" in said.get(INGEST, "")
 
 
 def _result(found: Sequence[Figure], seen: Seen, *kept: Found, **more: Any) -> Found:

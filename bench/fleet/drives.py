@@ -21,6 +21,7 @@ from devservers.demo import Dagster
 
 HOURS = "14400"  # longer than any measurement
 STATUS_SECONDS = 300
+INGEST = "ingest"  # the sensor that looks for all flows
 TICKS = """{ sensorsOrError(repositorySelector: {repositoryName: "__repository__",
 repositoryLocationName: "dataflow-assets"}) { ... on Sensors { results { name sensorState {
 ticks(limit: 20) { status skipReason error { message } } } } } } }"""
