@@ -107,6 +107,7 @@ class Sources:
     def _free(self, flows: Sequence[Flow]) -> dict[str, OpenSource]:
         """The open sources of these flows that nobody is asking."""
         self._asking = {g: one for g, one in self._asking.items() if not one.answer.done()}
+        self._keep_opened()
         self._open_all([flow for flow in flows if self._outdated(flow)])
         busy = self._asking.keys() | self._opening.keys()
         known = {flow.id: self._open[flow.id].source for flow in flows if flow.id in self._open}
@@ -119,7 +120,6 @@ class Sources:
 
     def _open_all(self, flows: Sequence[Flow]) -> None:
         """Opens them, server by server and side by side; one that takes longer is kept later."""
-        self._keep_opened()
         manifests, found = {flow.id: flow.hash for flow in flows}, []
         for flow in flows:
             self._drop(flow.id)

@@ -168,6 +168,7 @@ def test_a_session_whose_opening_takes_longer_than_a_tick_waits_is_used_by_a_lat
     monkeypatch.setattr(PostgresqlSource, "open_together", slowly)
     flow = Flow("default", "slow", orders, (), hash="h")
     assert isinstance(own.news([(flow, (None,))])[flow.id], TransientError)
+    time.sleep(2)  # it is open before the next tick comes
     eventually(lambda: own.news([(flow, (None,))])[flow.id] == (True,))
     assert len(opened) == 1, "it was not thrown away and begun again"
     own.close()
