@@ -60,9 +60,7 @@ def run(spark: SparkSession, planned: Planned) -> Outcome:
     """
     work = planned.work
     if planned.in_tasks:
-        reading = Reading(work)
-        read(spark, {reading: reading.take()}, _one_each)
-        return reading.outcome()
+        return _read_alone(spark, work, _one_each)
     frame = planned.source.frame(spark, work.span, work.wanted)
     return _outcome(work, _decoded(collect(frame, work)))
 
@@ -71,10 +69,15 @@ def run_in_one_task(spark: SparkSession, planned: Planned) -> Outcome:
     """The same where others need the rest of Spark: of a frame one slice is read, by chance."""
     work = planned.work
     if planned.in_tasks:
-        reading = Reading(work)
-        read(spark, {reading: reading.take()}, lambda shares: [tuple(shares)] if shares else [])
-        return reading.outcome()
+        return _read_alone(spark, work, _all_in_one)
     return run(spark, replace(planned, work=replace(work, span=_one_slice(work.span))))
+
+
+def _read_alone(spark: SparkSession, work: Pass, deal: Deal) -> Outcome:
+    """All of one pass that tasks read themselves, in a job of its own."""
+    reading = Reading(work)
+    read(spark, {reading: reading.take()}, deal)
+    return reading.outcome()
 
 
 def _one_slice(span: Span) -> Span:
@@ -168,6 +171,10 @@ def _of(n: int, results: Iterable[Result]) -> pa.RecordBatch:
 def _one_each(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
     """Each slice is a task of its own, where the job is of one flow."""
     return [(share,) for share in shares]
+
+
+def _all_in_one(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
+    return [tuple(shares)] if shares else []
 
 
 def _dealt(shares: Sequence[Share]) -> list[tuple[Share, ...]]:
