@@ -158,10 +158,18 @@ def schema(postgresql: devservers.PostgreSQL) -> Iterator[str]:
         connection.execute(f'CREATE SCHEMA "{name}"')
     yield name
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
-        connection.execute(
-            "SET lock_timeout = '10s'"
-        )  # a test that leaves a transaction open is told so
-        connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+        connection.execute("SET lock_timeout = '10s'")
+        try:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+        except psycopg.errors.LockNotAvailable:
+            working = connection.execute(_WORKING).fetchall()
+            pytest.fail(f"the test has left a transaction open, one of {working}")
+
+
+_WORKING = """
+SELECT application_name, state, now() - xact_start, wait_event, left(query, 200)
+FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()
+"""
 
 
 @pytest.fixture

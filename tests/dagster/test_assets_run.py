@@ -176,8 +176,9 @@ def test_a_signal_ends_the_run_green_after_its_micro_batch(shop: Shop) -> None:
     shop.produce(range(6))
 
     def interrupt() -> None:
-        while len(shop.rows()) < 6:
-            time.sleep(0.1)
+        _wait_for(shop, 6)
+        shop.produce([6])  # committed only once Dagster consumes the output of the step
+        _wait_for(shop, 7)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
@@ -185,8 +186,13 @@ def test_a_signal_ends_the_run_green_after_its_micro_batch(shop: Shop) -> None:
     result = shop.run(seconds=120.0)
     assert time.monotonic() - began < 90
     assert result.success
-    assert shop.rows() == list(range(6))
+    assert shop.rows() == list(range(7))
     assert shop.events()[-1].metadata["ended"].value == "it was asked to stop"
+
+
+def _wait_for(shop: Shop, rows: int) -> None:
+    while len(shop.rows()) < rows:
+        time.sleep(0.1)
 
 
 def test_an_edited_manifest_ends_the_run(shop: Shop, tmp_path: Path) -> None:
