@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
+from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.member import Member
-from dataflow_assets.lanes.rounds import Rounds
+from dataflow_assets.lanes.single_jobs import SingleJobs
 from dataflow_assets.runs.request import Report, Request
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ class Lane:
         self._members: dict[str, Member] = {}
         self._left: dict[str, str] = {}
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._rounds = Rounds(spark, self._board, lambda: list(self._members.values()))
+        self._single = SingleJobs(spark, self._board, self._now)
+        self._joint = JointJobs(spark, self._board, self._now, lambda: self._single.lately)
         self._committed = time.monotonic()
 
     def drive(
@@ -55,7 +57,8 @@ class Lane:
         Returns:
             What happens, as it happens. None where nothing did for half a second.
         """
-        self._rounds.start()
+        for turns in (self._joint, self._single):
+            turns.start()
         self._committed = time.monotonic()  # whoever drives may have waited for another lane
         asked = -WANTED_SECONDS
         try:
@@ -73,7 +76,10 @@ class Lane:
                     self._give_up()
         finally:
             self._end_all("the lane was abandoned")
-            self._rounds.stop()
+            for turns in (self._joint, self._single):
+                turns.stop()
+            for turns in (self._joint, self._single):
+                turns.join()
 
     def end(self, flow: Flow, reason: str) -> None:
         """The flow ends after its micro-batch; called by whoever takes what happens."""
@@ -98,10 +104,13 @@ class Lane:
             return "not in this lane"
         limit = member.limit(flow.policies.limit)
         return (
-            f"commits at most every {self._rounds.interval(member):.1f} s for a freshness of "
+            f"commits at most every {self._joint.interval(member):.1f} s for a freshness of "
             f"{member.freshness:g} s; a backlog is read {limit.records:,} records of a partition "
             f"at a time"
         )
+
+    def _now(self) -> Sequence[Member]:
+        return list(self._members.values())
 
     def _taken(self) -> Event:
         try:

@@ -32,8 +32,9 @@ GRACE_SECONDS = 10.0  # which it has when the flow is asked to end
 class Waiting:
     """A pass that waits for its turn."""
 
-    def __init__(self, planned: Planned) -> None:
-        self.planned = planned
+    def __init__(self, planned: Planned, *, joint: bool) -> None:
+        """`joint`: in a job of several passes."""
+        self.planned, self.joint = planned, joint
         self.reading = Reading(planned.work) if planned.in_tasks else None
         self.since = time.monotonic()
         self._answered = threading.Event()
@@ -84,7 +85,9 @@ class Member(Host):
         self._ending = float("inf")
         self.paused: Pause | None = None
         self.waiting: Waiting | None = None
-        self.apart = False
+        self.joint = True
+        """Its last pass was in a job of several."""
+        self.singly = False
         """Its last pass was part of a job that died: the next one is a job of its own."""
         self.alone = False
         """A job of its own took too long, or died: its next ones run beside those of the lane."""
@@ -131,6 +134,17 @@ class Member(Host):
             self.passed = time.monotonic()
             waiting.answer(answer)
 
+    def answer_when_over(self) -> None:
+        """Ends the wait for a pass that tasks read themselves, if all of it was read."""
+        waiting = self.waiting
+        if waiting is None or waiting.reading is None or not waiting.reading.over:
+            return
+        try:
+            answer: Outcome | Exception = waiting.reading.outcome()
+        except Exception as error:  # noqa: BLE001 - the flow's own
+            answer = error
+        self.answer(answer)
+
     def wake(self, error: DataflowError | None = None) -> None:
         """Ends its pause, with the error of its source if there is one."""
         with self._board:
@@ -152,7 +166,8 @@ class Member(Host):
         """Waits for a turn, and for the job."""
         if self.alone:
             return self._run_alone(planned)
-        waiting = Waiting(planned)
+        self.joint = planned.in_tasks and not self.singly
+        waiting = Waiting(planned, joint=self.joint)
         with self._board:
             if self._closed:
                 raise TransientError("the lane has ended")

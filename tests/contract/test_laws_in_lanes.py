@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from dataflow_assets.contracts import Run
-from dataflow_assets.lanes import lane, rounds
+from dataflow_assets.lanes import joint_jobs, lane, turns
 from dataflow_assets.lanes.events import Left
 from dataflow_assets.lanes.lane import Lane
 from dataflow_assets.runs.request import Patience, Report, Request
@@ -20,8 +20,8 @@ from tests.contract.conftest import Case, numbered
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "MOMENT", 0.05)
-    monkeypatch.setattr(rounds, "LEAST_SECONDS", 0.1)
-    monkeypatch.setattr(rounds, "STEP_SECONDS", 0.1)
+    monkeypatch.setattr(joint_jobs, "LEAST_SECONDS", 0.1)
+    monkeypatch.setattr(turns, "STEP_SECONDS", 0.1)
 
 
 def driven(case: Case) -> list[Report]:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.flow import Flow
-from dataflow_assets.lanes import lane, rounds
+from dataflow_assets.lanes import joint_jobs, lane, turns
 from tests.lanes.driving import PATIENCE, Driving, Memory
 
 
@@ -18,8 +18,8 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked every two seconds is asked more often."""
     monkeypatch.setattr(lane, "WANTED_SECONDS", 0.2)
     monkeypatch.setattr(lane, "MOMENT", 0.05)
-    monkeypatch.setattr(rounds, "LEAST_SECONDS", 0.2)
-    monkeypatch.setattr(rounds, "STEP_SECONDS", 0.1)
+    monkeypatch.setattr(joint_jobs, "LEAST_SECONDS", 0.2)
+    monkeypatch.setattr(turns, "STEP_SECONDS", 0.1)
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from dataflow_assets.contracts import Rejects, Slice
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
 from dataflow_assets.lanes.events import Began, Ended
+from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.member import Member
-from dataflow_assets.lanes.rounds import BACKLOG_SECONDS, Rounds
 from dataflow_assets.runs.request import Patience, Request
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
@@ -366,13 +366,12 @@ def test_a_polled_table_is_asked_as_often_as_it_allows(memory: Any, drive: Any) 
 def test_others_commit_less_often_while_a_backlog_is_worked_off(memory: Any) -> None:
     one = memory()
     member = Member(one.flow, Request(), _no_spark, threading.Condition(), threading.Lock())
-    rounds = Rounds(_no_spark, threading.Condition(), lambda: [member])
-    rounds._joint_seconds = 5.0
-    assert rounds.interval(member) == member.freshness / 2
-    rounds._large_job = time.monotonic()
-    assert rounds.interval(member) == member.freshness * 0.75
-    rounds._large_job -= BACKLOG_SECONDS
-    assert rounds.interval(member) == member.freshness / 2
+    backlog = False
+    joint = JointJobs(_no_spark, threading.Condition(), lambda: [member], lambda: backlog)
+    joint._joint_seconds = 5.0
+    assert joint.interval(member) == member.freshness / 2
+    backlog = True
+    assert joint.interval(member) == member.freshness * 0.75
 
 
 def _no_spark() -> Any:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.memory import MemoryPartSource
 from dataflow_assets.contracts import Slice
-from dataflow_assets.lanes import member, rounds
+from dataflow_assets.lanes import member, turns
 from dataflow_assets.runs.request import Patience
 from tests.lanes.driving import Driving, Memory
 
@@ -81,7 +81,7 @@ def test_a_micro_batch_that_never_ends_is_cut_off_and_then_alone(
     endless = memory(source=Endless, options={"flag": flag})
     driven: Driving = drive(*[one.flow for one in (*others, endless)], spark=spark)
     fed(driven, others, 1.0)
-    monkeypatch.setattr(rounds, "JOB_SECONDS", 8.0)  # the first workers have begun
+    monkeypatch.setattr(turns, "JOB_SECONDS", 8.0)  # the first workers have begun
     endless.produce(1)
     fed(driven, others, 16.0)  # it is cut off among the others, and once apart
     assert fed(driven, others, 5.0) < SOON / 3, "now it runs beside them"
@@ -98,7 +98,7 @@ def test_one_that_has_ended_after_all_is_among_the_others_again(
     other, endless = memory(), memory(source=Endless, options={"flag": flag})
     driven: Driving = drive(other.flow, endless.flow, spark=spark)
     fed(driven, [other], 1.0)
-    monkeypatch.setattr(rounds, "JOB_SECONDS", 8.0)
+    monkeypatch.setattr(turns, "JOB_SECONDS", 8.0)
     endless.produce(1)
     fed(driven, [other], 16.0)
     flag.unlink()
