@@ -126,7 +126,7 @@ def _row(answer: Answer, found: Status) -> list[str]:
         f"{totals.rejected:,}",
         _age(checkpoint.committed_at),
         str(checkpoint.epoch) if found.checkpoint else "-",
-        checkpoint.run.removeprefix("run ").split(" ")[0] or "-",
+        checkpoint.run_id or "-",
     ]
 
 

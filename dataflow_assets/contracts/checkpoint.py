@@ -38,7 +38,7 @@ class Checkpoint:
     `source` and `target` are identities (topic id, table oid or uuid): a recreated topic or table
     is another one. `positions` is empty until `begin` has stored the start.
     `reading` is another one after each restart: what was rejected and replayed before it may be
-    rejected again.
+    rejected again. `run` is who has the epoch: the id of a run, or all that `Run` prints.
     """
 
     epoch: int
@@ -50,6 +50,11 @@ class Checkpoint:
     run: str = ""
     committed_at: datetime | None = None
     reading: int = 0
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run that has the epoch; empty where nobody ever had it."""
+        return self.run.removeprefix("run ").split(" ")[0]
 
 
 def next_reading(last: int) -> int:

@@ -1,8 +1,9 @@
 """The loop: plan, begin, pass, finish, release, report; until the end that was visible at start.
 
 One call is one run. A TransientError closes everything and tries again from the checkpoint with a
-new epoch, so that what was left behind by the failed attempt can commit nothing any more. A branch
-whose sink fails is suspended while the others go on.
+new epoch, so that what was left behind by the failed attempt can commit nothing any more; a run
+that another one has taken the flow from meanwhile ends instead. A branch whose sink fails is
+suspended while the others go on.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
+from dataflow_assets.contracts import Limit, Positions, Receipt, Span, Target, local_now
 from dataflow_assets.errors import (
     DataflowError,
     Stopped,
     TransientError,
     blamed,
 )
-from dataflow_assets.flow import Flow
+from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Outcome, Planned
@@ -34,6 +35,7 @@ from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.runs.retries import Progress
 from dataflow_assets.runs.start_positions import before, settle
+from dataflow_assets.sdk.checkpoint import taken_over
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,6 +142,7 @@ class _Attempt:
                 continue
             with blamed(branch.id):
                 target = replace(self._flow.target(branch), source_id=self._source.identity)
+                self._check_still_ours(branch, target)
                 session = branch.sink.open(target, self._request.run)
                 self._stack.enter_context(closing(session))
                 branch.sink.shape(session.schema())  # a table that does not fit is told at once
@@ -147,6 +150,12 @@ class _Attempt:
             settle(self._flow, branch, self._source, session, self._progress.start(branch))
             self._progress.settled(branch)
             self._open_branches.append(OpenBranch(branch, session))
+
+    def _check_still_ours(self, branch: Branch, target: Target) -> None:
+        """Another attempt takes the flow from nobody: a run that has begun meanwhile goes on."""
+        stored = branch.sink.peek(target) if branch.id in self._progress.reported else None
+        if stored is not None and stored.run_id != self._request.run.id:
+            raise taken_over(self._flow.id, f"run {stored.run_id}")
 
     def _lowest(self) -> Positions:
         return lowest([one.positions for one in self._open_branches], self._source.behind)

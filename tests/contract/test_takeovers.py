@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import Run
-from dataflow_assets.errors import TakenOver
-from dataflow_assets.runs.request import Report, Start
+from dataflow_assets.errors import TakenOver, TransientError
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Patience, Report, Request, Start
 from tests.contract import SINKS
 from tests.contract.conftest import Case, numbered
 from tests.contract.test_recreated import Draining, Held, held
@@ -80,6 +82,26 @@ def _expect_taken_over(
     assert isinstance(first.error, TakenOver), first.error
     assert "taken over by run" in str(first.error)
     case.expect(numbered(1, 41))
+
+
+def test_an_attempt_after_a_failure_takes_the_flow_from_nobody(sink_case: Case) -> None:
+    """A second driver has begun while the first one failed: the first one yields."""
+    case = sink_case
+    case.limit = 5
+    case.source.seed(numbered(1, 41))
+    passes = iter(range(9))
+
+    def failing() -> SparkSession:
+        if next(passes) == 1:
+            case.drain()
+            raise TransientError("the server is gone for a moment")
+        return case.engine
+
+    reports = drain(case.flow(), failing, Request(run=Run(), patience=Patience(60, 0.01, 0.05)))
+    with pytest.raises(TakenOver, match="taken over by run"):
+        list(reports)
+    case.expect(numbered(1, 41))
+    assert case.totals().rows == 40
 
 
 def test_a_restart_that_comes_late_is_refused(case: Case) -> None:
