@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dataflow_assets.manifests.dialects.documents import parse
-from dataflow_assets.manifests.dialects.yaml_nodes import MOST_DOCUMENTS
+from dataflow_assets.manifests.dialects.yaml_bounds import MOST_DOCUMENTS
 from dataflow_assets.manifests.load import MOST_BYTES, load
 from tests import ROOT
 

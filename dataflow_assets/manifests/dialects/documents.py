@@ -16,15 +16,9 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from dataflow_assets.errors import Finding
+from dataflow_assets.manifests.dialects.yaml_bounds import MOST_DEPTH, TooDeep, TooMuch, Work
 from dataflow_assets.manifests.dialects.yaml_mistakes import PLAIN_KEY, TAG, explained
-from dataflow_assets.manifests.dialects.yaml_nodes import (
-    MOST_DEPTH,
-    TooDeep,
-    TooMuch,
-    Work,
-    chunks,
-    composed,
-)
+from dataflow_assets.manifests.dialects.yaml_nodes import chunks, composed
 
 Path = tuple[str | int, ...]
 

@@ -1,13 +1,14 @@
-"""YAML text -> nodes, within bounds: a small text may ask for more work than a manifest is worth.
+"""YAML text -> nodes, within bounds: what becomes of a value is not the parser's to say.
 
-Only nodes are made: what becomes of a value is not the parser's to say, and nothing of the text
-ends in a message.
+Ordinary text is read by libyaml, a dozen times as fast. All other text, and text that libyaml
+refuses, is read by the parser whose mistakes `yaml_mistakes` explains.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -15,10 +16,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import Node
 from ruamel.yaml.scanner import Scanner
 
-MOST_DOCUMENTS = 2_000
-MOST_TOKENS = 36_000  # of a whole file: about a second
-MOST_NODES = 50_000  # of a whole file: anchors repeated inside anchors grow beyond every memory
-MOST_DEPTH = 100
+from dataflow_assets.manifests.dialects import ordinary_yaml
+from dataflow_assets.manifests.dialects.yaml_bounds import MOST_DEPTH, TooDeep, Work
+
 _START = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _EMPTY = re.compile(r"(?:[ \t]*(?:#.*)?|%.*)", re.ASCII)
 
@@ -38,45 +38,13 @@ def chunks(text: str) -> Iterator[tuple[int, str]]:
 
 def composed(text: str, work: Work) -> Node | None:
     """The node of one document, None where it has none; raises YAMLError, TooDeep, TooMuch."""
+    if ordinary_yaml.reads(text):
+        with suppress(ordinary_yaml.Refused):
+            return ordinary_yaml.composed(text, work)
     yaml = _Parser(work)
     yaml.composer.warn_double_anchors = False  # allowed by YAML; the later one counts
     node: Node | None = yaml.compose(text)
     return node
-
-
-class TooMuch(Exception):
-    """The file asks for more work than a manifest can be worth; no more of it is read."""
-
-
-class TooDeep(Exception):
-    """One document is nested too deeply."""
-
-
-class Work:
-    """What a file has cost so far. All of its documents share the bounds: bombs come in rows."""
-
-    def __init__(self) -> None:
-        self.tokens = self.nodes = 0
-
-    def document(self, number: int) -> None:
-        """One more document; each costs a parser."""
-        if number >= MOST_DOCUMENTS:
-            raise TooMuch(f"the file has more than {MOST_DOCUMENTS} documents: split it")
-
-    def token(self) -> None:
-        """One more sign of the text."""
-        self.tokens += 1
-        if self.tokens > MOST_TOKENS:
-            raise TooMuch("the file is too large for a manifest: split it")
-
-    def node(self) -> None:
-        """One more value, be it copied by an alias or looked at for a merge key."""
-        self.nodes += 1
-        if self.nodes > MOST_NODES:
-            raise TooMuch(
-                "grows without end: aliases or merge keys repeat what they are part of, or the "
-                "file is too large for a manifest"
-            )
 
 
 class _Parser(YAML):
