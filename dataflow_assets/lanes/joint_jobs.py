@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEAST_SECONDS = 1.0  # between two looks
+LEAST_SHARE = 0.25  # of a member's freshness, between two of its turns
 GATHER_SECONDS = 0.3  # how long members that were woken are waited for
 _FIRST_SLICES = 50  # of a joint job, while nothing is known about them
 
@@ -51,11 +52,12 @@ class JointJobs(Turns):
 
         Four times what a joint job takes, as a share of the strictest freshness: commits take about
         as long as jobs, and half of the time is left. Never more than half of the member's own
-        freshness. While somebody works off a backlog, half as often again, and three quarters.
+        freshness, nor less than a quarter: earlier commits cost as much, and nobody asked for them.
+        While somebody works off a backlog, half as long again, and up to three quarters.
         """
         jobs, most = (6, 0.75) if self._backlog() else (4, 0.5)
         strictest = min((one.freshness for one in self._members()), default=member.freshness)
-        share = min(most, jobs * self._joint_seconds / strictest)
+        share = min(most, max(LEAST_SHARE, jobs * self._joint_seconds / strictest))
         return min(max(LEAST_SECONDS, share * member.freshness), most * member.freshness)
 
     @override

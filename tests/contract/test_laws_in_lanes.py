@@ -21,6 +21,7 @@ from tests.contract.conftest import Case, numbered
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "MOMENT", 0.05)
     monkeypatch.setattr(joint_jobs, "LEAST_SECONDS", 0.1)
+    monkeypatch.setattr(joint_jobs, "LEAST_SHARE", 0.0)
     monkeypatch.setattr(turns, "STEP_SECONDS", 0.1)
 
 

@@ -19,6 +19,7 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "WANTED_SECONDS", 0.2)
     monkeypatch.setattr(lane, "MOMENT", 0.05)
     monkeypatch.setattr(joint_jobs, "LEAST_SECONDS", 0.2)
+    monkeypatch.setattr(joint_jobs, "LEAST_SHARE", 0.0)
     monkeypatch.setattr(turns, "STEP_SECONDS", 0.1)
 
 

@@ -374,6 +374,17 @@ def test_others_commit_less_often_while_a_backlog_is_worked_off(memory: Any) -> 
     assert joint.interval(member) == member.freshness * 0.75
 
 
+def test_small_jobs_are_no_reason_to_commit_more_often_than_asked_for(
+    memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    calm = replace(memory(), policies=Policies(freshness_seconds=120)).flow
+    member = Member(calm, Request(), _no_spark, threading.Condition(), threading.Lock())
+    joint = JointJobs(_no_spark, threading.Condition(), lambda: [member], lambda: False)
+    joint._joint_seconds = 0.1
+    assert joint.interval(member) == 30
+
+
 def _no_spark() -> Any:
     raise AssertionError("no job is run")
 
