@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
@@ -24,6 +26,7 @@ from dataflow_assets.spark.session import Spark, SparkSettings
 from tests.in_process import Session
 
 if TYPE_CHECKING:
+    import psycopg
     from confluent_kafka.admin import AdminClient
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
@@ -158,12 +161,25 @@ def schema(postgresql: devservers.PostgreSQL) -> Iterator[str]:
         connection.execute(f'CREATE SCHEMA "{name}"')
     yield name
     with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
-        connection.execute("SET lock_timeout = '10s'")
-        try:
-            connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
-        except psycopg.errors.LockNotAvailable:
-            working = connection.execute(_WORKING).fetchall()
-            pytest.fail(f"the test has left a transaction open, one of {working}")
+        _drop(connection, name)
+
+
+def _drop(connection: psycopg.Connection, schema: str) -> None:
+    """Within half a minute: a task of a killed driver may still be at work.
+
+    Step by step, for such a task reads one table in one transaction and writes another one in
+    another: it would wait for the table that is dropped first, and the drop for the other one.
+    """
+    import psycopg
+
+    connection.execute("SET lock_timeout = '1s'")
+    for _ in range(30):
+        with suppress(psycopg.errors.LockNotAvailable):
+            connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE'.encode())
+            return
+        time.sleep(0.1)
+    working = connection.execute(_WORKING).fetchall()
+    pytest.fail(f"the test has left a transaction open, one of {working}")
 
 
 _WORKING = """

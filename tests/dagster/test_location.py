@@ -125,6 +125,7 @@ def test_a_lane_whose_process_died_is_reported_and_waits_as_one_that_failed(
 ) -> None:
     flow = shop.add("a")
     run = shop.run("shared")
+    later(monkeypatch, 0)
     gone = Driver.here()
     dead = claims.value(run.run_id, Driver(gone.host, "another", 1, 1, gone.namespace))
     shop.instance.add_run_tags(run.run_id, {f"{claims.DRIVER}/lane:shared": dead})
@@ -140,6 +141,7 @@ def test_a_lane_whose_process_died_is_reported_and_waits_as_one_that_failed(
 def test_flows_that_have_left_their_lane_run_by_themselves_eight_at_a_time(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    later(monkeypatch, 0)
     for number in range(AT_ONCE + 2):
         Notes(shop.instance).leave(shop.add(f"f{number}"), "no database")
     assert shop.tick() == []

@@ -86,6 +86,7 @@ def test_a_dead_run_is_reported_and_does_not_block(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = Driver.here()
+    later(monkeypatch, 0)
     switch.leave("no broker")
     dead = switch.run(dg.DagsterRunStatus.STARTED, driver=replace(here, boot="another"))
     assert "failed 2 times in a row; next try in 10 s. Last error: its process" in switch.reason()
@@ -105,6 +106,7 @@ def test_a_run_on_another_host_is_not_judged(switch: Switch) -> None:
 def test_failures_make_it_wait_longer_and_say_why(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    later(monkeypatch, 0)
     switch.leave("no broker")
     assert switch.reason() == "failed once; next try in 5 s. Last error: no broker"
     for _ in range(2):

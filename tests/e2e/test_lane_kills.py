@@ -22,6 +22,7 @@ import pytest
 from confluent_kafka import Producer
 
 import devservers
+from dataflow_assets.manifests.load import load
 from tests.conftest import Topics
 from tests.connectors.kafka.topics import committed
 from tests.e2e.flows import Command
@@ -85,6 +86,7 @@ class Fleet:
         self.made = [0] * len(self.sources)
         for number in range(len(self.sources)):
             self._declare(number)
+        self._flows = [flow.resolved() for flow in load(self.folder).flows]
         self._thread = threading.Thread(target=self._produce, daemon=True)
         self._thread.start()
 
@@ -105,6 +107,12 @@ class Fleet:
         with psycopg.connect(self.dsn) as connection:
             sql = f"select id, number from {self.schema}.t{number} order by 1, 2".encode()
             return [(int(one), int(other)) for one, other in connection.execute(sql)]
+
+    def holders(self) -> set[str]:
+        """The runs that have the flows' epochs; empty of a flow that nobody has driven."""
+        targets = [(f.branches[0].sink, f.target(f.branches[0])) for f in self._flows]
+        found = [sink.peek(target) for sink, target in targets]
+        return {"" if checkpoint is None else checkpoint.run_id for checkpoint in found}
 
     @property
     def stored(self) -> int:
@@ -186,14 +194,22 @@ class Lanes:
         self.fleet, self.command = fleet, command
         self.processes: list[subprocess.Popen[str]] = []
         self.logs: list[Path] = []
+        self._before: set[str] = set()
 
     def begin(self) -> subprocess.Popen[str]:
+        self._before = self.fleet.holders()
         log = self.fleet.folder / f"log-{uuid.uuid4().hex[:6]}.txt"
         with log.open("w") as stream:
             given = ("run", str(self.fleet.folder), "--for", "600")
             self.processes.append(self.command.spawn(*given, log=stream))
         self.logs.append(log)
         return self.processes[-1]
+
+    @property
+    def has_taken_over(self) -> bool:
+        """Whether the newest process drives all flows."""
+        holders = self.fleet.holders()
+        return len(holders) == 1 and not holders & self._before
 
     @property
     def alive(self) -> bool:
@@ -247,6 +263,7 @@ def killed(lanes: Lanes) -> None:
 def paused(lanes: Lanes) -> None:
     """Stopped past a takeover; when it goes on it has lost every flow in which something comes."""
     first = lanes.processes[-1]
+    until(lambda: lanes.has_taken_over, lanes)
     time.sleep(random.uniform(0.0, 2.0))
     first.send_signal(signal.SIGSTOP)
     lanes.begin()
