@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.lanes.member import Member, Waiting
-from dataflow_assets.lanes.pace import TURN_SECONDS
 from dataflow_assets.lanes.turns import PARTS, Turns
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Reading
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEAST_SECONDS = 1.0  # between two looks
+AIM_SECONDS = 2.0  # that a joint job may take: others wait for it
 LEAST_SHARE = 0.25  # of a member's freshness, between two of its turns
 GATHER_SECONDS = 0.3  # how long members that were woken are waited for
 _FIRST_SLICES = 50  # of a joint job, while nothing is known about them
@@ -53,9 +53,9 @@ class JointJobs(Turns):
         Four times what a joint job takes, as a share of the strictest freshness: commits take about
         as long as jobs, and half of the time is left. Never more than half of the member's own
         freshness, nor less than a quarter: earlier commits cost as much, and nobody asked for them.
-        While somebody works off a backlog, half as long again, and up to three quarters.
+        While somebody works off a backlog, half as long again, and up to all of it.
         """
-        jobs, most = (6, 0.75) if self._backlog() else (4, 0.5)
+        jobs, most = (6, 1.0) if self._backlog() else (4, 0.5)
         strictest = min((one.freshness for one in self._members()), default=member.freshness)
         share = min(most, max(LEAST_SHARE, jobs * self._joint_seconds / strictest))
         return min(max(LEAST_SECONDS, share * member.freshness), most * member.freshness)
@@ -131,8 +131,8 @@ class JointJobs(Turns):
 
     def _learn(self, slices: int, *, full: bool) -> None:
         """How many slices a turn can take. A few in little time tell nothing: a job has a cost."""
-        could = slices * TURN_SECONDS / max(self._joint_seconds, 0.01)
-        if full or self._joint_seconds > TURN_SECONDS:
+        could = slices * AIM_SECONDS / max(self._joint_seconds, 0.01)
+        if full or self._joint_seconds > AIM_SECONDS:
             self._slices = max(_FIRST_SLICES / 2, min(could, 2 * self._slices))
 
 

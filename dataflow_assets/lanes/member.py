@@ -158,7 +158,7 @@ class Member(Host):
             yield lambda: stack.enter_context(self._limited())
 
     def limit(self, declared: Limit) -> Limit:
-        """What it reads in a turn of about two seconds; parts are few in a turn instead."""
+        """What it reads in a turn of about four seconds; parts are few in a turn instead."""
         messages = self.flow.source.delivers == "messages"
         return self.pace.limit(declared) if messages else declared
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from dataflow_assets.contracts import Limit
 
-TURN_SECONDS = 2.0
+# Only other backlogs wait for it; beside its pass each turn costs a commit and a wait for a slot.
+TURN_SECONDS = 4.0
 _FIRST = 1 / 16  # of what the flow allows: nothing is known about its records yet
 _LEAST = 1 / 64
 # Tasks read so little beside the others, for next to nothing: less would only mean more turns.
@@ -14,7 +15,7 @@ _FEW = Limit(records=5_000, bytes=1024 * 1024)
 
 
 class Pace:
-    """The share of its own limit that one turn of a flow may read: about two seconds' worth.
+    """The share of its own limit that one turn of a flow may read: about four seconds' worth.
 
     Only the pass is counted: what a commit costs beside it does not shrink with the records.
     """

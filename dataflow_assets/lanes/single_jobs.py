@@ -1,6 +1,6 @@
 """Jobs of one flow each: a pass over a frame of Spark's reader, or one that is tried again singly.
 
-They run beside the joint jobs, one at a time; a large one aims at two seconds (`pace`).
+They run beside the joint jobs, one at a time; a large one aims at four seconds (`pace`).
 """
 
 from __future__ import annotations

@@ -371,7 +371,7 @@ def test_others_commit_less_often_while_a_backlog_is_worked_off(memory: Any) -> 
     joint._joint_seconds = 5.0
     assert joint.interval(member) == member.freshness / 2
     backlog = True
-    assert joint.interval(member) == member.freshness * 0.75
+    assert joint.interval(member) == member.freshness
 
 
 def test_small_jobs_are_no_reason_to_commit_more_often_than_asked_for(
