@@ -48,9 +48,10 @@ def build(paths: Sequence[Path]) -> dg.Definitions:
     flows = graph.build(loaded.flows)
     users, findings = _users(paths, flows)
     findings = [*loaded.findings, *findings]
-    return dg.Definitions.merge(
-        _base(flows, findings, paths, [reload_sensor(paths, stamp, findings)]), *users
-    )
+    sensors = [reload_sensor(paths, stamp, findings)]
+    # Dagster reads the state of every sensor for it, every five seconds.
+    automation = [automation_sensor()] if users else []
+    return dg.Definitions.merge(_base(flows, findings, paths, [*sensors, *automation]), *users)
 
 
 def _base(
@@ -76,7 +77,6 @@ def _base(
             *switches,
             ingest_sensor(flows, [lanes, *jobs.values()]),
             lag_sensor(flows),
-            automation_sensor(),
             *more,
         ],
         resources=resources,
@@ -108,7 +108,8 @@ def _users(paths: Sequence[Path], flows: Graph) -> tuple[list[dg.Definitions], l
     findings: list[Finding] = []
     for path in user.files(paths):
         file = user.load(path)
-        problem = file.finding or _misfit(file, [_base(flows, [], paths, []), *accepted])
+        base = _base(flows, [], paths, [automation_sensor()])
+        problem = file.finding or _misfit(file, [base, *accepted])
         if problem:
             findings.append(problem)
         else:

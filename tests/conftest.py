@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -165,19 +164,18 @@ def schema(postgresql: devservers.PostgreSQL) -> Iterator[str]:
 
 
 def _drop(connection: psycopg.Connection, schema: str) -> None:
-    """Within half a minute: a task of a killed driver may still be at work.
+    """Again and again for half a minute: a task of a killed driver may still be at work.
 
-    Step by step, for such a task reads one table in one transaction and writes another one in
-    another: it would wait for the table that is dropped first, and the drop for the other one.
+    Such a task reads one table and writes another one over two connections. It may wait for a table
+    that is dropped already, and the drop for the other one.
     """
     import psycopg
 
-    connection.execute("SET lock_timeout = '1s'")
-    for _ in range(30):
-        with suppress(psycopg.errors.LockNotAvailable):
+    connection.execute("SET lock_timeout = '500ms'")
+    for _ in range(60):
+        with suppress(psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE'.encode())
             return
-        time.sleep(0.1)
     working = connection.execute(_WORKING).fetchall()
     pytest.fail(f"the test has left a transaction open, one of {working}")
 

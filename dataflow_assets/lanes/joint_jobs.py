@@ -98,6 +98,7 @@ class JointJobs(Turns):
             if isinstance(found, DataflowError):
                 due[name].wake(copy(found))  # others may raise it too
             elif any(found.news):
+                due[name].woken = time.monotonic()
                 due[name].wake()
         self._next_look = began + LEAST_SECONDS
 
@@ -115,12 +116,14 @@ class JointJobs(Turns):
         chosen: list[Member] = []
         room = self._slices
         for member in members:
-            reading = _reading(member)
-            if reading is None or room <= 0:
+            waiting = member.begin_turn() if room > 0 else None
+            if waiting is None or waiting.reading is None:
                 continue
-            asked[reading] = reading.take(PARTS)
+            asked[waiting.reading] = waiting.reading.take(PARTS)
             chosen.append(member)
-            room -= len(asked[reading])
+            room -= len(asked[waiting.reading])
+        if not chosen:
+            return
         began = time.monotonic()
         if not self._done(chosen, lambda spark: job.read(spark, asked)):
             return
@@ -134,11 +137,6 @@ class JointJobs(Turns):
         could = slices * AIM_SECONDS / max(self._joint_seconds, 0.01)
         if full or self._joint_seconds > AIM_SECONDS:
             self._slices = max(_FIRST_SLICES / 2, min(could, 2 * self._slices))
-
-
-def _reading(member: Member) -> Reading | None:
-    waiting: Waiting | None = member.waiting
-    return None if waiting is None else waiting.reading
 
 
 def _has_else_to_do(member: Member) -> bool:

@@ -80,6 +80,8 @@ class Lane:
                 turns.stop()
             for turns in (self._joint, self._single):
                 turns.join()
+            for member in self._now():
+                member.close(TransientError("the lane has ended"))
 
     def end(self, flow: Flow, reason: str) -> None:
         """The flow ends after its micro-batch; called by whoever takes what happens."""
@@ -92,10 +94,15 @@ class Lane:
 
     @property
     def idle_seconds(self) -> float:
-        """Since the last commit of any flow; 0 while one has something to do."""
-        if any(member.busy or member.waiting for member in self._members.values()):
+        """Since a flow could have committed last; 0 while one has something to do.
+
+        What is new is not looked at before a flow's interval is over.
+        """
+        members = self._members.values()
+        if any(member.busy or member.waiting for member in members):
             return 0.0
-        return time.monotonic() - self._committed
+        longest = max(map(self._joint.interval, members), default=0.0)
+        return max(0.0, time.monotonic() - self._committed - longest)
 
     def state(self, flow: Flow) -> str:
         """What the lane has chosen for the flow, for people."""

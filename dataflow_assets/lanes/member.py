@@ -32,11 +32,12 @@ GRACE_SECONDS = 10.0  # which it has when the flow is asked to end
 class Waiting:
     """A pass that waits for its turn."""
 
-    def __init__(self, planned: Planned, *, joint: bool) -> None:
-        """`joint`: in a job of several passes."""
-        self.planned, self.joint = planned, joint
+    def __init__(self, planned: Planned, *, singly: bool) -> None:
+        """`singly`: in a job of its own, although its tasks read themselves."""
+        self.planned = planned
         self.reading = Reading(planned.work) if planned.in_tasks else None
-        self.since = time.monotonic()
+        self.joint = self.reading is not None and not singly
+        self.begun = False
         self._answered = threading.Event()
         self._answer: Outcome | BaseException | None = None
 
@@ -92,7 +93,9 @@ class Member(Host):
         self.alone = False
         """A job of its own took too long, or died: its next ones run beside those of the lane."""
         self.pace = Pace()
-        self.paused_at = self.woken = self.passed = time.monotonic()
+        self.paused_at = self.passed = time.monotonic()
+        self.woken = float("-inf")
+        """When a look last found something new for it."""
         self._thread = threading.Thread(target=lambda: None)
         self._put: Callable[[Event], None]
 
@@ -105,9 +108,14 @@ class Member(Host):
         self._thread.start()
 
     def end(self, reason: str) -> None:
-        """Asks the flow to end after its micro-batch."""
+        """Asks the flow to end after its micro-batch, or now where that has not begun to read."""
         self._ending = min(self._ending, time.monotonic())
         self._reason = self._reason or reason
+        with self._board:
+            waiting = self.waiting if self.waiting and not self.waiting.begun else None
+            self.waiting = None if waiting else self.waiting
+        if waiting:
+            waiting.answer(_NotBegun())
 
     def close(self, error: DataflowError) -> None:
         """Nobody gives turns any more: `error` is what passes are told, now and later."""
@@ -125,6 +133,13 @@ class Member(Host):
     def busy(self) -> bool:
         """It does something of its own, and may have a pass to run in a moment."""
         return self._thread.is_alive() and self.paused is None and self.waiting is None
+
+    def begin_turn(self) -> Waiting | None:
+        """Its pass, to be read now; None where nobody waits for it any more."""
+        with self._board:
+            if self.waiting is not None:
+                self.waiting.begun = True
+            return self.waiting
 
     def answer(self, answer: Outcome | BaseException) -> None:
         """Ends the wait for its pass."""
@@ -148,7 +163,7 @@ class Member(Host):
     def wake(self, error: DataflowError | None = None) -> None:
         """Ends its pause, with the error of its source if there is one."""
         with self._board:
-            self.paused, self.woken, self._error = None, time.monotonic(), error
+            self.paused, self._error = None, error
         self._resume.set()
 
     @contextmanager
@@ -165,13 +180,15 @@ class Member(Host):
     def run(self, planned: Planned) -> Outcome:
         """Waits for a turn, and for the job."""
         if self.alone:
+            self.joint = False
             return self._run_alone(planned)
-        self.joint = planned.in_tasks and not self.singly
-        waiting = Waiting(planned, joint=self.joint)
+        waiting = Waiting(planned, singly=self.singly)
         with self._board:
             if self._closed:
                 raise TransientError("the lane has ended")
-            self.waiting = waiting
+            if self._reason:
+                raise _NotBegun
+            self.waiting, self.joint = waiting, waiting.joint
             self._board.notify_all()
         return waiting.outcome()
 
@@ -222,7 +239,13 @@ class Member(Host):
         try:
             for report in drain(self.flow, self, self._request):
                 put(report)
+        except _NotBegun:
+            put(Ended(self.flow, self._reason or ""))
         except BaseException as error:  # noqa: BLE001 - told to whoever drives the lane
             put(Left(self.flow, error))
         else:
             put(Ended(self.flow, self._reason or "the flow came to its end"))
+
+
+class _NotBegun(Exception):
+    """The flow was asked to end before its pass got a turn: the next run reads it."""

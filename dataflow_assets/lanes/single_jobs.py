@@ -25,7 +25,7 @@ class SingleJobs(Turns):
 
     @property
     def lately(self) -> bool:
-        """Whether there was such a job a moment ago: joint ones share the machine with them."""
+        """Whether a part of a backlog is being read, or was a moment ago."""
         return time.monotonic() - self._last < BACKLOG_SECONDS
 
     @override
@@ -38,10 +38,9 @@ class SingleJobs(Turns):
             self._turn(member)
 
     def _turn(self, member: Member) -> None:
-        waiting = member.waiting
+        waiting = member.begin_turn()
         if waiting is None:
-            return  # it was closed
-        self._last = time.monotonic()
+            return
         if waiting.reading is not None:
             self._read(member, waiting.reading)
         else:
@@ -54,10 +53,14 @@ class SingleJobs(Turns):
             member.answer_when_over()
 
     def _read_frame(self, member: Member, planned: Planned) -> None:
-        began, outcomes = time.monotonic(), list[Outcome]()
-        if not self._done([member], lambda spark: outcomes.append(job.run(spark, planned))):
+        full, began, outcomes = planned.work.span.full, time.monotonic(), list[Outcome]()
+        self._last = float("inf") if full else self._last
+        done = self._done([member], lambda spark: outcomes.append(job.run(spark, planned)))
+        ended = time.monotonic()
+        self._last = ended if full else self._last
+        if not done:
             return
-        if planned.work.span.full:
-            member.pace.took(time.monotonic() - began)
+        if full:
+            member.pace.took(ended - began)
         member.singly = False
         member.answer(*outcomes)

@@ -77,8 +77,6 @@ class Turns(ABC):
                 log.exception("a round of the lane failed")
                 for member in self._waiting():
                     member.answer(unexpected(error))
-        for member in self._members():
-            member.close(TransientError("the lane has ended"))
 
     def _waiting(self) -> list[Member]:
         """Those that wait for such a turn, the most urgent first."""

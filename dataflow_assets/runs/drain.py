@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import Limit, Positions, Receipt, Span, Target, local_now
+from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
 from dataflow_assets.errors import (
     DataflowError,
     Stopped,
@@ -137,24 +137,30 @@ class _Attempt:
 
     def _open(self) -> None:
         """Opens every branch that is not suspended; one that fails is, unless it is the last."""
-        for branch in self._flow.branches:
-            if not self._progress.open_for(branch):
-                continue
+        branches = [one for one in self._flow.branches if self._progress.open_for(one)]
+        for branch in branches:
+            with blamed(branch.id):
+                self._check_still_ours(branch)
+        for branch in branches:
             with blamed(branch.id):
                 target = replace(self._flow.target(branch), source_id=self._source.identity)
-                self._check_still_ours(branch, target)
                 session = branch.sink.open(target, self._request.run)
                 self._stack.enter_context(closing(session))
                 branch.sink.shape(session.schema())  # a table that does not fit is told at once
             self._progress.reported.setdefault(branch.id, session.checkpoint.totals)
+            self._progress.epochs[branch.id] = session.checkpoint.epoch
             settle(self._flow, branch, self._source, session, self._progress.start(branch))
             self._progress.settled(branch)
             self._open_branches.append(OpenBranch(branch, session))
 
-    def _check_still_ours(self, branch: Branch, target: Target) -> None:
+    def _check_still_ours(self, branch: Branch) -> None:
         """Another attempt takes the flow from nobody: a run that has begun meanwhile goes on."""
-        stored = branch.sink.peek(target) if branch.id in self._progress.reported else None
-        if stored is not None and stored.run_id != self._request.run.id:
+        ours = self._progress.epochs.get(branch.id)
+        if ours is None:
+            return
+        stored = branch.sink.peek(self._flow.target(branch))
+        # An older epoch is what a replica shows that is behind.
+        if stored is not None and stored.epoch > ours and stored.run_id != self._request.run.id:
             raise taken_over(self._flow.id, f"run {stored.run_id}")
 
     def _lowest(self) -> Positions:

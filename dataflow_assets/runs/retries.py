@@ -49,6 +49,8 @@ class Progress:
         """By identity of the source: the end that was visible when the run first saw it."""
         self.reported: dict[str, Totals] = {}
         """By branch: the totals of its last report, so that a failed attempt's commits count."""
+        self.epochs: dict[str, int] = {}
+        """By branch: the epoch with which it was opened last."""
         self.stopped: dict[str, Stopped] = {}
         """By partition: the record at which the flow stops."""
         self.totals = Totals()

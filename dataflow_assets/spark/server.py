@@ -32,7 +32,7 @@ DEFAULTS = {
     "spark.connect.execute.manager.detachedTimeout": "20s",
     "spark.log.level": "WARN",
     "spark.scheduler.mode": "FAIR",
-    "spark.scheduler.allocation.file": str(Path(__file__).with_name("fair_jobs.xml")),
+    "spark.scheduler.allocation.file": Path(__file__).with_name("fair_jobs.xml").as_uri(),
     # A loopback socket to the Python worker costs 40 ms twice per task (Nagle against delayed
     # acknowledgements).
     "spark.python.unix.domain.socket.enabled": "true",

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import Run
+from dataflow_assets.contracts import Checkpoint, Run
 from dataflow_assets.errors import TakenOver, TransientError
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request, Start
@@ -102,6 +102,24 @@ def test_an_attempt_after_a_failure_takes_the_flow_from_nobody(sink_case: Case) 
         list(reports)
     case.expect(numbered(1, 41))
     assert case.totals().rows == 40
+
+
+def test_an_older_epoch_is_no_takeover(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that is behind may show the checkpoint of an earlier run."""
+    case.limit = 5
+    case.source.seed(numbered(1, 41))
+    passes = iter(range(99))
+    sink = type(case.flow().branches[0].sink)
+
+    def failing() -> SparkSession:
+        if next(passes) == 1:
+            monkeypatch.setattr(sink, "peek", lambda *_: Checkpoint(0, run="an earlier one"))
+            raise TransientError("the server is gone for a moment")
+        return case.engine
+
+    list(drain(case.flow(), failing, Request(run=Run(), patience=Patience(60, 0.01, 0.05))))
+    monkeypatch.undo()
+    case.expect(numbered(1, 41))
 
 
 def test_a_restart_that_comes_late_is_refused(case: Case) -> None:

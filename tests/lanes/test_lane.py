@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from dataflow_assets.connectors.memory import (
 from dataflow_assets.contracts import Rejects, Slice
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
-from dataflow_assets.lanes.events import Began, Ended
+from dataflow_assets.lanes.events import Began, Ended, Event
 from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.member import Member
 from dataflow_assets.runs.request import Patience, Request
@@ -383,6 +384,26 @@ def test_small_jobs_are_no_reason_to_commit_more_often_than_asked_for(
     joint = JointJobs(_no_spark, threading.Condition(), lambda: [member], lambda: False)
     joint._joint_seconds = 0.1
     assert joint.interval(member) == 30
+
+
+def test_a_pass_that_has_not_begun_is_left_to_the_next_run(memory: Any) -> None:
+    one, events = memory(), queue.SimpleQueue[Event]()
+    one.produce(3)
+    member = Member(one.flow, Request(), _no_spark, threading.Condition(), threading.Lock())
+    member.start(events.put)
+    deadline = time.monotonic() + SOON
+    while member.waiting is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    member.end("switched off")
+    assert [type(events.get(timeout=SOON)) for _ in range(2)] == [Began, Ended]
+    assert one.rows() == []
+
+
+def test_the_lane_knows_that_a_backlog_is_worked_off(memory: Any, drive: Any) -> None:
+    driven: Driving = drive(memory().flow)
+    before = driven.lane._joint._backlog()
+    driven.lane._single._last = time.monotonic()
+    assert (before, driven.lane._joint._backlog()) == (False, True)
 
 
 def _no_spark() -> Any:

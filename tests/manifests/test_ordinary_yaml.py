@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import ScalarNode
 
-from dataflow_assets.manifests.dialects import ordinary_yaml, yaml_nodes
+from dataflow_assets.manifests.dialects import documents, ordinary_yaml, yaml_nodes
 from dataflow_assets.manifests.dialects.yaml_bounds import Work
 from tests import ROOT
 
@@ -23,6 +23,7 @@ SIGNS = [
     *": ,[]{}#-'\"\n?|>&*!%@`~.=<\t01_aTNye",
     *("  ", "\n  ", "\n    ", ": ", "- ", "''", "null", "0o7", "0x1", "1e3", "1_0", "0b1", "017"),
     *("<<: ", "---", "...", "http://a:b", " #", "{a:b}", '{"a":1}', "[a:b, c]", "12:30:00"),
+    *('":*a', '":!!float 1', '":&a 1', '":1', "':x"),
     *("yes", "off", "2026-11-23", ".inf", ".nan", "+1", "-.5", "=", "Null", "TRUE"),
 ]
 
@@ -60,6 +61,18 @@ def changed(text: str, chance: random.Random) -> str:
         sign = "" if kind == 0 else chance.choice(SIGNS)
         text = text[:at] + sign + text[at + (kind != 1) * chance.randint(0, 3) :]
     return text
+
+
+@pytest.mark.parametrize("value", ["*x", "!!float 5", "!!binary aGk=", "&a 5", "!x 5"])
+def test_what_follows_a_key_without_a_space_is_seen(value: str) -> None:
+    text = f'a: {{"b":{value}}}\n'
+    assert not ordinary_yaml.reads(text)
+    documents.parse(text, "f.yaml")  # raises nothing, whatever it finds
+
+
+def test_an_alias_that_was_not_seen_is_refused() -> None:
+    with pytest.raises(ordinary_yaml.Refused):
+        ordinary_yaml.composed("a: &x 1\nb: *x\n", Work())
 
 
 def test_most_examples_are_ordinary() -> None:

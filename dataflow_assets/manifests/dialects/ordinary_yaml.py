@@ -15,16 +15,23 @@ import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.error import StringMark
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.events import CollectionEndEvent, Event, ScalarEvent, SequenceStartEvent
+from yaml.events import (
+    CollectionEndEvent,
+    CollectionStartEvent,
+    Event,
+    ScalarEvent,
+    SequenceStartEvent,
+)
 
 from dataflow_assets.manifests.dialects.yaml_bounds import MOST_DEPTH, TooDeep, Work
 
 _UNUSUAL = re.compile(
     r"""
     [^\n\x20-\x7e] | \\               # tabs, other line ends, other scripts, escapes
-    | (?:^|[ \[\]{},])[&*!%@`?|>]       # an anchor, an alias, a tag, a directive, a block scalar
+    | (?:^|[ \[\]{},:])[&*!%@`?|>]      # an anchor, an alias, a tag, a directive, a block scalar
     | ^\.\.\.                         # the end of a document
     | [\[\]{},\"':][#]                # a comment that both see as one only behind a space
+    | ["'\]}][ ]*:[^ \n]              # JSON without spaces: they disagree inside brackets
     """,
     re.VERBOSE | re.MULTILINE,
 )
@@ -71,6 +78,8 @@ class _Document:
     def _node(self, event: Event, depth: int) -> Node:
         if depth > MOST_DEPTH:
             raise TooDeep
+        if not isinstance(event, ScalarEvent | CollectionStartEvent) or event.anchor or event.tag:
+            raise Refused
         self._work.token()
         if isinstance(event, ScalarEvent):
             return self._scalar(event)

@@ -38,9 +38,11 @@ def chunks(text: str) -> Iterator[tuple[int, str]]:
 
 def composed(text: str, work: Work) -> Node | None:
     """The node of one document, None where it has none; raises YAMLError, TooDeep, TooMuch."""
+    tokens = work.tokens
     if ordinary_yaml.reads(text):
         with suppress(ordinary_yaml.Refused):
             return ordinary_yaml.composed(text, work)
+    work.tokens = tokens
     yaml = _Parser(work)
     yaml.composer.warn_double_anchors = False  # allowed by YAML; the later one counts
     node: Node | None = yaml.compose(text)
