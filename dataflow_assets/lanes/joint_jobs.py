@@ -51,9 +51,9 @@ class JointJobs(Turns):
         """Seconds between two turns of a member that has little to read.
 
         Four times what a joint job takes, as a share of the strictest freshness: commits take about
-        as long as jobs, and half of the time is left. Never more than half of the member's own
-        freshness, nor less than a quarter: earlier commits cost as much, and nobody asked for them.
-        While somebody works off a backlog, half as long again, and up to all of it.
+        as long as jobs, and half of the time is left. At least a quarter of the member's own
+        freshness, for earlier commits cost as much and nobody asked for them; at most half of it.
+        While somebody works off a backlog, six times, and at most all of it.
         """
         jobs, most = (6, 1.0) if self._backlog() else (4, 0.5)
         strictest = min((one.freshness for one in self._members()), default=member.freshness)

@@ -83,7 +83,7 @@ def test_a_micro_batch_that_never_ends_is_cut_off_and_then_alone(
     fed(driven, others, 1.0)
     monkeypatch.setattr(turns, "JOB_SECONDS", 8.0)  # the first workers have begun
     endless.produce(1)
-    fed(driven, others, 16.0)  # it is cut off among the others, and once apart
+    fed(driven, others, 16.0)  # it is cut off among the others, and once singly
     assert fed(driven, others, 5.0) < SOON / 3, "now it runs beside them"
     assert not driven.left(endless.flow)
     assert endless.rows() == []
@@ -111,7 +111,7 @@ def test_one_that_has_ended_after_all_is_among_the_others_again(
 def test_a_worker_that_dies_takes_nobody_with_it(
     memory: Any, drive: Any, spark: SparkSession, flag: Path
 ) -> None:
-    """All tasks of the joint job die with it; each flow is tried apart."""
+    """All tasks of the joint job die with it; each flow is tried singly."""
     others = [memory() for _ in range(2)]
     deadly = memory(source=Deadly, options={"flag": flag})
     flows = [one.flow for one in (*others, deadly)]

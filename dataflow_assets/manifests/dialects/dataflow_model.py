@@ -161,8 +161,8 @@ class DataFlowSpec(Spec):
     freshness: Annotated[int, Addition()] = Field(default=10, ge=1, le=3600)
     """Seconds, 1 to 3600, within which a new record should be visible in the target. Only for flows
     from kafka, in a lane: the flow that has waited longest, measured against its `freshness`, goes
-    first; while little arrives, it commits about twice in that time. A goal: nothing fails when it
-    is missed."""
+    first; while little arrives, it commits two to four times in that time, at most once a second.
+    A goal: nothing fails when it is missed."""
     max_records_per_batch: Annotated[int, Addition()] = Field(default=1_000_000, ge=1)
     """The most records of one partition in one micro-batch."""
     max_bytes_per_batch: Annotated[int, Addition()] = Field(default=64 * 1024 * 1024, ge=1)
