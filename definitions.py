@@ -26,8 +26,8 @@ from resources.io_managers import DefaultIOManager, io_managers
 from resources.spark import SparkResource
 from sensors import default_status
 from sensors.flows import flow_sensor
+from sensors.ingest import ingest_sensor
 from sensors.lag import lag_sensor
-from sensors.lanes import ingest_sensor
 from sensors.reload import reload_sensor
 
 AUTOMATION_SECONDS = 4  # 30 by default; served every 5 s

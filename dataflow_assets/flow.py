@@ -97,6 +97,11 @@ class Flow:
         return tuple(owner.strip() for owner in listed if owner.strip())
 
     @property
+    def version(self) -> str:
+        """Of the manifest, as Dagster shows and stores it: the beginning of its hash."""
+        return self.hash[:16]
+
+    @property
     def lane(self) -> str:
         """The lane that drives it beside others, from the annotation `dataflow-assets/lane`."""
         return self.annotations.get("dataflow-assets/lane", SHARED_LANE)

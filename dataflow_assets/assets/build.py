@@ -123,7 +123,7 @@ def _out(node: Node, graph: Graph) -> dg.AssetOut:
         tags=tags(node.flow),
         group_name=group(node.branch.address),
         io_manager_key=io_manager_key(node.branch.address),
-        code_version=node.flow.hash[:16] or None,
+        code_version=node.flow.version or None,
         is_required=False,
     )
 

@@ -28,7 +28,7 @@ class Note:
 
     def out(self, flow: Flow) -> bool:
         """Whether the flow is out of its lane; an edited manifest is tried at once."""
-        return not self.back and self.manifest == flow.hash[:16]
+        return not self.back and self.manifest == flow.version
 
 
 class Notes:
@@ -48,7 +48,7 @@ class Notes:
         now, before = time.time(), self._read([flow]).get(flow.id)
         lately = before is not None and now - before.at < LATELY_SECONDS
         times = before.times + 1 if before and lately else 1
-        self._write(flow, Note(now, error[:500], flow.hash[:16], times))
+        self._write(flow, Note(now, error[:500], flow.version, times))
 
     def come_back(self, flow: Flow) -> None:
         """A run of the flow's own has succeeded: its lane may drive it again."""

@@ -46,7 +46,7 @@ class Runs:
         run = self._instance.get_run_by_id(run_id)
         known = run.tags.get(FLOWS, "").split(",") if run else []
         flows = ",".join(sorted({self._flow.id, *filter(None, known)}))
-        with self._claims.driving(run_id, {FLOWS: flows, MANIFEST: self._flow.hash[:16]}):
+        with self._claims.driving(run_id, {FLOWS: flows, MANIFEST: self._flow.version}):
             yield
 
     def other(self, run_id: str) -> dg.DagsterRun | None:

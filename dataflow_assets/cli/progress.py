@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from dataflow_assets.cli.console import err, out
-from dataflow_assets.cli.running import Begun, Event, Outcome
+from dataflow_assets.cli.running import Event, Outcome
 from dataflow_assets.contracts import Totals
+from dataflow_assets.lanes.events import Began
 from dataflow_assets.runs.request import Report
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Lines(Display):
 
     @override
     def show(self, event: Event) -> None:
-        if isinstance(event, Begun):
+        if isinstance(event, Began):
             sinks = ", ".join(str(branch.address) for branch in event.flow.branches)
             out(f"{event.flow.id}: {event.flow.source_address} -> {sinks}")
         elif isinstance(event, Outcome):
@@ -116,7 +117,7 @@ class Terminal(Display):
 
     @override
     def show(self, event: Event) -> None:
-        if isinstance(event, Begun):
+        if isinstance(event, Began):
             self._waiting[event.flow.id] = "starting"
         elif isinstance(event, Outcome):
             self._waiting.pop(event.flow.id, None)

@@ -47,14 +47,7 @@ class Outcome:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True)
-class Begun:
-    """The run of a flow begins."""
-
-    flow: Flow
-
-
-Event = Begun | Report | Outcome
+Event = Began | Report | Outcome
 Item = TypeVar("Item")
 
 
@@ -114,10 +107,9 @@ def _as_lane(
 
     lane = Lane(spark, replace(request, run=Run()))
     for event in lane.drive(lambda: [one.flow for one in running.values()], over):
-        if isinstance(event, Began):
-            yield Begun(event.flow)
-        elif isinstance(event, Report):
+        if isinstance(event, Report):
             running[event.flow].add(event)
+        if isinstance(event, Began | Report):
             yield event
         elif isinstance(event, Left):
             yield running.pop(event.flow.id).ended("failed", event.error)
@@ -166,7 +158,7 @@ def _drain(
     if stop():
         put(running.ended("stopped"))
         return
-    put(Begun(flow))
+    put(Began(flow))
     try:
         for report in drain(flow, spark, request):
             running.add(report)

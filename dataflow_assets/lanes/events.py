@@ -11,7 +11,7 @@ from dataflow_assets.runs.request import Report
 
 @dataclass(frozen=True)
 class Began:
-    """The lane drives the flow from now on."""
+    """The flow is driven from now on."""
 
     flow: Flow
 

@@ -21,7 +21,7 @@ from jobs.flows import flow_job
 from jobs.ingest import ingest_job
 from resources.io_managers import io_managers
 from sensors.flows import flow_sensor
-from sensors.lanes import ingest_sensor
+from sensors.ingest import ingest_sensor
 
 
 def memory_flow(

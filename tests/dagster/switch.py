@@ -17,7 +17,7 @@ from dataflow_assets.assets.mirror import Figures
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Checkpoint, Run
 from sensors.flows import Board
-from sensors.lanes import Location
+from sensors.ingest import Location
 from tests.dagster.flows import location, memory_flow
 
 

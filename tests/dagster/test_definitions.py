@@ -146,6 +146,12 @@ def test_a_set_of_flows_loaded_together(folder: Path) -> None:
     )
 
 
+def test_without_assets_of_users_there_is_nothing_to_automate(folder: Path) -> None:
+    (folder / "revenue.py").unlink()
+    sensors = definitions.build([folder]).get_repository_def().sensor_defs
+    assert {sensor.name for sensor in sensors} & {"automation", "files"} == {"files"}
+
+
 def test_brokers_that_are_spelled_differently_are_one_topic_by_the_setting(folder: Path) -> None:
     for name, broker in (("east", "localhost:9092"), ("west", "127.0.0.1:9092")):
         text = to_postgresql(name, "clicks", name).replace("nowhere:9092", broker)

@@ -25,7 +25,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
 from jobs.ingest import ingest_job
 from sensors.flows import Board
-from sensors.lanes import Location
+from sensors.ingest import Location
 from tests.connectors.kafka.test_session import eventually
 from tests.dagster.flows import SharedSpark, location, memory_flow
 from tests.stand_in import until

@@ -17,7 +17,7 @@ from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink,
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import Branch, Flow
 from sensors.flows import Board
-from sensors.lanes import AT_ONCE, LONG_SECONDS, Location
+from sensors.ingest import AT_ONCE, LONG_SECONDS, Location
 from sensors.sources import sources
 from tests.dagster.flows import location, memory_flow
 from tests.dagster.switch import later

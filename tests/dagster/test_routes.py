@@ -23,7 +23,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from sensors.flows import Board
-from sensors.lanes import Location
+from sensors.ingest import Location
 from tests.dagster.flows import memory_flow
 
 MANIFEST = """\

@@ -16,7 +16,7 @@ from dataflow_assets.assets.runs import Runs
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Run
 from sensors.flows import Board
-from sensors.lanes import Location
+from sensors.ingest import Location
 from sensors.sources import sources
 from tests.dagster.flows import location, memory_flow
 from tests.dagster.switch import Switch, later, mirror
@@ -171,7 +171,7 @@ def test_many_flows_are_one_look_at_the_runs(
         looks.append(of)
         return claims.going(of)
 
-    monkeypatch.setattr("sensors.lanes.going", look)
+    monkeypatch.setattr("sensors.ingest.going", look)
     monkeypatch.setenv("DATAFLOW_START", "1")
     flows = [memory_flow(store, f"f{n}", table=f"t{n}") for n in range(FLOWS)]
     for node in graph.build(flows).nodes:

@@ -141,7 +141,7 @@ def test_the_wait_ends_at_five_minutes(switch: Switch) -> None:
 
 
 def test_a_permanent_failure_waits_long_unless_the_manifest_changes(switch: Switch) -> None:
-    old = switch.flow.hash[:16]
+    old = switch.flow.version
     switch.leave("no such column")
     switch.run(dg.DagsterRunStatus.FAILURE, error="no such column", permanent="true", manifest=old)
     assert "next try in 300 s. Last error: no such column" in switch.reason()

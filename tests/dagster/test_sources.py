@@ -25,8 +25,8 @@ from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.spark import system
 from sensors.flows import Board
+from sensors.ingest import Location
 from sensors.lag import lag_sensor
-from sensors.lanes import Location
 from sensors.sources import Sources, sources
 from tests.conftest import Topics
 from tests.connectors.kafka.test_session import eventually

@@ -188,7 +188,7 @@ class Location:
         self._waiting = {flow.id: self._waiting.get(flow.id, now) for flow in flows}
         for flow in sorted(flows, key=lambda flow: self._waiting[flow.id]):
             runs, note = Runs(look.instance, flow), look.notes.get(flow.id)
-            wait = self._waits.of(flow.id, flow.hash[:16], runs.failures, note)
+            wait = self._waits.of(flow.id, flow.version, runs.failures, note)
             if not wait.over and not wait.unharmed(behind[flow.id]):
                 look.said[flow.id] = str(wait)
             elif free <= 0:
