@@ -18,7 +18,7 @@ from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
 from dataflow_assets.micro_batch.tasks import CutOff, limited, within
 from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.host import Host, Pause
+from dataflow_assets.runs.host import Host, NotBegun, Pause
 from dataflow_assets.runs.request import Request
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Member(Host):
             waiting = self.waiting if self.waiting and not self.waiting.begun else None
             self.waiting = None if waiting else self.waiting
         if waiting:
-            waiting.answer(_NotBegun())
+            waiting.answer(NotBegun())
 
     def close(self, error: DataflowError) -> None:
         """Nobody gives turns any more: `error` is what passes are told, now and later."""
@@ -187,7 +187,7 @@ class Member(Host):
             if self._closed:
                 raise TransientError("the lane has ended")
             if self._reason:
-                raise _NotBegun
+                raise NotBegun
             self.waiting, self.joint = waiting, waiting.joint
             self._board.notify_all()
         return waiting.outcome()
@@ -239,13 +239,7 @@ class Member(Host):
         try:
             for report in drain(self.flow, self, self._request):
                 put(report)
-        except _NotBegun:
-            put(Ended(self.flow, self._reason or ""))
         except BaseException as error:  # noqa: BLE001 - told to whoever drives the lane
             put(Left(self.flow, error))
         else:
             put(Ended(self.flow, self._reason or "the flow came to its end"))
-
-
-class _NotBegun(Exception):
-    """The flow was asked to end before its pass got a turn: the next run reads it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from dataflow_assets.micro_batch.job import Outcome, Planned
 from dataflow_assets.runs.begin import begun
 from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
-from dataflow_assets.runs.host import Alone, Host, Pause
+from dataflow_assets.runs.host import Alone, Host, NotBegun, Pause
 from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.runs.retries import Progress
@@ -121,7 +121,8 @@ class _Attempt:
             if turn.alone and span.empty:
                 self._step_on(turn, span)
             elif self._due(span):
-                yield from self._micro_batch(span, turn)
+                with suppress(NotBegun):
+                    yield from self._micro_batch(span, turn)
             reason = self._reason_to_end(span, turn, until)
         if self._release_in is not None:
             self._release()

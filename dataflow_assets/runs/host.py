@@ -37,6 +37,13 @@ class Pause:
     over: Callable[[], bool]
 
 
+class NotBegun(Exception):
+    """The run was asked to end before its pass got a turn: the next run reads what it would have.
+
+    No error: nothing failed.
+    """
+
+
 class Host(ABC):
     """What a run asks of the process in which it is driven. Called by the run's own thread."""
 
@@ -63,7 +70,8 @@ class Host(ABC):
     def run(self, planned: Planned) -> Outcome:
         """Has a pass run and waits for it.
 
-        Raises the gravest error of its tasks; TransientError when Spark itself failed.
+        Raises the gravest error of its tasks; TransientError when Spark itself failed; NotBegun
+        where the run was asked to end meanwhile.
         """
 
     @abstractmethod

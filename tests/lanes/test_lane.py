@@ -26,7 +26,7 @@ from dataflow_assets.flow import Policies
 from dataflow_assets.lanes.events import Began, Ended, Event
 from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.member import Member
-from dataflow_assets.runs.request import Patience, Request
+from dataflow_assets.runs.request import Patience, Report, Request
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
 from tests.contract.test_branches import Branched, Flaky
@@ -395,7 +395,7 @@ def test_a_pass_that_has_not_begun_is_left_to_the_next_run(memory: Any) -> None:
     while member.waiting is None and time.monotonic() < deadline:
         time.sleep(0.01)
     member.end("switched off")
-    assert [type(events.get(timeout=SOON)) for _ in range(2)] == [Began, Ended]
+    assert [type(events.get(timeout=SOON)) for _ in range(3)] == [Began, Report, Ended]
     assert one.rows() == []
 
 
