@@ -28,6 +28,7 @@ from jobs.ingest import lane_request
 from sensors.backoff import Waits
 from sensors.checkpoints import Found, checkpoints
 from sensors.flows import Board, board, suspended
+from sensors.instances import instance_of
 from sensors.sources import News, sources
 
 INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
@@ -48,7 +49,7 @@ def ingest_sensor(graph: Graph, jobs: Sequence[Job]) -> dg.SensorDefinition:
         description="Has every flow driven that is switched on and has something new.",
     )
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        requests = location.look(context.instance)
+        requests = location.look(instance_of(context))
         skip = None if requests else dg.SkipReason(location.summary)
         return dg.SensorResult(run_requests=requests, skip_reason=skip)
 
@@ -88,7 +89,7 @@ class Location:
         look = _Look(instance, going(instance), Notes(instance).of(flows))
         look.said |= {flow.id: suspended(flow) for flow in flows if flow.suspended}
         idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
-        alone = [flow for flow in idle if not flow.source.continuous or flow.id in look.notes]
+        alone = [flow for flow in idle if flow.id in look.notes]
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
         self._news(look, resting, alone)
         self._told.write(look.said)

@@ -22,6 +22,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.redaction import mask
 from sensors import default_status
 from sensors.checkpoints import Found, checkpoints
+from sensors.instances import instance_of
 from sensors.sources import sources
 
 INTERVAL_SECONDS = 29
@@ -45,7 +46,7 @@ def lag_sensor(graph: Graph) -> dg.SensorDefinition:
     )
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         before = dict(line.split("=") for line in (context.cursor or "").split() if "=" in line)
-        events, after, notes = _look(graph.nodes, context.instance, before)
+        events, after, notes = _look(graph.nodes, instance_of(context), before)
         cursor = " ".join(f"{name}={value}" for name, value in sorted(after.items()))
         reason = "; ".join(notes) or "no change"
         skip = None if events else dg.SkipReason(reason)
