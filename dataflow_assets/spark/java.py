@@ -16,6 +16,18 @@ from dataflow_assets.spark.process import ServerError
 
 INSTALLED = Path("/usr/lib/jvm")
 
+# The optimizing compiler takes what is ten times as hot as by default. In the first minutes of a
+# server that compiler takes half of its CPU, most of it for code that runs a few times a second;
+# what runs for each record is compiled all the same (docs/decisions.md, The engine).
+OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+"""For each server that we start."""
+
 
 def home(minimum: int = 17) -> Path:
     """JAVA_HOME of the oldest Java from `minimum` on: of JAVA_HOME, the path, the usual folder."""

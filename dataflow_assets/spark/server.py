@@ -29,6 +29,7 @@ DEFAULTS = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     "spark.connect.grpc.binding.address": LOOPBACK,
+    "spark.driver.defaultJavaOptions": " ".join(java.OPTIONS),
     "spark.connect.execute.manager.detachedTimeout": "20s",
     "spark.log.level": "WARN",
     "spark.scheduler.mode": "FAIR",
