@@ -1,8 +1,8 @@
 """The sensor of the location: looks for all flows together, and starts what is needed.
 
 A lane is started while one of its flows has something new and no run of it lives; once it is an
-hour old it gets a successor, to which it hands over. A flow that has left its lane, or that no lane
-drives, has runs of its own.
+hour old it gets a successor, to which it hands over. A flow that has left its lane has runs of its
+own until one of them succeeds.
 """
 
 import time
@@ -155,8 +155,7 @@ class Location:
         for flow in resting:
             if behind[flow.id]:
                 look.said[flow.id] = f"lane {flow.lane} is being started"
-        due = [flow for flow in alone if flow.id in look.notes or behind[flow.id]]
-        look.asked += self._own(look, due, behind)
+        look.asked += self._own(look, alone, behind)
 
     def _readers(self, flow: Flow, known: Mapping[Key, Found]) -> tuple[Positions | None, ...]:
         """What each branch has; of one whose sink cannot be asked, as if nothing were new."""

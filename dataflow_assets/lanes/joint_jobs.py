@@ -53,9 +53,9 @@ class JointJobs(Turns):
         Four times what a joint job takes, as a share of the strictest freshness: commits take about
         as long as jobs, and half of the time is left. At least a quarter of the member's own
         freshness, for earlier commits cost as much and nobody asked for them; at most half of it.
-        While somebody works off a backlog, six times, and at most all of it.
+        While somebody works off a backlog, eight times, and at most all of it.
         """
-        jobs, most = (6, 1.0) if self._backlog() else (4, 0.5)
+        jobs, most = (8, 1.0) if self._backlog() else (4, 0.5)
         strictest = min((one.freshness for one in self._members()), default=member.freshness)
         share = min(most, max(LEAST_SHARE, jobs * self._joint_seconds / strictest))
         return min(max(LEAST_SECONDS, share * member.freshness), most * member.freshness)
