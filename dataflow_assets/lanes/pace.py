@@ -10,6 +10,7 @@ from dataflow_assets.contracts import Limit
 TURN_SECONDS = 4.0
 _FIRST = 1 / 16  # of what the flow allows: nothing is known about its records yet
 _LEAST = 1 / 64
+_MOST_CHANGE = 4.0  # from one turn to the next: a short one may have met records that are small
 # Tasks read so little beside the others, for next to nothing: less would only mean more turns.
 _FEW = Limit(records=5_000, bytes=1024 * 1024)
 
@@ -33,5 +34,5 @@ class Pace:
 
     def took(self, seconds: float) -> None:
         """A turn that read as much as it was allowed to has taken so long."""
-        change = min(2.0, max(0.5, TURN_SECONDS / max(seconds, 0.01)))
+        change = min(_MOST_CHANGE, max(0.5, TURN_SECONDS / max(seconds, 0.01)))
         self._share = min(1.0, max(_LEAST, self._share * change))
