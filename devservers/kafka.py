@@ -37,9 +37,9 @@ SINGLE_NODE = {
     "share.coordinator.state.topic.min.isr": "1",
     "auto.create.topics.enable": "false",
     "delete.topic.enable": "true",
-    # Indexes are sparse files of this size, which are mapped. Where the disk reads megabytes ahead,
-    # each touch of one of 10 MB, the default, fills as many with zeros: a third of a core for two
-    # hundred topics with a message a second each.
+    # An index is a sparse, mapped file of this size; the default is 10 MB. Where the disk reads
+    # megabytes ahead, each page fault fills all of the file's pages with zeros: a third of a core
+    # for two hundred topics with a message a second each.
     "log.index.size.max.bytes": "262144",
 }
 IMPATIENT = {

@@ -1,4 +1,4 @@
-"""One job per flow: its runs by hand, on a schedule, and those after it has left its lane."""
+"""One job per flow: its runs by hand, on a schedule, and those of a flow that no lane drives."""
 
 from collections.abc import Sequence
 from typing import Any

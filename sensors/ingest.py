@@ -1,8 +1,8 @@
 """The sensor of the location: looks for all flows together, and starts what is needed.
 
 A lane is started while one of its flows has something new and no run of it lives; once it is an
-hour old it gets a successor, to which it hands over. A flow that has left its lane has runs of its
-own until one of them succeeds.
+hour old it gets a successor, to which it hands over. A flow that has left its lane, or that no lane
+drives, has runs of its own.
 """
 
 import time
@@ -89,7 +89,7 @@ class Location:
         look = _Look(instance, going(instance), Notes(instance).of(flows))
         look.said |= {flow.id: suspended(flow) for flow in flows if flow.suspended}
         idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
-        alone = [flow for flow in idle if flow.id in look.notes]
+        alone = [flow for flow in idle if not flow.source.continuous or flow.id in look.notes]
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
         self._news(look, resting, alone)
         self._told.write(look.said)
@@ -155,7 +155,8 @@ class Location:
         for flow in resting:
             if behind[flow.id]:
                 look.said[flow.id] = f"lane {flow.lane} is being started"
-        look.asked += self._own(look, alone, behind)
+        due = [flow for flow in alone if flow.id in look.notes or behind[flow.id]]
+        look.asked += self._own(look, due, behind)
 
     def _readers(self, flow: Flow, known: Mapping[Key, Found]) -> tuple[Positions | None, ...]:
         """What each branch has; of one whose sink cannot be asked, as if nothing were new."""

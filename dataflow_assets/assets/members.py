@@ -21,6 +21,11 @@ Manifests = Callable[[], Sequence[Flow]]
 """The flows as their manifests say now."""
 
 
+def drivable(flow: Flow) -> bool:
+    """Whether a lane may drive the flow at all; others have runs of their own."""
+    return flow.source.continuous and not flow.suspended
+
+
 class Members:
     """The flows of one lane. Asked every two seconds by the one that drives them."""
 
@@ -83,7 +88,7 @@ class Members:
         self._write()
 
     def _look(self) -> Sequence[Flow]:
-        flows = [flow for flow in self._manifests() if not flow.suspended]
+        flows = [flow for flow in self._manifests() if drivable(flow)]
         free = self._unclaimed(self._fit(flows))
         if {flow.id for flow in free} - self._named.keys():
             # First said, then looked again: a run of a flow's own claims it first, and looks then.

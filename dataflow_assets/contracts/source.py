@@ -48,6 +48,9 @@ class Source(Connector):
     """True: a key may come in several parts of a span, and the last of its records counts: where a
     branch upserts, the parts are read one after the other, in the order in which they are planned.
     False: a key comes in one part of a span, or nothing says which of its records is the last."""
+    continuous: ClassVar[bool] = False
+    """True: new data keeps coming, and a lane drives the flow with others in Dagster. False: runs
+    of the flow's own job do, when there is something new."""
 
     @property
     def null_messages(self) -> NullMessages:

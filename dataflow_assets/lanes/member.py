@@ -211,8 +211,8 @@ class Member(Host):
     def _run_alone(self, planned: Planned) -> Outcome:
         """Beside the lane's jobs; once such a job ends in the time of a turn, it is among them."""
         while not self._beside.acquire(timeout=1.0):
-            if reason := self._overdue():
-                raise CutOff(reason)
+            if self._reason:
+                raise NotBegun
         try:
             began = time.monotonic()
             with self._limited() as spark:

@@ -16,9 +16,9 @@ from dataflow_assets.spark.process import ServerError
 
 INSTALLED = Path("/usr/lib/jvm")
 
-# The optimizing compiler takes what is ten times as hot as by default. In the first minutes of a
-# server that compiler takes half of its CPU, most of it for code that runs a few times a second;
-# what runs for each record is compiled all the same (docs/decisions.md, The engine).
+# The optimizing compiler compiles code after ten times as many calls as by default. In the first
+# minutes of a server that compiler takes half of the server's CPU, most of it for code that runs a
+# few times a second. What runs for each record is compiled all the same (docs/decisions.md).
 OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:Tier4InvocationThreshold=50000",
@@ -26,7 +26,7 @@ OPTIONS = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-"""For each server that we start."""
+"""Of the local Spark server, and of the brokers of tests."""
 
 
 def home(minimum: int = 17) -> Path:

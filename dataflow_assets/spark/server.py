@@ -29,7 +29,6 @@ DEFAULTS = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     "spark.connect.grpc.binding.address": LOOPBACK,
-    "spark.driver.defaultJavaOptions": " ".join(java.OPTIONS),
     "spark.connect.execute.manager.detachedTimeout": "20s",
     "spark.log.level": "WARN",
     "spark.scheduler.mode": "FAIR",
@@ -92,6 +91,7 @@ class SparkConnect(Server):
         class_path = ":".join(map(str, jars.fetch("spark")))
         return {
             "spark.connect.grpc.binding.port": str(self.ports["connect"]),
+            "spark.driver.defaultJavaOptions": " ".join(java.OPTIONS),
             "spark.driver.extraClassPath": class_path,
             "spark.executor.extraClassPath": class_path,
             "spark.local.dir": str(self.folder / "scratch"),

@@ -43,7 +43,7 @@ class Shop:
         return flow
 
     def add_table(self, name: str) -> Flow:
-        """A flow whose source delivers parts, as tables do."""
+        """A flow that no lane drives."""
         store = self.store.path.stem.removeprefix("dataflow-memory-")
         source = MemoryPartSource(store=store, topic=name)
         branches = (Branch(MemorySliceSink(store=store, table=name)),)
@@ -155,10 +155,10 @@ def test_flows_that_have_left_their_lane_run_by_themselves_eight_at_a_time(
     assert "waits for one of 8 places" in shop.said(shop.flows[-1])
 
 
-def test_a_flow_that_reads_a_table_is_driven_by_its_lane_too(shop: Shop) -> None:
+def test_a_flow_that_no_lane_drives_has_runs_of_its_own(shop: Shop) -> None:
     shop.add_table("customers")
     shop.store.produce("customers", 0, [json.dumps({"id": 1, "name": "n"}).encode()])
-    assert shop.tick() == ["shared"]
+    assert shop.tick() == ["customers_job"]
 
 
 def test_switches_are_asked_in_one_look(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -490,6 +490,16 @@ def test_the_old_group_is_accepted_with_a_note(file: Path) -> None:
     ]
 
 
+def test_what_lanes_read_has_no_effect_on_a_flow_that_no_lane_drives(file: Path) -> None:
+    named = HEAD.replace("metadata:\n", "metadata:\n  annotations: {dataflow-assets/lane: fast}\n")
+    found = loaded(file, named + LAKE.replace("spec:\n", "spec:\n  freshness: 5\n"))
+    none = "has no effect: lanes drive flows from kafka; this flow has runs of its own"
+    assert [(hint.path, hint.message) for hint in found.hints] == [
+        ("metadata.annotations.dataflow-assets/lane", none),
+        ("spec.freshness", none),
+    ]
+
+
 def test_what_an_api_server_adds_is_accepted(file: Path) -> None:
     added = "name: orders\n  uid: x\n  resourceVersion: '1'\n  managedFields: [{a: 1}]"
     found = loaded(file, MINIMUM.replace("name: orders", added) + "status: {phase: Running}\n")

@@ -31,6 +31,11 @@ _CRON = (
     "not supported yet: DataFlowCron; a DataFlow keeps its table up to date by itself, and its job "
     "can be put on a schedule"
 )
+_OF_LANES: tuple[Path, ...] = (
+    ("spec", "freshness"),
+    ("metadata", "annotations", model.LANE),
+)
+_NO_LANE = "has no effect: lanes drive flows from kafka; this flow has runs of its own"
 _SOURCE: Path = ("spec", "source")
 _SINK: Path = ("spec", "sink")
 _ERRORS: Path = ("spec", "errors")
@@ -218,6 +223,9 @@ def _hints(
     ]
     if manifest.api_version == f"{model.STALE_GROUP}/v1":
         notes.append(document.finding(("apiVersion",), f"an old name of {model.API_VERSION}"))
+    if not source.continuous:
+        unused = [path for path in _OF_LANES if document.get(*path) is not None]
+        notes += [document.finding(path, _NO_LANE, key=True) for path in unused]
     return tuple(notes)
 
 
