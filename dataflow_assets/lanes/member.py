@@ -16,7 +16,7 @@ from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
 from dataflow_assets.lanes.pace import TURN_SECONDS, Pace
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
-from dataflow_assets.micro_batch.tasks import CutOff, limited, within
+from dataflow_assets.micro_batch.tasks import limited, within
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.host import Host, NotBegun, Pause
 from dataflow_assets.runs.request import Request
