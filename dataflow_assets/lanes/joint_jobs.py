@@ -99,7 +99,7 @@ class JointJobs(Turns):
                 due[name].wake(copy(found))  # others may raise it too
             elif any(found.news):
                 due[name].woken = time.monotonic()
-                due[name].wake()
+                due[name].wake(news=True)
         self._next_look = began + LEAST_SECONDS
 
     def _due(self, member: Member, now: float) -> bool:

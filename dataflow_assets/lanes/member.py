@@ -82,6 +82,7 @@ class Member(Host):
         self._reason: str | None = None
         self._resume = threading.Event()
         self._error: DataflowError | None = None
+        self._news = False
         self._closed = False
         self._ending = float("inf")
         self.paused: Pause | None = None
@@ -160,10 +161,10 @@ class Member(Host):
             answer = error
         self.answer(answer)
 
-    def wake(self, error: DataflowError | None = None) -> None:
+    def wake(self, error: DataflowError | None = None, *, news: bool = False) -> None:
         """Ends its pause, with the error of its source if there is one."""
         with self._board:
-            self.paused, self._error = None, error
+            self.paused, self._error, self._news = None, error, news
         self._resume.set()
 
     @contextmanager
@@ -192,17 +193,18 @@ class Member(Host):
             self._board.notify_all()
         return waiting.outcome()
 
-    def pause(self, pause: Pause) -> None:
+    def pause(self, pause: Pause) -> bool:
         """Until the lane has found something new; raises why its source cannot be asked."""
         with self._board:
             if self._closed:
-                return  # it was asked to end
+                return False  # it was asked to end
             self._resume.clear()
             self.paused, self.paused_at = pause, time.monotonic()
             self._board.notify_all()
         self._resume.wait()
         if self._error is not None:
             raise self._error
+        return self._news
 
     def failing(self, error: DataflowError, *, lasting: bool) -> None:
         """Whoever drives the lane decides."""

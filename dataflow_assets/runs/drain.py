@@ -211,13 +211,21 @@ class _Attempt:
         return ""
 
     def _pause(self) -> None:
-        """Until the source may be asked again, or somebody asks the run to end."""
+        """Until the source may be asked again, or there is something else to do than to release.
+
+        A source whose interval is not over must not be asked, and a plan may read a query whole.
+        """
         self._release_when_due()
+        while not self._rest() and self._release_in is not None and self._release_in <= 0:
+            self._release()
+
+    def _rest(self) -> bool:
+        """Whether the source should be asked now."""
         source, session = self._flow.source, self._source
         backs = [branch.back - time.monotonic() for branch in self._progress.returning()]
         release = [] if self._release_in is None else [self._release_in]
         most = min([*backs, *release], default=None)
-        self._host.pause(
+        return self._host.pause(
             Pause(source, session, self._lowest(), source.poll_seconds, most, self._asked)
         )
 

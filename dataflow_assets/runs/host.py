@@ -75,10 +75,11 @@ class Host(ABC):
         """
 
     @abstractmethod
-    def pause(self, pause: Pause) -> None:
-        """Waits until the source should be asked again, or the run is to end.
+    def pause(self, pause: Pause) -> bool:
+        """Waits until the source should be asked again, the run is to end, or `most` has passed.
 
-        Raises DataflowError where the source was asked meanwhile, and could not be.
+        Returns whether the source should be asked now. Raises DataflowError where the source was
+        asked meanwhile, and could not be.
         """
 
     @abstractmethod
@@ -115,8 +116,9 @@ class Alone(Host):
     def failing(self, error: DataflowError, *, lasting: bool) -> None:
         """Its log says so."""
 
-    def pause(self, pause: Pause) -> None:
+    def pause(self, pause: Pause) -> bool:
         """Sleeps in small steps."""
         wake = time.monotonic() + max(IDLE_SECONDS, pause.seconds)
         while time.monotonic() < wake and not pause.over():
             time.sleep(IDLE_SECONDS)
+        return True

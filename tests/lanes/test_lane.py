@@ -364,6 +364,44 @@ def test_a_polled_table_is_asked_as_often_as_it_allows(memory: Any, drive: Any) 
     assert 1 <= len(Polled.looks) <= 3
 
 
+class Query(MemoryPartSource):
+    """A query that each plan reads whole; nothing is new before an hour has passed."""
+
+    plans: ClassVar[list[float]] = []
+
+    @property
+    def poll_seconds(self) -> float:
+        return 3600.0
+
+    def open(self, flow: str) -> Any:
+        session = super().open(flow)
+        plan = session.plan
+
+        def noted(*arguments: Any) -> Any:
+            Query.plans.append(time.monotonic())
+            return plan(*arguments)
+
+        session.plan = noted  # type: ignore[assignment,method-assign]
+        return session
+
+
+def test_a_release_is_no_reason_to_read_a_query_again(
+    memory: Any, drive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Member, "release_seconds", 6.0)
+    one = memory(source=Query)
+    one.produce(3)
+    driven: Driving = drive(one.flow)
+    driven.until(lambda: one.complete, SOON)
+    driven.going_on(0.5)
+    Query.plans.clear()
+    released = "select * from identities where name like 'released %'"
+    assert not one.store.query(released)
+    driven.until(lambda: one.store.query(released), SOON)
+    driven.going_on(1.0)
+    assert not Query.plans
+
+
 def test_others_commit_less_often_while_a_backlog_is_worked_off(memory: Any) -> None:
     one = memory()
     member = Member(one.flow, Request(), _no_spark, threading.Condition(), threading.Lock())
