@@ -183,6 +183,7 @@ def test_run_from_another_place(
     assert len(store.query("select * from rows")) == 3
 
 
+@pytest.mark.full
 def test_run_adopts_a_table_that_was_rebuilt(
     flows: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

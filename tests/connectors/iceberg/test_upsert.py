@@ -383,6 +383,7 @@ def test_a_file_rewritten_by_another_writer_meanwhile_is_merged_again(
     assert found(catalog, namespace) == [(10, "theirs", 1)]
 
 
+@pytest.mark.full
 def test_racing_drivers_and_another_flow_that_appends(
     make: MakeSink, put: Any, catalog: Catalog, namespace: str
 ) -> None:
