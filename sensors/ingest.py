@@ -155,8 +155,15 @@ class Location:
         for flow in resting:
             if behind[flow.id]:
                 look.said[flow.id] = f"lane {flow.lane} is being started"
-        due = [flow for flow in alone if flow.id in look.notes or behind[flow.id]]
+        due = [flow for flow in alone if self._is_due(look, flow, found[flow.id], behind)]
         look.asked += self._own(look, due, behind)
+
+    def _is_due(
+        self, look: _Look, flow: Flow, news: News, behind: Mapping[str, Sequence[Node]]
+    ) -> bool:
+        """A run of the flow's own would only fail where its source cannot be asked."""
+        noted = flow.id in look.notes and not isinstance(news, DataflowError)
+        return noted or bool(behind[flow.id])
 
     def _readers(self, flow: Flow, known: Mapping[Key, Found]) -> tuple[Positions | None, ...]:
         """What each branch has; of one whose sink cannot be asked, as if nothing were new."""

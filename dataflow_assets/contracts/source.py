@@ -48,9 +48,6 @@ class Source(Connector):
     """True: a key may come in several parts of a span, and the last of its records counts: where a
     branch upserts, the parts are read one after the other, in the order in which they are planned.
     False: a key comes in one part of a span, or nothing says which of its records is the last."""
-    continuous: ClassVar[bool] = False
-    """True: new data keeps coming, and a lane drives the flow with others in Dagster. False: runs
-    of the flow's own job do, when there is something new."""
 
     @property
     def null_messages(self) -> NullMessages:
@@ -73,6 +70,18 @@ class Source(Connector):
             The least seconds between two questions; 0 for no such bound.
         """
         return 0.0
+
+    @property
+    def continuous(self) -> bool:
+        """Whether what is new can be read without all that was read before.
+
+        Read when manifests are loaded, by sensors and by lanes.
+
+        Returns:
+            True: a lane drives the flow together with others. False: each read takes as long as
+            all of the source, so that runs of the flow's own job do.
+        """
+        return True
 
     @property
     def rereads(self) -> str:

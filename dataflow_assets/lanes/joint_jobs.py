@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.lanes.member import Member, Waiting
-from dataflow_assets.lanes.turns import PARTS, Turns
+from dataflow_assets.lanes.turns import Turns
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Reading
 from dataflow_assets.runs.ends import Looks, OpenSource
@@ -25,6 +25,7 @@ AIM_SECONDS = 2.0  # that a joint job may take: others wait for it
 LEAST_SHARE = 0.25  # of a member's freshness, between two of its turns
 GATHER_SECONDS = 0.3  # how long members that were woken are waited for
 _FIRST_SLICES = 50  # of a joint job, while nothing is known about them
+_FEWEST_SLICES = 25.0
 
 
 class JointJobs(Turns):
@@ -119,13 +120,14 @@ class JointJobs(Turns):
             waiting = member.begin_turn() if room > 0 else None
             if waiting is None or waiting.reading is None:
                 continue
-            asked[waiting.reading] = waiting.reading.take(PARTS)
+            asked[waiting.reading] = waiting.reading.take()
             chosen.append(member)
             room -= len(asked[waiting.reading])
         if not chosen:
             return
         began = time.monotonic()
         if not self._done(chosen, lambda spark: job.read(spark, asked)):
+            self._slices = max(_FEWEST_SLICES, self._slices / 2)
             return
         self._joint_seconds = time.monotonic() - began
         self._learn(sum(map(len, asked.values())), full=room <= 0)
@@ -136,7 +138,7 @@ class JointJobs(Turns):
         """How many slices a turn can take. A few in little time tell nothing: a job has a cost."""
         could = slices * AIM_SECONDS / max(self._joint_seconds, 0.01)
         if full or self._joint_seconds > AIM_SECONDS:
-            self._slices = max(_FIRST_SLICES / 2, min(could, 2 * self._slices))
+            self._slices = max(_FEWEST_SLICES, min(could, 2 * self._slices))
 
 
 def _has_else_to_do(member: Member) -> bool:

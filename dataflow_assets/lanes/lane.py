@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WANTED_SECONDS = 2.0  # between two questions for the flows that the lane shall drive
 MOMENT = 0.5
+POLL_SECONDS = 300.0  # the longest interval of a source that a lane with nothing to do waits for
 END_SECONDS = 60.0  # until flows that were asked to end are given up
 
 
@@ -101,8 +102,13 @@ class Lane:
         members = self._members.values()
         if any(member.busy or member.waiting for member in members):
             return 0.0
-        longest = max(map(self._joint.interval, members), default=0.0)
+        longest = max(map(self._longest_silence, members), default=0.0)
         return max(0.0, time.monotonic() - self._committed - longest)
+
+    def _longest_silence(self, member: Member) -> float:
+        """Of a flow for which something new is there all the time."""
+        polled = min(member.flow.source.poll_seconds, POLL_SECONDS)
+        return max(self._joint.interval(member), polled)
 
     def state(self, flow: Flow) -> str:
         """What the lane has chosen for the flow, for people."""
@@ -110,9 +116,10 @@ class Lane:
         if member is None:
             return "not in this lane"
         limit = member.limit(flow.policies.limit)
+        piece = "partition" if flow.source.delivers == "messages" else "part"
         return (
             f"commits at most every {self._joint.interval(member):.1f} s for a freshness of "
-            f"{member.freshness:g} s; a backlog is read {limit.records:,} records of a partition "
+            f"{member.freshness:g} s; a backlog is read {limit.records:,} records of a {piece} "
             f"at a time"
         )
 

@@ -13,7 +13,7 @@ from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
-from dataflow_assets.lanes.pace import TURN_SECONDS, Pace
+from dataflow_assets.lanes.pace import PART, PARTS, TURN_SECONDS, Pace
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
 from dataflow_assets.micro_batch.tasks import limited, within
@@ -36,7 +36,7 @@ class Waiting:
         """`singly`: in a job of its own, although its tasks read themselves."""
         self.planned = planned
         self.reading = Reading(planned.work) if planned.in_tasks else None
-        self.joint = self.reading is not None and not singly
+        self.joint = self.reading is not None and not singly and _is_small(planned)
         self.begun = False
         self._answered = threading.Event()
         self._answer: Outcome | BaseException | None = None
@@ -174,9 +174,11 @@ class Member(Host):
             yield lambda: stack.enter_context(self._limited())
 
     def limit(self, declared: Limit) -> Limit:
-        """What it reads in a turn of about four seconds; parts are few in a turn instead."""
-        messages = self.flow.source.delivers == "messages"
-        return self.pace.limit(declared) if messages else declared
+        """What it reads in a turn of about four seconds; parts have a size of their own."""
+        if self.flow.source.delivers == "messages":
+            return self.pace.limit(declared)
+        records, size = min(declared.records, PART.records), min(declared.bytes, PART.bytes)
+        return Limit(records, size)
 
     def run(self, planned: Planned) -> Outcome:
         """Waits for a turn, and for the job."""
@@ -245,3 +247,14 @@ class Member(Host):
             put(Left(self.flow, error))
         else:
             put(Ended(self.flow, self._reason or "the flow came to its end"))
+
+
+def _is_small(planned: Planned) -> bool:
+    """Whether a pass that tasks read themselves may be one of many in a job.
+
+    A session says so of messages. Of a table it is one turn's parts, behind which nothing waits.
+    """
+    span = planned.work.span
+    if planned.work.source.delivers == "messages":
+        return True
+    return not span.full and len(span.slices) <= PARTS

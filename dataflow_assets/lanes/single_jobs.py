@@ -1,4 +1,4 @@
-"""Jobs of one flow each: a pass over a frame of Spark's reader, or one that is tried again singly.
+"""Jobs of one flow each: what is large, and what is tried again singly.
 
 They run beside the joint jobs, one at a time; a large one aims at four seconds (`pace`).
 """
@@ -6,13 +6,18 @@ They run beside the joint jobs, one at a time; a large one aims at four seconds 
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from dataflow_assets.lanes.member import Member, Waiting
-from dataflow_assets.lanes.turns import PARTS, Turns
+from dataflow_assets.lanes.pace import PARTS
+from dataflow_assets.lanes.turns import Turns
 from dataflow_assets.micro_batch import job
-from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
+from dataflow_assets.micro_batch.job import Outcome
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 BACKLOG_SECONDS = 10.0  # after such a job in which another one is expected
 
@@ -41,26 +46,24 @@ class SingleJobs(Turns):
         waiting = member.begin_turn()
         if waiting is None:
             return
-        if waiting.reading is not None:
-            self._read(member, waiting.reading)
-        else:
-            self._read_frame(member, waiting.planned)
-
-    def _read(self, member: Member, reading: Reading) -> None:
-        asked = {reading: reading.take(PARTS)}
-        if self._done([member], lambda spark: job.read(spark, asked)):
-            member.singly = False
-            member.answer_when_over()
-
-    def _read_frame(self, member: Member, planned: Planned) -> None:
-        full, began, outcomes = planned.work.span.full, time.monotonic(), list[Outcome]()
-        self._last = float("inf") if full else self._last
-        done = self._done([member], lambda spark: outcomes.append(job.run(spark, planned)))
+        full, before, outcomes = waiting.planned.work.span.full, self._last, list[Outcome]()
+        self._last, began = float("inf") if full else before, time.monotonic()
+        done = self._done([member], lambda spark: outcomes.extend(_read(spark, waiting)))
         ended = time.monotonic()
-        self._last = ended if full else self._last
+        self._last = ended if full else before
         if not done:
             return
+        member.singly = False
         if full:
             member.pace.took(ended - began)
-        member.singly = False
-        member.answer(*outcomes)
+        for outcome in outcomes:
+            member.answer(outcome)
+        member.answer_when_over()
+
+
+def _read(spark: SparkSession, waiting: Waiting) -> list[Outcome]:
+    """What a frame has brought; nothing where tasks read, for then more turns may follow."""
+    if waiting.reading is None:
+        return [job.run(spark, waiting.planned)]
+    job.read(spark, {waiting.reading: waiting.reading.take(PARTS)})
+    return []

@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.5  # in which somebody who was asked to end is heard
 JOB_SECONDS = 45.0  # after which a job of a lane is cut off
-PARTS = 2  # of a table in one turn; each has about as many rows as a turn may take
 
 
 class Turns(ABC):

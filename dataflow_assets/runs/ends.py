@@ -89,12 +89,12 @@ class Looks:
     ) -> dict[str, Answer]:
         """By the flow where its source ends and for whom that is news, or why that is not known.
 
+        Questions of earlier calls are not waited for once more: a slow server delays one call.
         A source with `poll_seconds` has its last answer repeated until they are over. A flow is
         left out while its server has not answered: nobody may use its session, and the next call
         tells. After the error of a silent server the session can only be closed.
         """
-        self._ask(sources)
-        wait_for([look.question.answer for look in self._under_way.values()], patience)
+        wait_for([look.question.answer for look in self._ask(sources)], patience)
         for group, look in list(self._under_way.items()):
             self._gather(group, look)
         self._known = {f: k for f, k in self._known.items() if k.is_of(sources.get(f))}
@@ -105,14 +105,16 @@ class Looks:
         """Whether a question to the flow's source is on its way: nobody may use its session."""
         return any(flow in look.sources for look in self._under_way.values())
 
-    def _ask(self, sources: Mapping[str, OpenSource]) -> None:
+    def _ask(self, sources: Mapping[str, OpenSource]) -> list[_Look]:
         """A question for each server that has none to answer yet."""
         due = {flow: one for flow, one in sources.items() if self._is_due(flow, one)}
         groups = grouped((flow, one.source) for flow, one in due.items())
-        for group in groups.keys() - self._under_way.keys():
+        new = groups.keys() - self._under_way.keys()
+        for group in new:
             asked = {flow: due[flow] for flow in groups[group]}
             question = Question(groups[group], partial(_asked, asked))
             self._under_way[group] = _Look(asked, question)
+        return [self._under_way[group] for group in new]
 
     def _is_due(self, flow: str, one: OpenSource) -> bool:
         known = self._known.get(flow)

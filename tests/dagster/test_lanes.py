@@ -19,7 +19,12 @@ from pyspark.sql import SparkSession
 from dataflow_assets.assets import graph, ingest, mirror
 from dataflow_assets.assets.lane_runs import Book
 from dataflow_assets.assets.left import Notes
-from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink, Store
+from dataflow_assets.connectors.memory import (
+    MemoryOffsetSource,
+    MemoryPartSource,
+    MemorySliceSink,
+    Store,
+)
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
@@ -153,6 +158,21 @@ def test_many_flows_are_driven_in_one_run_and_each_asset_shows_its_checkpoint(sh
     }
     assert "leaves the lane: nothing came" in shop.log(result, "a")
     assert shop.driven() == set()
+
+
+def test_flows_from_topics_and_from_tables_share_a_lane(shop: Shop) -> None:
+    shop.add("a", "b")
+    store = shop.store.path.stem.removeprefix("dataflow-memory-")
+    shop.edit("b", source=MemoryPartSource(store=store, topic="b"))
+    for name in "ab":
+        shop.produce(name, 1, 2)
+    running = shop.aside()
+    until(lambda: shop.rows("b") == [0, 1])  # the ids of such rows are offsets
+    shop.produce("b", 3)
+    until(lambda: shop.rows("b") == [0, 1, 2])
+    assert shop.ended(running).success
+    assert shop.rows("a") == [1, 2]
+    assert {event.run_id for event in shop.events("b")} == {running.result().run_id}
 
 
 def test_a_lane_that_finds_nothing_tells_nothing_but_a_lost_mirror(shop: Shop) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from typing import ClassVar
 
 import dagster as dg
 import pytest
@@ -14,7 +15,8 @@ from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.lane_runs import Book, FlowState, LaneRuns
 from dataflow_assets.assets.left import Notes
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
-from dataflow_assets.contracts import Run
+from dataflow_assets.contracts import Run, SourceSession
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from sensors.flows import Board
 from sensors.ingest import AT_ONCE, LONG_SECONDS, Location
@@ -42,10 +44,9 @@ class Shop:
             branch.sink.open(flow.target(branch), Run()).restart({"0": 0, "1": 0}, name)
         return flow
 
-    def add_table(self, name: str) -> Flow:
-        """A flow that no lane drives."""
+    def add_table(self, name: str, kind: type[MemoryPartSource] = MemoryPartSource) -> Flow:
         store = self.store.path.stem.removeprefix("dataflow-memory-")
-        source = MemoryPartSource(store=store, topic=name)
+        source = kind(store=store, topic=name)
         branches = (Branch(MemorySliceSink(store=store, table=name)),)
         flow = Flow("default", name, source, branches, hash="h" * 64)
         self.flows.append(flow)
@@ -155,10 +156,48 @@ def test_flows_that_have_left_their_lane_run_by_themselves_eight_at_a_time(
     assert "waits for one of 8 places" in shop.said(shop.flows[-1])
 
 
-def test_a_flow_that_no_lane_drives_has_runs_of_its_own(shop: Shop) -> None:
+class Query(MemoryPartSource):
+    """Each read is of all its rows."""
+
+    @property
+    def continuous(self) -> bool:
+        return False
+
+
+def test_a_flow_from_a_table_is_driven_by_its_lane_and_one_from_a_query_by_itself(
+    shop: Shop,
+) -> None:
     shop.add_table("customers")
-    shop.store.produce("customers", 0, [json.dumps({"id": 1, "name": "n"}).encode()])
-    assert shop.tick() == ["customers_job"]
+    shop.add_table("report", Query)
+    for name in ("customers", "report"):
+        shop.store.produce(name, 0, [json.dumps({"id": 1, "name": "n"}).encode()])
+    assert shop.tick() == ["shared", "report_job"]
+
+
+class Unmade(MemoryPartSource):
+    """A table that is still to be made."""
+
+    made: ClassVar[bool] = False
+
+    def open(self, flow: str) -> SourceSession:
+        if not Unmade.made:
+            raise PermanentError("the table does not exist")
+        return super().open(flow)
+
+
+def test_a_flow_that_has_left_its_lane_waits_for_its_source(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Unmade, "made", False)
+    flow = shop.add_table("orders", Unmade)
+    later(monkeypatch, 0)
+    Notes(shop.instance).leave(flow, "the table does not exist")
+    later(monkeypatch, 6)
+    assert shop.tick() == []
+    assert shop.said(flow) == "cannot look for new data: the table does not exist"
+    assert shop.summary.splitlines()[1] == f"{flow.id}: {shop.said(flow)}"
+    monkeypatch.setattr(Unmade, "made", True)
+    assert shop.tick() == ["orders_job"]
 
 
 def test_switches_are_asked_in_one_look(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

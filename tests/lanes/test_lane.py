@@ -20,12 +20,14 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     MemorySpanSink,
 )
-from dataflow_assets.contracts import Rejects, Slice
+from dataflow_assets.contracts import Limit, Rejects, Slice
 from dataflow_assets.errors import PermanentError, Stopped, TransientError
 from dataflow_assets.flow import Policies
 from dataflow_assets.lanes.events import Began, Ended, Event
 from dataflow_assets.lanes.joint_jobs import JointJobs
+from dataflow_assets.lanes.lane import POLL_SECONDS
 from dataflow_assets.lanes.member import Member
+from dataflow_assets.lanes.pace import PART
 from dataflow_assets.runs.request import Patience, Report, Request
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
@@ -442,6 +444,34 @@ def test_the_lane_knows_that_a_backlog_is_worked_off(memory: Any, drive: Any) ->
     before = driven.lane._joint._backlog()
     driven.lane._single._last = time.monotonic()
     assert (before, driven.lane._joint._backlog()) == (False, True)
+
+
+def test_a_table_with_a_backlog_is_read_in_jobs_of_its_own(memory: Any, drive: Any) -> None:
+    large, small = memory(policies=Policies(freshness_seconds=4, limit=Limit(records=10))), memory()
+    driven: Driving = drive(large.flow, small.flow)
+    small.produce(10)
+    driven.until(lambda: small.complete, SOON)
+    assert not driven.lane._single.lately
+    large.produce(45)
+    driven.until(lambda: large.complete, SOON)
+    assert driven.lane._single.lately
+    assert [report.delta.rows for report in driven.reports(large.flow)] == [10, 10, 10, 10, 5]
+
+
+def test_what_a_table_s_turn_may_hold_is_small(memory: Any) -> None:
+    one = memory()
+    member = Member(one.flow, Request(), _no_spark, threading.Condition(), threading.Lock())
+    assert member.limit(Limit()) == PART
+    assert member.limit(Limit(records=10, bytes=2**40)) == Limit(10, PART.bytes)
+
+
+def test_a_lane_waits_for_the_interval_of_a_polled_table(memory: Any, drive: Any) -> None:
+    driven: Driving = drive(memory(source=Query).flow)
+    driven.going_on(1.0)
+    driven.lane._committed = time.monotonic() - POLL_SECONDS + 5
+    assert driven.lane.idle_seconds == 0
+    driven.lane._committed -= 65
+    assert 59 < driven.lane.idle_seconds < 62
 
 
 def _no_spark() -> Any:

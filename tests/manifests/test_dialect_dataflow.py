@@ -490,14 +490,26 @@ def test_the_old_group_is_accepted_with_a_note(file: Path) -> None:
     ]
 
 
+QUERY = """\
+spec:
+  source:
+    type: postgresql
+    config: {connectionString: "postgresql://u@h/d", query: select 1}
+  sink:
+    type: postgresql
+    config: {connectionString: "postgresql://u@h/d", table: x, upsertMode: true, conflictKey: id}
+"""
+
+
 def test_what_lanes_read_has_no_effect_on_a_flow_that_no_lane_drives(file: Path) -> None:
     named = HEAD.replace("metadata:\n", "metadata:\n  annotations: {dataflow-assets/lane: fast}\n")
-    found = loaded(file, named + LAKE.replace("spec:\n", "spec:\n  freshness: 5\n"))
-    none = "has no effect: lanes drive flows from kafka; this flow has runs of its own"
-    assert [(hint.path, hint.message) for hint in found.hints] == [
-        ("metadata.annotations.dataflow-assets/lane", none),
-        ("spec.freshness", none),
-    ]
+    found = loaded(file, named + QUERY.replace("spec:\n", "spec:\n  freshness: 5\n"))
+    places = ["metadata.annotations.dataflow-assets/lane", "spec.freshness"]
+    assert [hint.path for hint in found.hints] == places
+    for hint in found.hints:
+        assert "has no effect: each read of this query is of all its rows" in hint.message
+    tracked = QUERY.replace("select 1", "select 1, changeTrackingColumn: at")
+    assert loaded(file, named + tracked).hints == ()
 
 
 def test_what_an_api_server_adds_is_accepted(file: Path) -> None:

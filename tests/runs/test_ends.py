@@ -85,6 +85,9 @@ def test_a_silent_server_holds_up_nobody_and_is_an_error_of_its_own_flow(
     first = looks.ends_together(open_, 1)
     assert set(first) == {"good"}, "the other has not answered yet"
     assert _ends(first["good"]) == {"0": 0}
+    asked = time.monotonic()
+    looks.ends_together(open_, 10)
+    assert time.monotonic() < asked + 2, "only the first look waits for it"
     while "silent" not in (found := looks.ends_together(open_, 0.2)):
         assert found == first
         assert time.monotonic() < begun + 10

@@ -21,7 +21,8 @@ from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.errors import TransientError
 
 MOST = 8
-"""Links that the sessions of a process have of a database at once; who comes later waits."""
+"""Links that the sinks of a process have of a database at once, and as many for its sources; who
+comes later waits. No sink waits for a source: to plan a read of a large table may take minutes."""
 PATIENCE = 60.0  # seconds for which they wait
 IDLE_SECONDS = 60.0  # after which a link that nobody wanted is closed
 NOBODY = "dataflow-assets"  # the name of a link that works for no flow
@@ -38,6 +39,12 @@ class Pool:
         self._lock = threading.Lock()
         self._sweeping = False
         self.room = threading.BoundedSemaphore(MOST)
+        self.room_of_sources = threading.BoundedSemaphore(MOST)
+
+    @property
+    def server(self) -> str:
+        """For people."""
+        return dsn.server(self._connection)
 
     def take(self, first: str) -> TextLink:
         """A link that has run its first statement."""
@@ -112,7 +119,8 @@ def give(connection: str, driver: Driver, link: TextLink) -> None:
 @contextmanager
 def transaction(connection: str, application: str) -> Iterator[TextLink]:
     """One transaction of this name, committed at the end; any error rolls it back."""
-    with _lent(connection, _begin(application)) as link:
+    pool = _pool(connection, "text")
+    with _lent(pool, pool.room, _begin(application)) as link:
         yield link
         link.execute("COMMIT")
 
@@ -120,17 +128,25 @@ def transaction(connection: str, application: str) -> Iterator[TextLink]:
 @contextmanager
 def lent(connection: str) -> Iterator[TextLink]:
     """A link in autocommit, for questions and for statements that are whole by themselves."""
-    with _lent(connection, _ALIVE) as link:
+    pool = _pool(connection, "text")
+    with _lent(pool, pool.room, _ALIVE) as link:
         yield link
 
 
 @contextmanager
-def _lent(connection: str, first: str) -> Iterator[TextLink]:
-    """A link for one operation. After an error it is closed: who knows what state it is in."""
+def lent_to_source(connection: str) -> Iterator[TextLink]:
+    """The same for the session of a source."""
     pool = _pool(connection, "text")
-    if not pool.room.acquire(timeout=PATIENCE):
+    with _lent(pool, pool.room_of_sources, _ALIVE) as link:
+        yield link
+
+
+@contextmanager
+def _lent(pool: Pool, room: threading.BoundedSemaphore, first: str) -> Iterator[TextLink]:
+    """A link for one operation. After an error it is closed: who knows what state it is in."""
+    if not room.acquire(timeout=PATIENCE):
         raise TransientError(
-            f"all {MOST} connections of this process to {dsn.server(connection)} were busy for "
+            f"all {MOST} connections of this process to {pool.server} were busy for "
             f"{PATIENCE:g} seconds: its statements wait there, see pg_stat_activity"
         )
     try:
@@ -142,7 +158,7 @@ def _lent(connection: str, first: str) -> Iterator[TextLink]:
             raise
         pool.give(link)
     finally:
-        pool.room.release()
+        room.release()
 
 
 def _begin(application: str) -> str:

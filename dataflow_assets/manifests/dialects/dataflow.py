@@ -35,7 +35,10 @@ _OF_LANES: tuple[Path, ...] = (
     ("spec", "freshness"),
     ("metadata", "annotations", model.LANE),
 )
-_NO_LANE = "has no effect: lanes drive flows from kafka; this flow has runs of its own"
+_NO_LANE = (
+    "has no effect: each read of this query is of all its rows, so the flow has runs of its own "
+    "and no lane; with changeTrackingColumn a lane drives it"
+)
 _SOURCE: Path = ("spec", "source")
 _SINK: Path = ("spec", "sink")
 _ERRORS: Path = ("spec", "errors")

@@ -70,8 +70,8 @@ class Metadata(Spec):
     """`dataflow.dataflow.io/reset-checkpoint: "true"` does what `checkpointReset` does;
     `dataflow-assets/source-connection` and `dataflow-assets/sink-connection` name the connections
     in asset keys; `dataflow-assets/owners` is a comma-separated list; `dataflow-assets/lane: NAME`
-    puts a flow from kafka into the lane NAME, with all others of that name (`shared` without the
-    annotation): letters a-z, digits and `-`, at most 40."""
+    puts a flow into the lane NAME, with all others of that name (`shared` without the annotation):
+    letters a-z, digits and `-`, at most 40."""
     uid: Annotated[Any, Hint("the API server's own; ignored")] = None
     """Written by Kubernetes."""
     generation: Annotated[Any, Hint("the API server's own; ignored")] = None
@@ -159,10 +159,10 @@ class DataFlowSpec(Spec):
     max_rejected_percent: Annotated[float, Addition()] = Field(default=10.0, ge=0, le=100)
     """The flow stops when it rejects more than this share of its records."""
     freshness: Annotated[int, Addition()] = Field(default=10, ge=1, le=3600)
-    """Seconds, 1 to 3600, within which a new record should be visible in the target. Only for flows
-    from kafka, in a lane: the flow that has waited longest, measured against its `freshness`, goes
-    first; while little arrives, it commits two to four times in that time, at most once a second.
-    A goal: nothing fails when it is missed."""
+    """Seconds, 1 to 3600, within which a new record should be visible in the target. In a lane the
+    flow that has waited longest, measured against its `freshness`, goes first; while little
+    arrives, it commits two to four times in that time, at most once a second. A goal: nothing fails
+    when it is missed."""
     max_records_per_batch: Annotated[int, Addition()] = Field(default=1_000_000, ge=1)
     """The most records of one partition in one micro-batch."""
     max_bytes_per_batch: Annotated[int, Addition()] = Field(default=64 * 1024 * 1024, ge=1)

@@ -59,6 +59,11 @@ class PolledSource(DatabaseTable, Source):
 
     @property
     @override
+    def continuous(self) -> bool:
+        return not self.verbatim
+
+    @property
+    @override
     def poll_seconds(self) -> float:
         return float(self.poll_interval)
 

@@ -37,7 +37,7 @@ def test_defaults_are_the_originals() -> None:
     assert (source.consumer_group, source.format) == ("dataflow-operator", "json")
     assert (source.starting_offsets, source.on_data_loss) == ("group", "fail")
     assert (source.tombstones, source.on_topic_recreated) == ("reject", "fail")
-    assert (source.delivers, source.continuous) == ("messages", True)
+    assert source.delivers == "messages"
     assert source.protocol == "PLAINTEXT"
 
 

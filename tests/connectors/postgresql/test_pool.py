@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 
 import psycopg
@@ -184,3 +185,15 @@ def test_links_that_nobody_wants_are_closed(
     while _names(place, postgresql) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert _names(place, postgresql) == []
+
+
+def test_sinks_do_not_wait_for_sources(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "PATIENCE", 0.2)
+    server = place.dsn.replace(f"{_role(place)}@", "postgres@")
+    with ExitStack() as plans:
+        for _ in range(pool.MOST):
+            plans.enter_context(pool.lent_to_source(server))
+        with pytest.raises(TransientError, match="all 8 connections of this process"):
+            plans.enter_context(pool.lent_to_source(server))
+        with pool.transaction(server, "dataflow:abc:1") as link:
+            assert link.execute("SELECT 1") == [(1,)]

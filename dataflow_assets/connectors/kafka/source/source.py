@@ -23,7 +23,6 @@ class KafkaSource(KafkaSourceOptions):
         "were read are an error that names them, unless `onDataLoss: continue`; a topic that was "
         "deleted and re-created counts as another topic (`onTopicRecreated`)."
     )
-    continuous: ClassVar[bool] = True
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"key", "timestamp", "headers"})
     metadata_keys: ClassVar[Mapping[str, str]] = {
         "topic": "name of the topic",

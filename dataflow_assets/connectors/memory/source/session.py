@@ -121,9 +121,9 @@ class MemoryPartSession(_StoreSession):
     @override
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         low, high = int(after.get("table", "0")), int((until or self.ends())["table"])
-        high = min(high, low + limit.records)
-        step = max(1, -(-(high - low) // _PARTS))
-        return Span.of_parts(str(high), _borders(low, high, step))
+        upto = min(high, low + limit.records)
+        step = max(1, -(-(upto - low) // _PARTS))
+        return Span.of_parts(str(upto), _borders(low, upto, step), full=upto < high)
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:

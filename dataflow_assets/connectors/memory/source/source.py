@@ -23,7 +23,6 @@ class MemoryOffsetSource(MemorySourceOptions, MessageSource):
     """A topic with integer offsets; `partitions` of them."""
 
     type: ClassVar[str] = "memory-offsets"
-    continuous: ClassVar[bool] = True
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"key"})
     partitions: int = 2
 

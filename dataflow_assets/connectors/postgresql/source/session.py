@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
-from dataflow_assets.connectors.postgresql.pool import lent
+from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.connectors.postgresql.source.planning import PolledTable
 from dataflow_assets.connectors.postgresql.source.relation import describe, identity
 from dataflow_assets.sdk.polling import PolledSession
@@ -41,7 +41,8 @@ class PostgresqlSourceSession(PolledSession):
         """Nothing is kept between two questions."""
 
     def _prepare(self) -> None:
-        with translated(f"opening {self._source.title}"), lent(self._source.dsn()) as link:
+        opening = f"opening {self._source.title}"
+        with translated(opening), lent_to_source(self._source.dsn()) as link:
             if self._source.auto_create_table and self._source.names_table:
                 self._make(link)
             database, oid = identity(link, self._source)
@@ -60,7 +61,7 @@ class PostgresqlSourceSession(PolledSession):
     @contextmanager
     def asking(self) -> Iterator[PolledTable]:
         looking = f"looking for new rows in {self._source.title}"
-        with translated(looking), lent(self._source.dsn()) as link:
+        with translated(looking), lent_to_source(self._source.dsn()) as link:
             relation = describe(link, self._source)
             if relation.oid is not None and not self._identity.endswith(f".{relation.oid}"):
                 raise self._source.recreated()
