@@ -18,7 +18,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
@@ -68,6 +76,12 @@ class Refused:
         self, source: type[Any], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Editors show `errorMessage` where the field is written."""
+        return {"enum": list(self.allowed), "errorMessage": f"not supported yet: {self.why}"}
 
     def _check(self, value: Any) -> Any:
         if value in self.allowed:
@@ -198,3 +212,7 @@ def one_or_many(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
     return (value,) if isinstance(value, str) else value or ()
+
+
+OneOrMany = BeforeValidator(one_or_many, json_schema_input_type=str | list[str])
+"""Of a field that holds texts: a manifest may write a single text instead of a list."""

@@ -42,6 +42,14 @@ def check(asked: Namespace) -> int:
     return 1 if loaded.findings or notes or unchecked else 0
 
 
+def schema(_: Namespace) -> int:
+    """Prints the JSON Schema of manifests, for editors."""
+    from dataflow_assets.reference import json_schema
+
+    sys.stdout.write(json_schema.render())
+    return 0
+
+
 def run(asked: Namespace) -> int:
     """Drains flows, or keeps them running; 1 when one failed or could not be understood."""
     from dataflow_assets.cli import running

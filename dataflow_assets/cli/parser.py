@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--verbose", action="store_true", help="more about errors and progress")
     several = parser.add_subparsers(required=True, metavar="COMMAND")
-    for declare in (_check, _preview, _run, _replay, _status, _reset, _servers, _demo):
+    for declare in (_check, _schema, _preview, _run, _replay, _status, _reset, _servers, _demo):
         declare(several.add_parser, common)
     return parser
 
@@ -89,6 +89,18 @@ def _check(add: Add, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="exit 1 for notes as well")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parser.set_defaults(command=commands.check)
+
+
+def _schema(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "schema",
+        parents=[common],
+        help="print the JSON Schema of manifests, for editors",
+        description="Prints the JSON Schema of manifests: editors complete keys by it, show what "
+        "they mean, and mark mistakes. Put it into a file, and say where it is in the first line "
+        "of a manifest: # yaml-language-server: $schema=dataflow.schema.json",
+    )
+    parser.set_defaults(command=commands.schema)
 
 
 def _preview(add: Add, common: argparse.ArgumentParser) -> None:

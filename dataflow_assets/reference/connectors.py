@@ -9,6 +9,7 @@ from pathlib import Path
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Source
 from dataflow_assets.reference.blocks import block, escaped, nested, table
+from dataflow_assets.reference.json_schema import EDITOR_LINE
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 _TOP = """# `{name}`
@@ -64,6 +65,7 @@ def _metadata(cls: type[Connector]) -> Iterator[str]:
 
 def _example(role: str, name: str) -> str:
     path = example(role, name)
-    text = path.read_text(encoding="utf-8").strip()
+    lines = path.read_text(encoding="utf-8").strip().splitlines()
+    text = "\n".join(line for line in lines if not line.startswith(EDITOR_LINE))
     link = f"[`examples/{path.name}`](../../examples/{path.name})"
     return f"### Example\n\n{link}, as the tests run it:\n\n```yaml\n{text}\n```\n"

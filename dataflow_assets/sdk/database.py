@@ -7,20 +7,20 @@ from abc import abstractmethod
 from typing import Annotated, ClassVar, Self
 from urllib.parse import unquote
 
-from pydantic import BeforeValidator, SecretStr, StringConstraints, model_validator
+from pydantic import SecretStr, StringConstraints, model_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.secrets import Fills, SecretRef
-from dataflow_assets.spec import one_or_many
+from dataflow_assets.spec import OneOrMany
 
 COLUMN_NAME = r"^[^\x00]+$"
 ColumnName = Annotated[str, StringConstraints(pattern=COLUMN_NAME)]
 """The name of a column as the database has it: names are quoted in every statement."""
 
 
-ColumnNames = Annotated[tuple[ColumnName, ...], BeforeValidator(one_or_many)]
+ColumnNames = Annotated[tuple[ColumnName, ...], OneOrMany]
 """One column or a list of them."""
 
 

@@ -22,7 +22,7 @@ def _pair(given: Any) -> Any:
 
 Mapped = Annotated[
     tuple[str, Writable],
-    BeforeValidator(_pair),
+    BeforeValidator(_pair, json_schema_input_type=str),
 ]
 
 

@@ -21,7 +21,7 @@ def _pair(given: Any) -> Any:
     return old.strip(), new.strip()
 
 
-Pair = Annotated[tuple[Writable, Writable], BeforeValidator(_pair)]
+Pair = Annotated[tuple[Writable, Writable], BeforeValidator(_pair, json_schema_input_type=str)]
 
 
 class ReplaceField(Step):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.column_types import parse_field
@@ -17,9 +17,9 @@ from dataflow_assets.connectors.iceberg.connection import IcebergConnection
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
 from dataflow_assets.contracts import Source
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
-from dataflow_assets.spec import Addition, Hint, Needs, Refused, Requires, one_or_many
+from dataflow_assets.spec import Addition, Hint, Needs, OneOrMany, Refused, Requires
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(one_or_many)]
+Texts = Annotated[tuple[str, ...], OneOrMany]
 """One text or a list of them."""
 _LARGEST_ID = (1 << 63) - 1
 _NO_QUERY = (

@@ -20,7 +20,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import METADATA, interpolated
 from dataflow_assets.secrets import Fills
-from dataflow_assets.spec import Addition, Hint, Requires, Spec, one_or_many
+from dataflow_assets.spec import Addition, Hint, OneOrMany, Requires, Spec
 
 _AVRO = "Avro messages"
 _INT32 = 2**31 - 1
@@ -187,9 +187,7 @@ class KafkaSinkOptions(KafkaConnection, Sink):
     upsert_mode: Annotated[bool, Addition()] = False
     """For compacted topics: every record needs a key, and a delete becomes a record without value,
     the key's tombstone."""
-    conflict_key: Annotated[
-        tuple[Path, ...], BeforeValidator(one_or_many), Addition(), Requires("upsert_mode")
-    ] = ()
+    conflict_key: Annotated[tuple[Path, ...], OneOrMany, Addition(), Requires("upsert_mode")] = ()
     """With `upsertMode`: the paths into the body that make the key; several as a JSON object. Of a
     null message they are looked up in its own key, where that is an object."""
     auto_create_topic: Annotated[bool, Addition()] = False

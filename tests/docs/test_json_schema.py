@@ -1,0 +1,118 @@
+"""Editors see in a manifest what `dataflow check` sees, as far as a JSON Schema can tell."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from dataflow_assets.manifests.dialects.documents import parse
+from dataflow_assets.manifests.load import load
+from dataflow_assets.reference import FOLDER
+from dataflow_assets.reference.json_schema import EDITOR_LINE, NAME, schema
+from tests.manifests.test_manifests_mistakes import MISTAKES, QUIET
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+SHOWN = [*EXAMPLES.glob("*.yaml"), *(EXAMPLES / "demo").glob("*.yaml")]
+MANIFESTS = sorted([*SHOWN, *(EXAMPLES / "seeds").glob("*.yaml")])
+BEYOND = {
+    # YAML itself
+    "indentation",
+    "an exclamation mark",
+    "an exclamation mark and a space",
+    "an asterisk",
+    "quotes inside quotes",
+    "quotes inside quotes of a block",
+    "single quotes inside single quotes",
+    "no dashes between two",
+    "a template",
+    # the grammar of a text
+    "a duration without end",
+    "a time-out without end",
+    "jdbc",
+    "a variable",
+    "a name with an umlaut",
+    "a zone",
+    "a partition",
+    "a topic with a slash",
+    "a topic with typographic quotes",
+    "a pattern of topics",
+    "a topic of dots",
+    "one equals sign",
+    "three equals signs",
+    "no space",
+    "and",
+    "or",
+    "not",
+    "IN",
+    "LIKE",
+    "is null",
+    "a source that is nowhere, and a sink",
+    # rules between fields, or between documents
+    "an engine",
+    "plain text in a Secret's data",
+    "its own table",
+    "its own topic",
+    "its own source as error sink",
+}
+
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    return jsonschema_rs.validator_for(schema())
+
+
+def documents(text: str) -> list[Any]:
+    parsed, findings = parse(text, "a.yaml")
+    assert not findings
+    return [document.get() for document in parsed]
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_an_example_is_valid_unless_check_refuses_it(validator: Any, path: Path) -> None:
+    valid = all(validator.is_valid(found) for found in documents(path.read_text()))
+    refused = [one for one in load(path).findings if "not supported yet" in one.message]
+    assert valid is not bool(refused)
+
+
+@pytest.mark.parametrize("name", sorted(set(MISTAKES) - BEYOND))
+def test_a_mistake_is_marked_in_the_editor(validator: Any, name: str) -> None:
+    text, _ = MISTAKES[name]
+    assert not all(validator.is_valid(found) for found in documents(text))
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_what_is_right_is_not_marked(validator: Any, name: str) -> None:
+    assert all(validator.is_valid(found) for found in documents(QUIET[name]))
+
+
+def test_a_refused_field_says_why(validator: Any) -> None:
+    text = QUIET["what has an effect"] + "  maintenance: {startTime: '2026-01-01T00:00:00Z'}\n"
+    (found,) = documents(text)
+    assert not validator.is_valid(found)
+    window = schema()["$defs"]["Maintenance"]["properties"]["startTime"]
+    assert window["errorMessage"].startswith("not supported yet: maintenance windows")
+
+
+def test_keys_have_their_texts() -> None:
+    topic = schema()["$defs"]["KafkaSource"]["properties"]["topic"]
+    assert topic["description"]
+    assert "title" not in topic
+
+
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
+def test_an_example_says_where_its_schema_is(path: Path) -> None:
+    first = path.read_text().splitlines()[0]
+    assert first.startswith(EDITOR_LINE)
+    assert (path.parent / first.removeprefix(EDITOR_LINE)).resolve() == (FOLDER / NAME).resolve()
+
+
+def test_the_command_prints_it() -> None:
+    command = [sys.executable, "-m", "dataflow_assets.cli", "schema"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == json.loads((FOLDER / NAME).read_text())
