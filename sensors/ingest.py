@@ -15,7 +15,8 @@ import dagster as dg
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.graph import Graph, Key, Node
-from dataflow_assets.assets.lane_runs import Book, LaneRuns
+from dataflow_assets.assets.lane_book import Book
+from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.left import Note, Notes
 from dataflow_assets.assets.runs import Runs, job_name
 from dataflow_assets.assets.switches import INGEST

@@ -9,7 +9,7 @@ import dagster as dg
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.draining import Draining, FlowConfig
 from dataflow_assets.assets.graph import ErrorTable, Graph, Key, Node
-from dataflow_assets.assets.lane_runs import let_go
+from dataflow_assets.assets.lane_runs import wait_for_flow
 from dataflow_assets.assets.left import Notes
 from dataflow_assets.assets.metadata import (
     check_specs,
@@ -148,7 +148,7 @@ def _body(
             why = f"flow {flow.id} is being driven by another run already: /runs/{other.run_id}"
             yield from _skipped(nodes, context, why)
         else:
-            if lane := let_go(context.instance, flow):
+            if lane := wait_for_flow(context.instance, flow):
                 context.log.info("flow %s: lane %s let it go: /runs/%s", flow.id, flow.lane, lane)
             yield from _driven(nodes, context, config)
             Notes(context.instance).come_back(flow)

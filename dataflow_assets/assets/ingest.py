@@ -14,7 +14,7 @@ import dagster as dg
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.draining import sentence
 from dataflow_assets.assets.graph import Node
-from dataflow_assets.assets.lane_runs import FlowState
+from dataflow_assets.assets.lane_book import FlowState
 from dataflow_assets.assets.left import Notes
 from dataflow_assets.assets.members import Manifests, Members
 from dataflow_assets.assets.mirrored import mirrored_together

@@ -8,7 +8,8 @@ import dagster as dg
 
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
-from dataflow_assets.assets.lane_runs import Book, FlowState, LaneRuns
+from dataflow_assets.assets.lane_book import Book, FlowState
+from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.left import Notes
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow

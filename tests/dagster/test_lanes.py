@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.assets import graph, ingest, mirror
-from dataflow_assets.assets.lane_runs import Book
+from dataflow_assets.assets.lane_book import Book
 from dataflow_assets.assets.left import Notes
 from dataflow_assets.connectors.memory import (
     MemoryOffsetSource,

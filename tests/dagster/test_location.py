@@ -12,7 +12,8 @@ import pytest
 
 from dataflow_assets.assets import claims, graph
 from dataflow_assets.assets.drivers import Driver
-from dataflow_assets.assets.lane_runs import Book, FlowState, LaneRuns
+from dataflow_assets.assets.lane_book import Book, FlowState
+from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.left import Notes
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
 from dataflow_assets.contracts import Run, SourceSession
