@@ -7,7 +7,7 @@ import dagster as dg
 
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.claims import DRIVES, ERROR
-from dataflow_assets.assets.draining import sentence
+from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.ingest import Ingest, Told
 from dataflow_assets.assets.lane_runs import LANE, LaneRuns, wait_for_predecessor

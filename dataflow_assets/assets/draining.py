@@ -1,6 +1,5 @@
 """The lazy drain: what a flow's asset returns and the IO manager of its sink's system consumes."""
 
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -9,14 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import dagster as dg
 
 from dataflow_assets.assets import mirror, stopping, switches
+from dataflow_assets.assets.failures import failing
 from dataflow_assets.assets.graph import Key, Node
-from dataflow_assets.assets.run_log import Context, logged
-from dataflow_assets.assets.runs import Runs
+from dataflow_assets.assets.run_log import logged
 from dataflow_assets.assets.telling import Telling
 from dataflow_assets.contracts import Checkpoint, Run
-from dataflow_assets.errors import DataflowError, TransientError
-from dataflow_assets.flow import Flow
-from dataflow_assets.redaction import mask
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Report, Request, Start
 
@@ -134,27 +130,3 @@ class Draining:
         context = self._context
         with logged(self._flow, context), failing(self._flow, context), self._interrupts.deferred():
             yield
-
-
-@contextmanager
-def failing(flow: Flow, context: Context) -> Iterator[None]:
-    """Our errors as Dagster's: one sentence; permanent ones switch off every kind of retry."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - raised again, as one sentence
-        permanent = isinstance(error, DataflowError) and not isinstance(error, TransientError)
-        text = mask(sentence(error), [flow])
-        if not isinstance(error, DataflowError):
-            # not log.exception: that would show the traceback unmasked
-            context.log.error(mask(traceback.format_exc(), [flow]))  # noqa: TRY400
-        suspended = error.suspended if isinstance(error, DataflowError) else ()
-        Runs(context.instance, flow).fail(context.run.run_id, text, suspended, permanent=permanent)
-        # From None: the chain may show what a client library thinks fit, secrets included.
-        raise dg.Failure(description=text, allow_retries=not permanent) from None
-
-
-def sentence(error: BaseException) -> str:
-    """What a person reads of an error."""
-    if isinstance(error, DataflowError):
-        return str(error)
-    return f"unexpected {type(error).__name__}: {error}"

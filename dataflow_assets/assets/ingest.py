@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import dagster as dg
 
 from dataflow_assets.assets import mirror
-from dataflow_assets.assets.draining import sentence
+from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.lane_book import FlowState
 from dataflow_assets.assets.left import Notes
