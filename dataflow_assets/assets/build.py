@@ -9,8 +9,8 @@ import dagster as dg
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.draining import Draining, FlowConfig
 from dataflow_assets.assets.graph import ErrorTable, Graph, Key, Node
+from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import wait_for_flow
-from dataflow_assets.assets.left import Notes
 from dataflow_assets.assets.metadata import (
     check_specs,
     code_reference,
@@ -151,7 +151,7 @@ def _body(
             if lane := wait_for_flow(context.instance, flow):
                 context.log.info("flow %s: lane %s let it go: /runs/%s", flow.id, flow.lane, lane)
             yield from _driven(nodes, context, config)
-            Notes(context.instance).come_back(flow)
+            Departures(context.instance).come_back(flow)
 
 
 def _driven(

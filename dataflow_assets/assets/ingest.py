@@ -15,7 +15,7 @@ from dataflow_assets.assets import mirror
 from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.lane_book import FlowState
-from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.members import Manifests, Members
 from dataflow_assets.assets.mirrored import mirrored_together
 from dataflow_assets.assets.run_log import Lines
@@ -51,7 +51,7 @@ class Ingest:
         run_id = context.run.run_id
         self._failing: dict[str, Failing] = {}
         self._members = Members(context.instance, name, run_id, manifests, self._state)
-        self._notes = Notes(context.instance)
+        self._departures = Departures(context.instance)
         self._interrupts = Interrupts()
         self._flows: dict[str, Flow] = {}
         self._telling: dict[str, Telling] = {}
@@ -127,7 +127,7 @@ class Ingest:
             self._log(logging.INFO, flow, f"yields: {self._members.why_not(flow)} ({text})")
             self._lane.take_back(flow)  # the other run may be over before we look again
             return
-        self._notes.leave(flow, text)
+        self._departures.leave(flow, text)
         again = "a run of its own tries again"
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
 

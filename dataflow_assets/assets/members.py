@@ -9,8 +9,8 @@ import dagster as dg
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.lane_book import Book, FlowState
+from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import LaneRuns
-from dataflow_assets.assets.left import Notes
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
 
@@ -105,7 +105,7 @@ class Members:
 
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
         """Those of this lane that are switched on and have not failed."""
-        on, out = switches.on(self._instance, flows), Notes(self._instance).of(flows)
+        on, out = switches.on(self._instance, flows), Departures(self._instance).of(flows)
         self._why = dict.fromkeys(
             self._driven,
             "its manifest was removed, has mistakes (see `dataflow check`) or says suspended",

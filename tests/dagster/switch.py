@@ -11,7 +11,7 @@ import pytest
 from dataflow_assets.assets import claims, graph, runs
 from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.graph import Node
-from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.metadata import event_metadata
 from dataflow_assets.assets.mirror import Figures
 from dataflow_assets.connectors.memory import Store
@@ -61,7 +61,7 @@ class Switch:
 
     def leave(self, error: str) -> None:
         """As if the flow had failed in its lane."""
-        Notes(self.instance).leave(self.flow, error)
+        Departures(self.instance).leave(self.flow, error)
 
     def run(
         self, status: dg.DagsterRunStatus, driver: Driver | None = None, **tags: str
