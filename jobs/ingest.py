@@ -10,8 +10,8 @@ from dataflow_assets.assets.claims import DRIVES, ERROR
 from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.ingest import Ingest, Told
+from dataflow_assets.assets.lane_flows import Manifests
 from dataflow_assets.assets.lane_runs import LANE, LaneRuns, wait_for_predecessor
-from dataflow_assets.assets.members import Manifests
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import SHARED_LANE, Flow

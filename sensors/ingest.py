@@ -17,6 +17,7 @@ from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.graph import Graph, Key, Node
 from dataflow_assets.assets.lane_book import Book
 from dataflow_assets.assets.lane_departures import Departure, Departures
+from dataflow_assets.assets.lane_flows import drivable
 from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.runs import Runs, job_name
 from dataflow_assets.assets.switches import INGEST
@@ -90,7 +91,7 @@ class Location:
         look = _Look(instance, going(instance), Departures(instance).of(flows))
         look.said |= {flow.id: suspended(flow) for flow in flows if flow.suspended}
         idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
-        alone = [flow for flow in idle if not flow.source.continuous or flow.id in look.departures]
+        alone = [flow for flow in idle if not drivable(flow) or flow.id in look.departures]
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
         self._news(look, resting, alone)
         self._told.write(look.said)

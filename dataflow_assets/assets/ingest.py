@@ -16,7 +16,7 @@ from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.lane_book import FlowState
 from dataflow_assets.assets.lane_departures import Departures
-from dataflow_assets.assets.members import Manifests, Members
+from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
 from dataflow_assets.assets.mirrored import mirrored_together
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.stopping import Interrupts
@@ -50,7 +50,7 @@ class Ingest:
         self._context, self._lane, self._nodes = context, lane, nodes
         run_id = context.run.run_id
         self._failing: dict[str, Failing] = {}
-        self._members = Members(context.instance, name, run_id, manifests, self._state)
+        self._lane_flows = LaneFlows(context.instance, name, run_id, manifests, self._state)
         self._departures = Departures(context.instance)
         self._interrupts = Interrupts()
         self._flows: dict[str, Flow] = {}
@@ -63,7 +63,7 @@ class Ingest:
     def events(self) -> Iterator[Told]:
         """Runs the lane to its end; the events of its run as they come."""
         with self._lines.heard(), self._interrupts.deferred():
-            for event in self._lane.drive(self._members.wanted, self._reason):
+            for event in self._lane.drive(self._lane_flows.wanted, self._reason):
                 self._take(event)
                 self._say()
                 yield from self._turn()
@@ -74,9 +74,9 @@ class Ingest:
 
     def _reason(self) -> str | None:
         """Why to end."""
-        if asked := self._interrupts.reason() or self._members.over:
+        if asked := self._interrupts.reason() or self._lane_flows.over:
             return asked
-        if self._members.none:
+        if self._lane_flows.none:
             return "none of its flows is to be driven"
         idle = self._lane.idle_seconds >= IDLE_SECONDS
         return f"nothing came for {IDLE_SECONDS:.0f} seconds" if idle else None
@@ -96,18 +96,18 @@ class Ingest:
             case Began(flow):
                 self._flows[flow.id] = flow
                 self._telling[flow.id] = Telling(self._nodes(flow))
-                self._members.began(flow)
+                self._lane_flows.began(flow)
             case Report():
                 self._telling[event.flow].take(event)
                 self._recovered(event)
             case Failing(flow, _, lasting):
                 if flow.id not in self._failing:
-                    self._members.changed()
+                    self._lane_flows.changed()
                 self._failing[flow.id] = event
                 if lasting:  # a run of its own tells of it; here nobody would for an hour
                     self._lane.end(flow, "one of its branches has failed")
             case Ended(flow, reason):
-                why = self._members.why_not(flow) or reason
+                why = self._lane_flows.why_not(flow) or reason
                 self._log(logging.INFO, flow, f"leaves the lane: {why}")
                 self._ended(flow)
             case Left(flow, error):
@@ -118,13 +118,13 @@ class Ingest:
         failing = self._failing.get(report.flow)
         if failing is not None and failing.error.branch in (None, report.branch.id):
             del self._failing[report.flow]
-            self._members.changed()
+            self._lane_flows.changed()
 
     def _left(self, flow: Flow, error: BaseException) -> None:
         """A failure is noted; to be taken over by a run that has claimed the flow is none."""
         text = mask(sentence(error), [flow])
-        if isinstance(error, TakenOver) and not self._members.wants(flow):
-            self._log(logging.INFO, flow, f"yields: {self._members.why_not(flow)} ({text})")
+        if isinstance(error, TakenOver) and not self._lane_flows.wants(flow):
+            self._log(logging.INFO, flow, f"yields: {self._lane_flows.why_not(flow)} ({text})")
             self._lane.take_back(flow)  # the other run may be over before we look again
             return
         self._departures.leave(flow, text)
@@ -134,7 +134,7 @@ class Ingest:
     def _ended(self, flow: Flow) -> None:
         self._failing.pop(flow.id, None)
         self._over.append(self._telling.pop(flow.id))
-        self._members.ended(flow)
+        self._lane_flows.ended(flow)
 
     def _log(self, level: int, flow: Flow, text: str) -> None:
         self._lines.add(level, f"flow {flow.id}: {text}")
@@ -170,7 +170,7 @@ class Ingest:
                 yield from _told(telling, node)  # what was reported is committed
             elif telling.moved(node) or _forgotten(telling, node, known[node.key].checkpoint):
                 yield telling.final_event(node)
-        yield from telling.evaluations(ended=not self._members.successor)
+        yield from telling.evaluations(ended=not self._lane_flows.successor)
 
 
 def _told(telling: Telling, node: Node) -> Iterator[Told]:
