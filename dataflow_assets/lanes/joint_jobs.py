@@ -15,7 +15,7 @@ from dataflow_assets.lanes.member import Member, Waiting
 from dataflow_assets.lanes.turns import Turns
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Reading
-from dataflow_assets.runs.ends import Looks, OpenSource
+from dataflow_assets.runs.news import Looks, OpenSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
