@@ -27,7 +27,7 @@ def drivable(flow: Flow) -> bool:
 
     Asked of each flow by the run of a lane, and by the sensor `ingest`.
     """
-    return flow.source.continuous and not flow.suspended
+    return flow.source.incremental and not flow.suspended
 
 
 class LaneFlows:

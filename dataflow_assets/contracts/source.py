@@ -72,7 +72,7 @@ class Source(Connector):
         return 0.0
 
     @property
-    def continuous(self) -> bool:
+    def incremental(self) -> bool:
         """Whether what is new can be read without all that was read before.
 
         Read when manifests are loaded, by sensors and by lanes.

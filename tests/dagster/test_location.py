@@ -161,7 +161,7 @@ class Query(MemoryPartSource):
     """Each read is of all its rows."""
 
     @property
-    def continuous(self) -> bool:
+    def incremental(self) -> bool:
         return False
 
 
