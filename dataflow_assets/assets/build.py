@@ -6,7 +6,6 @@ from typing import Any
 
 import dagster as dg
 
-from dataflow_assets.assets import mirror
 from dataflow_assets.assets.draining import Draining, FlowConfig
 from dataflow_assets.assets.graph import ErrorTable, Graph, Key, Node
 from dataflow_assets.assets.lane_departures import Departures
@@ -21,7 +20,7 @@ from dataflow_assets.assets.metadata import (
     place,
     tags,
 )
-from dataflow_assets.assets.mirrored import mirrored_together
+from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
@@ -169,17 +168,12 @@ def _driven(
 def _wanted(nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: Draining) -> bool:
     """Whether an event is due although nothing is new.
 
-    Assets of the same run wait for it, or the mirror (lost, wiped, or not written by a run that
-    died) does not show the sink's checkpoint: without an event, sensors would ask again forever.
+    Assets of the same run wait for it, or a mirror does not show the sink's checkpoint.
     """
     own = {dg.AssetKey(node.key) for node in nodes}
     if set(context.run.asset_selection or ()) - own:
         return True
-    known = mirrored_together(context.instance, draining.checkpoints())
-    return any(
-        mirror.version_of(known[key].checkpoint) != mirror.data_version(checkpoint)
-        for key, checkpoint in draining.checkpoints().items()
-    )
+    return bool(outdated(context.instance, draining.checkpoints()))
 
 
 def _skipped(

@@ -13,7 +13,7 @@ from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.metadata import event_metadata
-from dataflow_assets.assets.mirror import Figures
+from dataflow_assets.assets.tally import Figures
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Checkpoint, Run
 from sensors.flows import Board
