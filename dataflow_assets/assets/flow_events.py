@@ -20,7 +20,6 @@ from dataflow_assets.assets.metadata import (
 )
 from dataflow_assets.assets.tally import Tally
 from dataflow_assets.contracts import Checkpoint
-from dataflow_assets.flow import Flow
 from dataflow_assets.runs.request import Report
 
 
@@ -37,11 +36,6 @@ class FlowEvents:
         self._last: dict[str, Report] = {}
         self._moved: set[str] = set()
         self._answers: dict[tuple[str, str], bool] = {}
-
-    @property
-    def flow(self) -> Flow:
-        """Whose reports these are."""
-        return next(iter(self._nodes.values())).flow
 
     @property
     def nodes(self) -> Sequence[Node]:

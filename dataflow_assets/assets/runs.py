@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from dataflow_assets.assets.claims import DRIVER, ERROR, Claims, failed_since, going
+from dataflow_assets.assets.claims import ERROR, Claims, failed_since, going
 from dataflow_assets.flow import Flow
 
 FLOW = "dataflow/flow"
@@ -21,11 +21,6 @@ MAX_RETRIES = "dagster/max_retries"
 def job_name(flow: Flow) -> str:
     """The job of a flow."""
     return f"{flow.slug}_job"
-
-
-def driver_tag(flow: Flow) -> str:
-    """The tag that says who drives a flow in a run of its own."""
-    return f"{DRIVER}/{flow.id}"
 
 
 class Runs:

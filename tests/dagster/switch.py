@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dataflow_assets.assets import claims, graph, runs
+from dataflow_assets.assets import claims, graph
 from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.lane_departures import Departures
@@ -72,7 +72,7 @@ class Switch:
         begun = dg.DagsterRunStatus.STARTED if status == dg.DagsterRunStatus.FAILURE else status
         made = self.instance.create_run_for_job(job, status=begun, tags=known)
         if driver is not None:
-            own = {runs.driver_tag(self.flow): claims.value(made.run_id, driver)}
+            own = {f"{claims.DRIVER}/{self.flow.id}": claims.value(made.run_id, driver)}
             self.instance.add_run_tags(made.run_id, own)
         if status == dg.DagsterRunStatus.FAILURE:
             self.instance.report_run_failed(made)
