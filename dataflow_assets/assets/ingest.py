@@ -36,7 +36,7 @@ Nodes = Callable[[Flow], Sequence[Node]]
 
 
 class Ingest:
-    """Drives a lane and tells what becomes of its flows."""
+    """Drives a lane and tells what becomes of its flows; one for each run of the job `ingest`."""
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Ingest:
         manifests: Manifests,
         nodes: Nodes,
     ) -> None:
+        """`name`: of the lane; `nodes` gives the assets of a flow as it is driven."""
         self._context, self._lane, self._nodes = context, lane, nodes
         run_id = context.run.run_id
         self._failing: dict[str, Failing] = {}
@@ -60,7 +61,12 @@ class Ingest:
         self._lines = Lines(self._flows)
 
     def events(self) -> Iterator[Told]:
-        """Runs the lane to its end; the events of its run as they come."""
+        """Runs the lane to its end; the events of its run as they come.
+
+        Called once, in the main thread of the run's process, where signals arrive. Raises what
+        Dagster raises when it cannot store an event or a line of the log; what fails in a flow is
+        noted, and the lane goes on.
+        """
         with self._lines.heard(), self._interrupts.deferred():
             for event in self._lane.drive(self._lane_flows.wanted, self._reason):
                 self._take(event)
