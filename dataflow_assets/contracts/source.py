@@ -64,7 +64,7 @@ class Source(Connector):
     def poll_seconds(self) -> float:
         """How long the driver waits before it asks again for what is new.
 
-        Read by the driver whenever it has found nothing new.
+        Read by the driver whenever it has found nothing new, and by sensors and lanes.
 
         Returns:
             The least seconds between two questions; 0 for no such bound.
