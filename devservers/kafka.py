@@ -19,7 +19,8 @@ from confluent_kafka.admin import AdminClient
 from typing_extensions import override
 
 from dataflow_assets.spark import jars, java, system
-from dataflow_assets.spark.process import LOOPBACK, Server, run
+from dataflow_assets.spark.process import LOOPBACK, Server
+from devservers.programs import run
 from devservers.proxy import Proxy
 
 SINGLE_NODE = {

@@ -20,7 +20,8 @@ import psycopg
 from typing_extensions import override
 
 from dataflow_assets.spark import jars
-from dataflow_assets.spark.process import LOOPBACK, Server, ServerError, run
+from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
+from devservers.programs import run
 
 NOBODY = 65534
 SETTINGS = {

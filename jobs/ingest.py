@@ -7,11 +7,11 @@ import dagster as dg
 
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.claims import DRIVES, ERROR
-from dataflow_assets.assets.draining import sentence
+from dataflow_assets.assets.failures import sentence
 from dataflow_assets.assets.graph import Node
 from dataflow_assets.assets.ingest import Ingest, Told
-from dataflow_assets.assets.lane_runs import LANE, LaneRuns, taken_over
-from dataflow_assets.assets.members import Manifests
+from dataflow_assets.assets.lane_flows import Manifests
+from dataflow_assets.assets.lane_runs import LANE, LaneRuns, wait_for_predecessor
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import SHARED_LANE, Flow
@@ -74,7 +74,7 @@ def _driven(context: dg.OpExecutionContext, name: str, manifests: Manifests) -> 
     spark()
     lane = Lane(spark, Request(Run(id=run_id[:12])))
     with LaneRuns(context.instance, name).driving(run_id):
-        if before := taken_over(context.instance, name, run_id):
+        if before := wait_for_predecessor(context.instance, name, run_id):
             context.log.info("lane %s was driven by /runs/%s until now", name, before)
         yield from Ingest(context, lane, name, manifests, _Nodes(manifests)).events()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from dataflow_assets.assets.draining import failing
+from dataflow_assets.assets.failures import failing
 from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.run_log import logged
 from dataflow_assets.assets.runs import FLOW

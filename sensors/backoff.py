@@ -9,7 +9,7 @@ import dagster as dg
 
 from dataflow_assets.assets.claims import ERROR
 from dataflow_assets.assets.graph import Node
-from dataflow_assets.assets.left import Note
+from dataflow_assets.assets.lane_departures import Departure
 from dataflow_assets.assets.runs import MANIFEST, PERMANENT, SUSPENDED
 
 FIRST_WAIT, LONGEST_WAIT = 5.0, 300.0
@@ -45,15 +45,15 @@ class Wait:
         return [node for node in nodes if node.branch.id not in some] if some else []
 
 
-def wait(failures: Sequence[dg.RunRecord], manifest: str, note: Note | None = None) -> Wait:
+def wait(failures: Sequence[dg.RunRecord], manifest: str, left: Departure | None = None) -> Wait:
     """After failures in a row; an edited manifest is tried at once.
 
-    `note`: the flow has left its lane, which counts as its first failure.
+    `left`: the flow has left its lane, which counts as its first failure.
     """
-    times = len(failures) + (note.times if note else 0)
+    times = len(failures) + (left.times if left else 0)
     seconds = min(FIRST_WAIT * 2 ** min(times - 1, 10), LONGEST_WAIT)
     if not failures:
-        return Wait(note.at + seconds, times, note.error) if note else Wait()
+        return Wait(left.at + seconds, times, left.error) if left else Wait()
     run = failures[0].dagster_run
     if run.tags.get(MANIFEST, manifest) != manifest:
         return Wait()
@@ -69,12 +69,14 @@ class Waits:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], tuple[float, Wait]] = {}
 
-    def of(self, name: str, manifest: str, failures: Failures, note: Note | None = None) -> Wait:
+    def of(
+        self, name: str, manifest: str, failures: Failures, left: Departure | None = None
+    ) -> Wait:
         """How long a flow or a lane waits."""
-        key, now = (name, f"{manifest} {note.at if note else ''}"), time.time()
+        key, now = (name, f"{manifest} {left.at if left else ''}"), time.time()
         again, known = self._known.get(key, (0.0, Wait()))
         if now >= again:
-            known = wait(failures(), manifest, note)
+            known = wait(failures(), manifest, left)
             self._known = {k: v for k, v in self._known.items() if k[0] != name}
             self._known[key] = (min(known.until, now + ASK_SECONDS), known)
         return known

@@ -18,7 +18,7 @@ import dagster as dg
 
 from dataflow_assets.assets.graph import Key, Node
 from dataflow_assets.assets.mirror import positions
-from dataflow_assets.assets.mirrored import Mirrored, mirrored_together
+from dataflow_assets.assets.mirrored_checkpoints import Mirrored, mirrored_together
 from dataflow_assets.contracts import Checkpoint, Positions, Sink, Target
 from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.redaction import mask

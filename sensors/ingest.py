@@ -15,8 +15,10 @@ import dagster as dg
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.graph import Graph, Key, Node
-from dataflow_assets.assets.lane_runs import Book, LaneRuns
-from dataflow_assets.assets.left import Note, Notes
+from dataflow_assets.assets.lane_book import Book
+from dataflow_assets.assets.lane_departures import Departure, Departures
+from dataflow_assets.assets.lane_flows import drivable
+from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.runs import Runs, job_name
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Positions
@@ -62,7 +64,7 @@ class _Look:
 
     instance: dg.DagsterInstance
     known: Sequence[dg.RunRecord]
-    notes: Mapping[str, Note]
+    departures: Mapping[str, Departure]
     failing: set[str] = field(default_factory=set)
     """Flows that try again in their lanes."""
     said: dict[str, str] = field(default_factory=dict)
@@ -86,10 +88,10 @@ class Location:
         """The runs that are due."""
         on = switches.on(instance, self._flows)
         flows = [flow for flow in self._flows if flow.id in on]
-        look = _Look(instance, going(instance), Notes(instance).of(flows))
+        look = _Look(instance, going(instance), Departures(instance).of(flows))
         look.said |= {flow.id: suspended(flow) for flow in flows if flow.suspended}
         idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
-        alone = [flow for flow in idle if not flow.source.continuous or flow.id in look.notes]
+        alone = [flow for flow in idle if not drivable(flow) or flow.id in look.departures]
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
         self._news(look, resting, alone)
         self._told.write(look.said)
@@ -98,7 +100,7 @@ class Location:
 
     def _summary(self, look: _Look, on: int) -> str:
         """What the tick says: the flows that have failed first."""
-        names = sorted({*look.notes, *look.failing} & look.said.keys())
+        names = sorted({*look.departures, *look.failing} & look.said.keys())
         count = f"{on} of {len(self._flows)} flows are switched on, {len(names)} have failed"
         failed = [f"{name}: {look.said[name]}" for name in names[:MOST_TOLD]]
         more = len(names) - len(failed)
@@ -107,9 +109,9 @@ class Location:
 
     def _busy(self, look: _Look, flow: Flow) -> bool:
         """Whether a run of its own works on the flow, or is about to."""
-        live, note = Runs(look.instance, flow, look.known).live(), look.notes.get(flow.id)
+        live, departure = Runs(look.instance, flow, look.known).live(), look.departures.get(flow.id)
         if live is not None:
-            why = f"; its last error: {note.error}" if note else ""
+            why = f"; its last error: {departure.error}" if departure else ""
             look.said[flow.id] = f"run {live.run_id[:8]} is {live.status.value.lower()}{why}"
         return live is not None
 
@@ -162,8 +164,8 @@ class Location:
         self, look: _Look, flow: Flow, news: News, behind: Mapping[str, Sequence[Node]]
     ) -> bool:
         """A run of the flow's own would only fail where its source cannot be asked."""
-        noted = flow.id in look.notes and not isinstance(news, DataflowError)
-        return noted or bool(behind[flow.id])
+        left = flow.id in look.departures and not isinstance(news, DataflowError)
+        return left or bool(behind[flow.id])
 
     def _readers(self, flow: Flow, known: Mapping[Key, Found]) -> tuple[Positions | None, ...]:
         """What each branch has; of one whose sink cannot be asked, as if nothing were new."""
@@ -195,8 +197,8 @@ class Location:
         now = time.monotonic()
         self._waiting = {flow.id: self._waiting.get(flow.id, now) for flow in flows}
         for flow in sorted(flows, key=lambda flow: self._waiting[flow.id]):
-            runs, note = Runs(look.instance, flow), look.notes.get(flow.id)
-            wait = self._waits.of(flow.id, flow.version, runs.failures, note)
+            runs, departure = Runs(look.instance, flow), look.departures.get(flow.id)
+            wait = self._waits.of(flow.id, flow.version, runs.failures, departure)
             if not wait.over and not wait.unharmed(behind[flow.id]):
                 look.said[flow.id] = str(wait)
             elif free <= 0:

@@ -13,7 +13,8 @@ import dagster as dg
 
 from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.graph import Graph, Node
-from dataflow_assets.assets.lane_runs import Book, LaneRuns
+from dataflow_assets.assets.lane_book import Book
+from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.metadata import LAG_CHECK, lag_check, lag_metadata
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Lag, Positions

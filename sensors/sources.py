@@ -14,7 +14,7 @@ from typing import Any
 from dataflow_assets.contracts import Lag, Positions, Source, SourceSession
 from dataflow_assets.errors import DataflowError, TransientError, outcome
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.ends import Answer, Found, Looks, OpenSource
+from dataflow_assets.runs.news import Answer, Found, Looks, OpenSource
 from dataflow_assets.runs.questions import Group, Question, grouped
 
 OPEN_SECONDS = 5.0  # how long a tick waits for connections that are made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -20,6 +19,7 @@ from bench.fleet import figures
 from bench.fleet.browser import NoBrowserError, browser
 from bench.fleet.drives import CLI
 from bench.fleet.figures import Figure
+from bench.fleet.graphql import ask
 from bench.fleet.ground import marked
 from bench.fleet.running import SETTLE, Order
 from bench.fleet.watch import Watch
@@ -126,9 +126,4 @@ def _pages(server: Demo) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _newest_run(server: Demo) -> str:
-    query = json.dumps({"query": RUNS}).encode()
-    request = urllib.request.Request(  # noqa: S310 (ours)
-        f"{server.url}/graphql", query, {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (ours)
-        return str(json.loads(answer.read())["data"]["runsOrError"]["results"][0]["id"])
+    return str(ask(server.url, RUNS)["runsOrError"]["results"][0]["id"])

@@ -6,14 +6,14 @@ import json
 import signal
 import subprocess
 import sys
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
+from bench.fleet.graphql import ask
 from dataflow_assets.spark import system
 from dataflow_assets.spark.jars import ROOT
 from dataflow_assets.spark.process import Server
@@ -86,16 +86,10 @@ def status(flows: Path) -> tuple[dict[str, str], str]:
 
 def reasons(dagster: Dagster) -> dict[str, str]:
     """What the sensors' last ticks have said of failures, by sensor; the newest one."""
-    query = json.dumps({"query": TICKS}).encode()
-    request = urllib.request.Request(  # noqa: S310 (ours)
-        f"{dagster.url}/graphql", query, {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (ours)
-        return _failures(json.loads(answer.read()))
+    return _failures(ask(dagster.url, TICKS)["sensorsOrError"]["results"])
 
 
-def _failures(answer: Mapping[str, Any]) -> dict[str, str]:
-    sensors = answer["data"]["sensorsOrError"]["results"]
+def _failures(sensors: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     said = {each["name"]: map(_said, each["sensorState"]["ticks"]) for each in sensors}
     found = {name: next(filter(None, texts), "") for name, texts in said.items()}
     return {name: text for name, text in found.items() if text}

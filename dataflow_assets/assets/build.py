@@ -6,11 +6,10 @@ from typing import Any
 
 import dagster as dg
 
-from dataflow_assets.assets import mirror
 from dataflow_assets.assets.draining import Draining, FlowConfig
 from dataflow_assets.assets.graph import ErrorTable, Graph, Key, Node
-from dataflow_assets.assets.lane_runs import let_go
-from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_runs import wait_for_flow
 from dataflow_assets.assets.metadata import (
     check_specs,
     code_reference,
@@ -21,7 +20,7 @@ from dataflow_assets.assets.metadata import (
     place,
     tags,
 )
-from dataflow_assets.assets.mirrored import mirrored_together
+from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import Finding
@@ -148,10 +147,10 @@ def _body(
             why = f"flow {flow.id} is being driven by another run already: /runs/{other.run_id}"
             yield from _skipped(nodes, context, why)
         else:
-            if lane := let_go(context.instance, flow):
+            if lane := wait_for_flow(context.instance, flow):
                 context.log.info("flow %s: lane %s let it go: /runs/%s", flow.id, flow.lane, lane)
             yield from _driven(nodes, context, config)
-            Notes(context.instance).come_back(flow)
+            Departures(context.instance).come_back(flow)
 
 
 def _driven(
@@ -169,17 +168,12 @@ def _driven(
 def _wanted(nodes: Sequence[Node], context: dg.AssetExecutionContext, draining: Draining) -> bool:
     """Whether an event is due although nothing is new.
 
-    Assets of the same run wait for it, or the mirror (lost, wiped, or not written by a run that
-    died) does not show the sink's checkpoint: without an event, sensors would ask again forever.
+    Assets of the same run wait for it, or a mirror does not show the sink's checkpoint.
     """
     own = {dg.AssetKey(node.key) for node in nodes}
     if set(context.run.asset_selection or ()) - own:
         return True
-    known = mirrored_together(context.instance, draining.checkpoints())
-    return any(
-        mirror.version_of(known[key].checkpoint) != mirror.data_version(checkpoint)
-        for key, checkpoint in draining.checkpoints().items()
-    )
+    return bool(outdated(context.instance, draining.checkpoints()))
 
 
 def _skipped(

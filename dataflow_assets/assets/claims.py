@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import dagster as dg
 
 from dataflow_assets.assets.drivers import Driver
-from dataflow_assets.assets.pulse import SILENT_SECONDS, Pulse
+from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
 
 DRIVES = "dataflow/drives"  # "true": finds the runs of flows and lanes among everything else
 DRIVER = "dataflow/driver"  # with what is driven behind it: which run drives it, and its process
@@ -29,7 +29,11 @@ log = logging.getLogger(__name__)
 
 
 def going(instance: dg.DagsterInstance) -> Sequence[dg.RunRecord]:
-    """Every run that drives a flow or a lane, or is about to, newest first."""
+    """Every run that drives a flow or a lane, or is about to, newest first.
+
+    One question to Dagster's storage, asked by the sensors `ingest` and `lag` with each tick and by
+    the run of a lane every two seconds: runs that have ended are not read.
+    """
     wanted = dg.RunsFilter(statuses=[*LIVE, *COMING], tags={DRIVES: "true"})
     return instance.get_run_records(wanted)
 
@@ -39,15 +43,19 @@ class Claims:
 
     def __init__(self, instance: dg.DagsterInstance, name: str) -> None:
         self._instance, self._tag = instance, f"{DRIVER}/{name}"
-        self._pulse = Pulse(instance, name)
+        self._heartbeat = Heartbeat(instance, name)
 
     @contextmanager
     def driving(self, run_id: str, tags: Mapping[str, str]) -> Iterator[None]:
-        """Claims it for the run, and shows that the run is alive, until the block ends."""
+        """Claims it for the run, and shows that the run is alive, until the block ends.
+
+        Called in the process that drives. `tags` are written with the claim. Raises what Dagster's
+        storage raises, before the block only.
+        """
         own = {self._tag: value(run_id, Driver.here())}
         self._instance.add_run_tags(run_id, {DRIVES: "true", **tags, **own})
         try:
-            with self._pulse.beating(run_id):
+            with self._heartbeat.beating(run_id):
                 yield
         finally:
             self._release(run_id)
@@ -93,7 +101,7 @@ class Claims:
             return f"its process (pid {driver.pid} on {driver.host}) is gone without a word"
         if time.time() - record.update_timestamp.timestamp() < SILENT_SECONDS:
             return ""
-        if time.time() - self._pulse.last(run.run_id) < SILENT_SECONDS:
+        if time.time() - self._heartbeat.last(run.run_id) < SILENT_SECONDS:
             return ""
         doing = f"was {run.status.value.lower()} and" if driver is None else "was driving, but"
         return f"it {doing} nothing was heard of it for {SILENT_SECONDS / 60:.0f} minutes"

@@ -1,6 +1,5 @@
 """The lazy drain: what a flow's asset returns and the IO manager of its sink's system consumes."""
 
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -9,14 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import dagster as dg
 
 from dataflow_assets.assets import mirror, stopping, switches
+from dataflow_assets.assets.failures import failing
+from dataflow_assets.assets.flow_events import FlowEvents
 from dataflow_assets.assets.graph import Key, Node
-from dataflow_assets.assets.run_log import Context, logged
-from dataflow_assets.assets.runs import Runs
-from dataflow_assets.assets.telling import Telling
+from dataflow_assets.assets.run_log import logged
 from dataflow_assets.contracts import Checkpoint, Run
-from dataflow_assets.errors import DataflowError, TransientError
-from dataflow_assets.flow import Flow
-from dataflow_assets.redaction import mask
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Report, Request, Start
 
@@ -64,7 +60,7 @@ class Draining:
     ) -> None:
         self._flow = nodes[0].flow
         self._context = context
-        self._telling = Telling(nodes)
+        self._events = FlowEvents(nodes)
         self._interrupts = stopping.Interrupts()
         request = config.request(Run(id=context.run.run_id[:12]), self._reason)
         self._looks = stopping.every(
@@ -92,40 +88,40 @@ class Draining:
             with self._guarded():
                 self._finish()
         except BaseException:
-            self._tell(self._telling.nodes)  # what was reported is committed, whatever came then
+            self._tell(self._events.nodes)  # what was reported is committed, whatever came then
             raise
-        node = next(node for node in self._telling.nodes if dg.AssetKey(node.key) == key)
-        version = mirror.data_version(self._telling.checkpoints()[node.key])
+        node = next(node for node in self._events.nodes if dg.AssetKey(node.key) == key)
+        version = mirror.data_version(self._events.checkpoints()[node.key])
         self._context.set_data_version(key, dg.DataVersion(version))
-        return self._telling.final(node)
+        return self._events.final(node)
 
     def checks(self) -> Iterator[dg.AssetCheckResult]:
         """What the run found about each branch, once it is over."""
         self._finish()
-        yield from self._telling.checks()
+        yield from self._events.checks()
 
     def checkpoints(self) -> Mapping[Key, Checkpoint]:
         """Where each asset stands, once the run is over."""
         self._finish()
-        return self._telling.checkpoints()
+        return self._events.checkpoints()
 
     def _finish(self) -> None:
         first, self._first = self._first, []
         for report in chain(first, self._reports):
             if not report.last:  # what waits then is told with the run's own event
-                due, branch = self._telling.due(), report.branch.id
+                due, branch = self._events.due(), report.branch.id
                 self._tell([node for node in due if node.branch.id == branch])
-            self._telling.take(report)
+            self._events.take(report)
 
     def _reason(self) -> str | None:
         """Why to end between two micro-batches; being asked is also the time to tell what waits."""
-        self._tell(self._telling.due(idle=True))
+        self._tell(self._events.due(idle=True))
         return self._interrupts.reason() or self._looks()
 
     def _tell(self, nodes: Sequence[Node]) -> None:
         """An event for what of these assets waits, if anything does."""
         for node in nodes:
-            if event := self._telling.event(node):
+            if event := self._events.event(node):
                 self._context.log_event(event)
 
     @contextmanager
@@ -134,27 +130,3 @@ class Draining:
         context = self._context
         with logged(self._flow, context), failing(self._flow, context), self._interrupts.deferred():
             yield
-
-
-@contextmanager
-def failing(flow: Flow, context: Context) -> Iterator[None]:
-    """Our errors as Dagster's: one sentence; permanent ones switch off every kind of retry."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - raised again, as one sentence
-        permanent = isinstance(error, DataflowError) and not isinstance(error, TransientError)
-        text = mask(sentence(error), [flow])
-        if not isinstance(error, DataflowError):
-            # not log.exception: that would show the traceback unmasked
-            context.log.error(mask(traceback.format_exc(), [flow]))  # noqa: TRY400
-        suspended = error.suspended if isinstance(error, DataflowError) else ()
-        Runs(context.instance, flow).fail(context.run.run_id, text, suspended, permanent=permanent)
-        # From None: the chain may show what a client library thinks fit, secrets included.
-        raise dg.Failure(description=text, allow_retries=not permanent) from None
-
-
-def sentence(error: BaseException) -> str:
-    """What a person reads of an error."""
-    if isinstance(error, DataflowError):
-        return str(error)
-    return f"unexpected {type(error).__name__}: {error}"

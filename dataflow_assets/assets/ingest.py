@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import dagster as dg
 
-from dataflow_assets.assets import mirror
-from dataflow_assets.assets.draining import sentence
+from dataflow_assets.assets.failures import sentence
+from dataflow_assets.assets.flow_events import FlowEvents
 from dataflow_assets.assets.graph import Node
-from dataflow_assets.assets.lane_runs import FlowState
-from dataflow_assets.assets.left import Notes
-from dataflow_assets.assets.members import Manifests, Members
-from dataflow_assets.assets.mirrored import mirrored_together
+from dataflow_assets.assets.lane_book import FlowState
+from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
+from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.stopping import Interrupts
-from dataflow_assets.assets.telling import Telling
 from dataflow_assets.errors import TakenOver
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
@@ -37,7 +36,7 @@ Nodes = Callable[[Flow], Sequence[Node]]
 
 
 class Ingest:
-    """Drives a lane and tells what becomes of its flows."""
+    """Drives a lane and tells what becomes of its flows; one for each run of the job `ingest`."""
 
     def __init__(
         self,
@@ -47,23 +46,29 @@ class Ingest:
         manifests: Manifests,
         nodes: Nodes,
     ) -> None:
+        """`name`: of the lane; `nodes` gives the assets of a flow as it is driven."""
         self._context, self._lane, self._nodes = context, lane, nodes
         run_id = context.run.run_id
         self._failing: dict[str, Failing] = {}
-        self._members = Members(context.instance, name, run_id, manifests, self._state)
-        self._notes = Notes(context.instance)
+        self._lane_flows = LaneFlows(context.instance, name, run_id, manifests, self._state)
+        self._departures = Departures(context.instance)
         self._interrupts = Interrupts()
         self._flows: dict[str, Flow] = {}
-        self._telling: dict[str, Telling] = {}
-        self._over: deque[Telling] = deque()
+        self._events: dict[str, FlowEvents] = {}
+        self._over: deque[FlowEvents] = deque()
         """Of flows that the lane has let go: their last events are not told yet."""
         self._next = self._next_lines = 0.0
         self._lines = Lines(self._flows)
 
     def events(self) -> Iterator[Told]:
-        """Runs the lane to its end; the events of its run as they come."""
+        """Runs the lane to its end; the events of its run as they come.
+
+        Called once, in the main thread of the run's process, where signals arrive. Raises what
+        Dagster raises when it cannot store an event or a line of the log; what fails in a flow is
+        noted, and the lane goes on.
+        """
         with self._lines.heard(), self._interrupts.deferred():
-            for event in self._lane.drive(self._members.wanted, self._reason):
+            for event in self._lane.drive(self._lane_flows.wanted, self._reason):
                 self._take(event)
                 self._say()
                 yield from self._turn()
@@ -74,9 +79,9 @@ class Ingest:
 
     def _reason(self) -> str | None:
         """Why to end."""
-        if asked := self._interrupts.reason() or self._members.over:
+        if asked := self._interrupts.reason() or self._lane_flows.over:
             return asked
-        if self._members.none:
+        if self._lane_flows.none:
             return "none of its flows is to be driven"
         idle = self._lane.idle_seconds >= IDLE_SECONDS
         return f"nothing came for {IDLE_SECONDS:.0f} seconds" if idle else None
@@ -85,8 +90,8 @@ class Ingest:
         if failing := self._failing.get(flow.id):
             text = mask(sentence(failing.error), [flow])
             return FlowState(f"has met an error and tries again: {text}", failing=True)
-        telling = self._telling.get(flow.id)
-        behind = None if telling is None else telling.behind()
+        events = self._events.get(flow.id)
+        behind = None if events is None else events.behind()
         if behind is None:
             return FlowState("nothing came yet")
         return FlowState(f"{behind:.0f} s behind; {self._lane.state(flow)}")
@@ -95,19 +100,19 @@ class Ingest:
         match event:
             case Began(flow):
                 self._flows[flow.id] = flow
-                self._telling[flow.id] = Telling(self._nodes(flow))
-                self._members.began(flow)
+                self._events[flow.id] = FlowEvents(self._nodes(flow))
+                self._lane_flows.began(flow)
             case Report():
-                self._telling[event.flow].take(event)
+                self._events[event.flow].take(event)
                 self._recovered(event)
             case Failing(flow, _, lasting):
                 if flow.id not in self._failing:
-                    self._members.changed()
+                    self._lane_flows.changed()
                 self._failing[flow.id] = event
                 if lasting:  # a run of its own tells of it; here nobody would for an hour
                     self._lane.end(flow, "one of its branches has failed")
             case Ended(flow, reason):
-                why = self._members.why_not(flow) or reason
+                why = self._lane_flows.why_not(flow) or reason
                 self._log(logging.INFO, flow, f"leaves the lane: {why}")
                 self._ended(flow)
             case Left(flow, error):
@@ -118,23 +123,23 @@ class Ingest:
         failing = self._failing.get(report.flow)
         if failing is not None and failing.error.branch in (None, report.branch.id):
             del self._failing[report.flow]
-            self._members.changed()
+            self._lane_flows.changed()
 
     def _left(self, flow: Flow, error: BaseException) -> None:
         """A failure is noted; to be taken over by a run that has claimed the flow is none."""
         text = mask(sentence(error), [flow])
-        if isinstance(error, TakenOver) and not self._members.wants(flow):
-            self._log(logging.INFO, flow, f"yields: {self._members.why_not(flow)} ({text})")
+        if isinstance(error, TakenOver) and not self._lane_flows.wants(flow):
+            self._log(logging.INFO, flow, f"yields: {self._lane_flows.why_not(flow)} ({text})")
             self._lane.take_back(flow)  # the other run may be over before we look again
             return
-        self._notes.leave(flow, text)
+        self._departures.leave(flow, text)
         again = "a run of its own tries again"
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
 
     def _ended(self, flow: Flow) -> None:
         self._failing.pop(flow.id, None)
-        self._over.append(self._telling.pop(flow.id))
-        self._members.ended(flow)
+        self._over.append(self._events.pop(flow.id))
+        self._lane_flows.ended(flow)
 
     def _log(self, level: int, flow: Flow, text: str) -> None:
         self._lines.add(level, f"flow {flow.id}: {text}")
@@ -151,34 +156,30 @@ class Ingest:
         now = time.monotonic()
         if now < self._next:
             return
-        due = [(one.since(node), one, node) for one in self._telling.values() for node in one.due()]
+        due = [(one.since(node), one, node) for one in self._events.values() for node in one.due()]
         if due:
-            _, telling, node = min(due, key=lambda found: found[0])
-            yield from _told(telling, node)
-            yield from telling.evaluations()
+            _, events, node = min(due, key=lambda found: found[0])
+            yield from _told(events, node)
+            yield from events.evaluations()
         elif self._over:
             yield from self._last_of(self._over.popleft())
         self._next = time.monotonic() + EVENT_SECONDS
 
-    def _last_of(self, telling: Telling) -> Iterator[Told]:
+    def _last_of(self, events: FlowEvents) -> Iterator[Told]:
         """What only the end of a flow's stay in the lane tells; nothing where nothing came."""
-        ended = telling.ended()
-        still = [node.key for node in ended if not telling.moved(node)]
-        known = mirrored_together(self._context.instance, still)
-        for node in telling.nodes:
+        ended = events.ended()
+        still = {node.key for node in ended if not events.moved(node)}
+        stored = {key: one for key, one in events.checkpoints().items() if key in still}
+        lost = outdated(self._context.instance, stored)
+        for node in events.nodes:
             if node not in ended:
-                yield from _told(telling, node)  # what was reported is committed
-            elif telling.moved(node) or _forgotten(telling, node, known[node.key].checkpoint):
-                yield telling.final_event(node)
-        yield from telling.evaluations(ended=not self._members.successor)
+                yield from _told(events, node)  # what was reported is committed
+            elif events.moved(node) or node.key in lost:
+                yield events.final_event(node)
+        yield from events.evaluations(ended=not self._lane_flows.successor)
 
 
-def _told(telling: Telling, node: Node) -> Iterator[Told]:
-    event = telling.event(node)
+def _told(events: FlowEvents, node: Node) -> Iterator[Told]:
+    event = events.event(node)
     if event is not None:
         yield event
-
-
-def _forgotten(telling: Telling, node: Node, known: object) -> bool:
-    """Whether the mirror is lost or another: without an event a lane would be started for ever."""
-    return mirror.version_of(known) != mirror.data_version(telling.checkpoints()[node.key])

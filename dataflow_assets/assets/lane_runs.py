@@ -1,17 +1,16 @@
-"""The runs of a lane, and the book in which the one that drives says what it drives.
+"""The runs of a lane: which one drives it, and how others wait until it lets go.
 
 A newer run of a lane takes over from an older one: the older sees its claim and lets all flows go.
 """
 
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 
 import dagster as dg
 
 from dataflow_assets.assets.claims import Claims, failed_since, going
+from dataflow_assets.assets.lane_book import Book, Page
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
@@ -56,58 +55,26 @@ class LaneRuns:
         return failed_since(self._instance, wanted)
 
 
-@dataclass(frozen=True)
-class FlowState:
-    """How a flow fares in its lane, for people. `failing`: it has met an error and tries again."""
+def wait_for_flow(instance: dg.DagsterInstance, flow: Flow) -> str:
+    """Waits until the lane lets a flow go that a run of its own has claimed.
 
-    text: str
-    failing: bool = False
+    Called in that run, once, before it opens the flow. After a minute the run goes on all the same:
+    it takes the flow's epoch, and what the lane still tries to commit is refused.
 
-
-@dataclass(frozen=True)
-class Page:
-    """What the run of a lane drives, and how each flow fares."""
-
-    run: str = ""
-    at: float = 0.0
-    flows: Mapping[str, str] = field(default_factory=dict)
-    failing: Sequence[str] = ()
-    """Those of them that have met an error and try again."""
-
-
-class Book:
-    """Where the run of a lane says what it drives, for sensors and for runs of flows' own."""
-
-    def __init__(self, instance: dg.DagsterInstance, lane: str) -> None:
-        self._storage = instance.daemon_cursor_storage
-        self._key = f"dataflow/lane/{lane}"
-
-    def read(self) -> Page:
-        """The newest page."""
-        text = self._storage.get_cursor_values({self._key}).get(self._key)
-        return Page(**json.loads(text)) if text else Page()
-
-    def write(self, run_id: str, states: Mapping[str, FlowState]) -> None:
-        """Turns the page."""
-        texts = {name: state.text for name, state in states.items()}
-        failing = [name for name, state in states.items() if state.failing]
-        page = asdict(Page(run_id, time.time(), texts, failing))
-        self._storage.set_cursor_values({self._key: json.dumps(page)})
-
-
-def let_go(instance: dg.DagsterInstance, flow: Flow) -> str:
-    """Waits until the lane lets a flow go that a run of its own has claimed; the lane's run if so.
-
-    After a minute the run goes on all the same: it takes the flow's epoch, and what the lane still
-    tries to commit is refused.
+    Returns:
+        The id of the lane's run that was waited for; empty where no live run drove the flow.
     """
     return _waited_for(instance, flow.lane, lambda page: flow.id in page.flows)
 
 
-def taken_over(instance: dg.DagsterInstance, lane: str, run_id: str) -> str:
-    """Waits until the run that drove the lane before has let all flows go; that run if there was.
+def wait_for_predecessor(instance: dg.DagsterInstance, lane: str, run_id: str) -> str:
+    """Waits until the run that drove the lane before has let all flows go.
 
-    The run that waits has claimed the lane: the other one sees it within two seconds.
+    Called in the run that takes over, once, after it has claimed the lane: the other one sees that
+    within two seconds. After a minute the run goes on all the same, as in `wait_for_flow`.
+
+    Returns:
+        The id of that other run; empty where no live run drove the lane.
     """
     return _waited_for(instance, lane, lambda page: page.run != run_id and bool(page.flows))
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.lineage import origins
+from dataflow_assets.assets.tally import Figures
 from dataflow_assets.contracts import HAS_DEFAULT, KIND, Address, Checkpoint, Lag
 from dataflow_assets.flow import Flow
 from dataflow_assets.registry import sinks, sources
@@ -115,7 +116,7 @@ def description(node: Node, graph: Graph) -> str:
 
 
 def event_metadata(
-    checkpoint: Checkpoint, figures: mirror.Figures, table_rows: int | None = None
+    checkpoint: Checkpoint, figures: Figures, table_rows: int | None = None
 ) -> dict[str, Any]:
     """One checkpoint: the JSON value first, then the flat numbers; the table's total if known."""
     total = {} if table_rows is None else {ROW_COUNT: _number(table_rows)}

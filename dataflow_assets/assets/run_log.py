@@ -54,7 +54,7 @@ class Lines(logging.Handler):
         self._lines.append((level, text))
 
     def take(self) -> dict[int, list[str]]:
-        """What was gathered, by its level; each line once."""
+        """What was gathered since the last call, by the level of `logging`; called each second."""
         found = defaultdict[int, list[str]](list)
         while self._lines:
             level, text = self._lines.popleft()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from dataflow_assets.assets.claims import DRIVER, ERROR, Claims, failed_since, going
+from dataflow_assets.assets.claims import ERROR, Claims, failed_since, going
 from dataflow_assets.flow import Flow
 
 FLOW = "dataflow/flow"
@@ -23,13 +23,12 @@ def job_name(flow: Flow) -> str:
     return f"{flow.slug}_job"
 
 
-def driver_tag(flow: Flow) -> str:
-    """The tag that says who drives a flow in a run of its own."""
-    return f"{DRIVER}/{flow.id}"
-
-
 class Runs:
-    """The runs of one flow, those of lanes aside. `known`: what `going` has found, if it has."""
+    """The runs of one flow, those of lanes aside. `known`: what `going` has found, if it has.
+
+    Used in code servers, by sensors, and in the processes of runs. Each method raises what
+    Dagster's storage raises.
+    """
 
     def __init__(
         self,
@@ -42,7 +41,10 @@ class Runs:
 
     @contextmanager
     def driving(self, run_id: str) -> Iterator[None]:
-        """Claims the flow for the run, and shows that it is alive, until the block ends."""
+        """Claims the flow for the run, and shows that it is alive, until the block ends.
+
+        Called in the process of a run of the flow's own, around all that it does.
+        """
         run = self._instance.get_run_by_id(run_id)
         known = run.tags.get(FLOWS, "").split(",") if run else []
         flows = ",".join(sorted({self._flow.id, *filter(None, known)}))
@@ -50,7 +52,7 @@ class Runs:
             yield
 
     def other(self, run_id: str) -> dg.DagsterRun | None:
-        """A live run of the flow that was there first."""
+        """A live run of the flow that was there first; asked once, by a run that has claimed it."""
         records = self._records()
         own = next((r.create_timestamp for r in records if r.dagster_run.run_id == run_id), None)
         for record in records:

@@ -23,7 +23,11 @@ def started() -> bool:
 
 
 def on(instance: dg.DagsterInstance, flows: Iterable[Flow]) -> set[str]:
-    """The ids of the flows that are switched on."""
+    """The ids of the flows that are switched on.
+
+    One question to Dagster's storage for all of them, by the sensor `ingest` with each tick and by
+    the run of a lane every two seconds. Raises what the storage raises.
+    """
     states = _states(instance)
     untouched = started() or instance.schedule_storage is None  # in tests there are no switches
     return {flow.id for flow in flows if states.get(sensor_name(flow), untouched)}

@@ -64,7 +64,7 @@ class Source(Connector):
     def poll_seconds(self) -> float:
         """How long the driver waits before it asks again for what is new.
 
-        Read by the driver whenever it has found nothing new.
+        Read by the driver whenever it has found nothing new, and by sensors and lanes.
 
         Returns:
             The least seconds between two questions; 0 for no such bound.
@@ -72,7 +72,7 @@ class Source(Connector):
         return 0.0
 
     @property
-    def continuous(self) -> bool:
+    def incremental(self) -> bool:
         """Whether what is new can be read without all that was read before.
 
         Read when manifests are loaded, by sensors and by lanes.

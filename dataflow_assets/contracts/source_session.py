@@ -160,7 +160,8 @@ class SourceSession(ABC):
     def lag(self, after: Positions) -> Lag:
         """How far `after` is behind the ends.
 
-        Called by the driver with each report, and by the lag sensor.
+        Called by the driver with its reports, at most every five seconds and in a lane every half
+        minute, and by the lag sensor.
 
         Args:
             after: positions of one branch.

@@ -1,4 +1,4 @@
-"""What a lane tells about its flows while it drives them."""
+"""What a lane tells about its flows while it drives them, in the order in which it happens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataflow_assets.runs.request import Report
 
 @dataclass(frozen=True)
 class Began:
-    """The flow is driven from now on."""
+    """The flow is driven from now on: the first event of its stay in the lane."""
 
     flow: Flow
 
@@ -30,7 +30,10 @@ class Failing:
 
 @dataclass(frozen=True)
 class Left:
-    """The flow has failed, and the lane goes on without it. What was reported is committed."""
+    """The flow has failed, and the lane goes on without it: the last event of its stay.
+
+    What was reported is committed. `error` is what `runs.drain` has raised, secrets included.
+    """
 
     flow: Flow
     error: BaseException
@@ -38,7 +41,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Ended:
-    """The flow has ended after its micro-batch, as it was asked to."""
+    """The flow has ended after its micro-batch, as it was asked to: the last event of its stay."""
 
     flow: Flow
     reason: str

@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.lanes.member import Member, Waiting
+from dataflow_assets.lanes.member import Member
+from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.lanes.turns import Turns
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Reading
-from dataflow_assets.runs.ends import Looks, OpenSource
+from dataflow_assets.runs.news import Looks, OpenSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LEAST_SECONDS = 1.0  # between two looks
+LEAST_SECONDS = 1.0  # between two looks for what is new
 AIM_SECONDS = 2.0  # that a joint job may take: others wait for it
 LEAST_SHARE = 0.25  # of a member's freshness, between two of its turns
 GATHER_SECONDS = 0.3  # how long members that were woken are waited for
 _FIRST_SLICES = 50  # of a joint job, while nothing is known about them
-_FEWEST_SLICES = 25.0
+_FEWEST_SLICES = 25.0  # that a joint job is planned with, however slow the last ones were
 
 
 class JointJobs(Turns):
@@ -40,7 +41,7 @@ class JointJobs(Turns):
         members: Callable[[], Sequence[Member]],
         backlog: Callable[[], bool],
     ) -> None:
-        """`backlog`: whether somebody works off a backlog beside the joint jobs."""
+        """As `Turns`; `backlog`: whether somebody works off a backlog beside the joint jobs."""
         super().__init__(spark, board, members)
         self._backlog = backlog
         self._looks = Looks()
@@ -62,7 +63,7 @@ class JointJobs(Turns):
         return min(max(LEAST_SECONDS, share * member.freshness), most * member.freshness)
 
     @override
-    def _mine(self, waiting: Waiting) -> bool:
+    def _mine(self, waiting: QueuedPass) -> bool:
         return waiting.joint
 
     @override

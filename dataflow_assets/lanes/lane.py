@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WANTED_SECONDS = 2.0  # between two questions for the flows that the lane shall drive
-MOMENT = 0.5
+MOMENT = 0.5  # seconds between two questions whether the lane shall end
 POLL_SECONDS = 300.0  # the longest interval of a source that a lane with nothing to do waits for
 END_SECONDS = 60.0  # until flows that were asked to end are given up
 
@@ -28,11 +28,19 @@ END_SECONDS = 60.0  # until flows that were asked to end are given up
 class Lane:
     """Drives many flows with one Spark session; each keeps its own checkpoint and its own epoch.
 
-    A flow that fails leaves the lane and touches no other.
+    A flow that fails leaves the lane and touches no other. One for each run of the job `ingest`,
+    and for each `dataflow run --for`; all methods are called by the thread that iterates over
+    `drive`.
     """
 
     def __init__(self, spark: Callable[[], SparkSession], request: Request) -> None:
-        """`request` is that of each flow, but for its time and its end, which are the lane's."""
+        """Nothing is started before `drive`.
+
+        Args:
+            spark: gives a live session, each time it is called and in any thread; raises
+                TransientError where there is none to be had right now.
+            request: that of each flow, but for its time and its end, which are the lane's.
+        """
         self._spark, self._request = spark, request
         self._board, self._beside = threading.Condition(), threading.Lock()
         self._members: dict[str, Member] = {}
@@ -47,13 +55,15 @@ class Lane:
     ) -> Iterator[Event]:
         """Drives the flows until `stop` gives a reason; then each ends after its micro-batch.
 
-        Called once, by one thread; both arguments are called by it.
+        Called once. What goes wrong with a flow is an event, and nothing is raised but what the
+        arguments raise, which are called by the same thread. Where the iterator is closed early,
+        every flow is asked to end and the jobs that run are waited for.
 
         Args:
             wanted: the flows that the lane shall drive, asked for every two seconds. A flow that is
                 left out, or whose manifest is another, ends after its micro-batch. One that has
                 left begins again only after it was left out once, or with another manifest.
-            stop: why the lane shall end.
+            stop: why the lane shall end; None to go on. Asked twice a second.
 
         Returns:
             What happens, as it happens. None where nothing did for half a second.
@@ -85,19 +95,20 @@ class Lane:
                 member.close(TransientError("the lane has ended"))
 
     def end(self, flow: Flow, reason: str) -> None:
-        """The flow ends after its micro-batch; called by whoever takes what happens."""
+        """The flow ends after its micro-batch; without effect on one that is not driven."""
         if flow.id in self._members:
             self._members[flow.id].end(reason)
 
     def take_back(self, flow: Flow) -> None:
-        """A flow that has left may begin again; called by whoever takes what happens."""
+        """A flow that has left may begin again, with the next look at which flows to drive."""
         self._left.pop(flow.id, None)
 
     @property
     def idle_seconds(self) -> float:
-        """Since a flow could have committed last; 0 while one has something to do.
+        """Seconds since a flow could have committed last; 0 while one has something to do.
 
-        What is new is not looked at before a flow's interval is over.
+        Asked twice a second by whoever decides when the lane ends. What is new is not looked at
+        before a flow's interval is over.
         """
         members = self._members.values()
         if any(member.busy or member.waiting for member in members):
@@ -111,7 +122,10 @@ class Lane:
         return max(self._joint.interval(member), polled)
 
     def state(self, flow: Flow) -> str:
-        """What the lane has chosen for the flow, for people."""
+        """What the lane has chosen for the flow, for people: how often and how much it reads.
+
+        Called every ten seconds or more often, for the page of the lane's book.
+        """
         member = self._members.get(flow.id)
         if member is None:
             return "not in this lane"

@@ -13,9 +13,10 @@ from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
-from dataflow_assets.lanes.pace import PART, PARTS, TURN_SECONDS, Pace
+from dataflow_assets.lanes.pace import PART, TURN_SECONDS, Pace
+from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.micro_batch import job
-from dataflow_assets.micro_batch.job import Outcome, Planned, Reading
+from dataflow_assets.micro_batch.job import Outcome, Planned
 from dataflow_assets.micro_batch.tasks import limited, within
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.host import Host, NotBegun, Pause
@@ -24,42 +25,17 @@ from dataflow_assets.runs.request import Request
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
 ALONE_SECONDS = 120.0  # after which a job beside those of the lane is cut off: it has a core
 GRACE_SECONDS = 10.0  # which it has when the flow is asked to end
 
 
-class Waiting:
-    """A pass that waits for its turn."""
-
-    def __init__(self, planned: Planned, *, singly: bool) -> None:
-        """`singly`: in a job of its own, although its tasks read themselves."""
-        self.planned = planned
-        self.reading = Reading(planned.work) if planned.in_tasks else None
-        self.joint = self.reading is not None and not singly and _is_small(planned)
-        self.begun = False
-        self._answered = threading.Event()
-        self._answer: Outcome | BaseException | None = None
-
-    def answer(self, answer: Outcome | BaseException) -> None:
-        """Ends the wait: what was read, or why nothing was."""
-        self._answer = answer
-        self._answered.set()
-
-    def outcome(self) -> Outcome:
-        """Waits for the answer; raises the error if it is one."""
-        self._answered.wait()
-        if isinstance(self._answer, Outcome):
-            return self._answer
-        assert self._answer is not None  # noqa: S101 - it was answered
-        raise self._answer
-
-
 class Member(Host):
-    """The flow's host in the lane. `board` wakes whoever gives turns.
+    """The flow's host in the lane: here the flow's thread and those of the lane meet.
 
-    The flow's thread and the lane's meet here: a member is either paused, or has a pass that waits,
-    or is awake and does something of its own.
+    A member is either paused, or has a pass that waits, or is awake and does something of its own.
+    The flow's thread calls the methods of `Host`; the one that drives the lane calls `start`, `end`
+    and `close`; those that give turns call the rest. Times are on the clock of `time.monotonic`, in
+    seconds.
     """
 
     cadence = 0.0  # the lane gives the turns
@@ -76,7 +52,15 @@ class Member(Host):
         board: threading.Condition,
         beside: threading.Lock,
     ) -> None:
-        """`beside` is held by the one whose job runs beside those of the lane."""
+        """One member of a lane, not started yet.
+
+        Args:
+            flow: as its manifest says; an edited one is another member.
+            request: the lane's, but for its time and its end.
+            spark: gives the lane's live session; raises TransientError where there is none.
+            board: the lane's; whoever gives turns is woken by it.
+            beside: the lane's; held by the member whose job runs beside those of the lane.
+        """
         self.flow, self._session, self._board, self._beside = flow, spark, board, beside
         self._request = replace(request, seconds=float("inf"), stop=lambda: self._reason)
         self._reason: str | None = None
@@ -86,7 +70,9 @@ class Member(Host):
         self._closed = False
         self._ending = float("inf")
         self.paused: Pause | None = None
-        self.waiting: Waiting | None = None
+        """Why it pauses, from `pause` to `wake`."""
+        self.waiting: QueuedPass | None = None
+        """Its pass, from `run` to `answer`."""
         self.joint = True
         """Its last pass was in a job of several."""
         self.singly = False
@@ -95,13 +81,18 @@ class Member(Host):
         """A job of its own took too long, or died: its next ones run beside those of the lane."""
         self.pace = Pace()
         self.paused_at = self.passed = time.monotonic()
+        """When it paused last, and when its last pass was answered: who waits longest is first."""
         self.woken = float("-inf")
         """When a look last found something new for it."""
         self._thread = threading.Thread(target=lambda: None)
         self._put: Callable[[Event], None]
 
     def start(self, put: Callable[[Event], None]) -> None:
-        """Drives the flow until it is asked to end, or fails."""
+        """Drives the flow until it is asked to end, or fails; called once.
+
+        `put` is called in the flow's thread with what happens: first `Began`, last `Ended` or
+        `Left`.
+        """
         self._put = put
         self._thread = threading.Thread(
             target=self._drive, name=f"flow {self.flow.id}", daemon=True
@@ -109,7 +100,10 @@ class Member(Host):
         self._thread.start()
 
     def end(self, reason: str) -> None:
-        """Asks the flow to end after its micro-batch, or now where that has not begun to read."""
+        """Asks the flow to end after its micro-batch, or now where that has not begun to read.
+
+        May be called again; the first reason counts. Its event `Ended`, or `Left`, comes later.
+        """
         self._ending = min(self._ending, time.monotonic())
         self._reason = self._reason or reason
         with self._board:
@@ -135,7 +129,7 @@ class Member(Host):
         """It does something of its own, and may have a pass to run in a moment."""
         return self._thread.is_alive() and self.paused is None and self.waiting is None
 
-    def begin_turn(self) -> Waiting | None:
+    def begin_turn(self) -> QueuedPass | None:
         """Its pass, to be read now; None where nobody waits for it any more."""
         with self._board:
             if self.waiting is not None:
@@ -185,7 +179,7 @@ class Member(Host):
         if self.alone:
             self.joint = False
             return self._run_alone(planned)
-        waiting = Waiting(planned, singly=self.singly)
+        waiting = QueuedPass(planned, singly=self.singly)
         with self._board:
             if self._closed:
                 raise TransientError("the lane has ended")
@@ -247,14 +241,3 @@ class Member(Host):
             put(Left(self.flow, error))
         else:
             put(Ended(self.flow, self._reason or "the flow came to its end"))
-
-
-def _is_small(planned: Planned) -> bool:
-    """Whether a pass that tasks read themselves may be one of many in a job.
-
-    A session says so of messages. Of a table it is one turn's parts, behind which nothing waits.
-    """
-    span = planned.work.span
-    if planned.work.source.delivers == "messages":
-        return True
-    return not span.full and len(span.slices) <= PARTS

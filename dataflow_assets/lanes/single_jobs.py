@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from dataflow_assets.lanes.member import Member, Waiting
+from dataflow_assets.lanes.member import Member
 from dataflow_assets.lanes.pace import PARTS
+from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.lanes.turns import Turns
 from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.job import Outcome
@@ -23,7 +24,7 @@ BACKLOG_SECONDS = 10.0  # after such a job in which another one is expected
 
 
 class SingleJobs(Turns):
-    """Gives turns to members whose pass is a job of its own."""
+    """Gives turns to members whose pass is a job of its own; the most urgent one is first."""
 
     name = "lane, single jobs"
     _last = float("-inf")
@@ -34,7 +35,7 @@ class SingleJobs(Turns):
         return time.monotonic() - self._last < BACKLOG_SECONDS
 
     @override
-    def _mine(self, waiting: Waiting) -> bool:
+    def _mine(self, waiting: QueuedPass) -> bool:
         return not waiting.joint
 
     @override
@@ -61,7 +62,7 @@ class SingleJobs(Turns):
         member.answer_when_over()
 
 
-def _read(spark: SparkSession, waiting: Waiting) -> list[Outcome]:
+def _read(spark: SparkSession, waiting: QueuedPass) -> list[Outcome]:
     """What a frame has brought; nothing where tasks read, for then more turns may follow."""
     if waiting.reading is None:
         return [job.run(spark, waiting.planned)]

@@ -15,7 +15,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from dataflow_assets.errors import DataflowError, TransientError
-from dataflow_assets.lanes.member import Member, Waiting
+from dataflow_assets.lanes.member import Member
+from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.micro_batch.tasks import CutOff, JobDied, limited, within
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ JOB_SECONDS = 45.0  # after which a job of a lane is cut off
 
 
 class Turns(ABC):
-    """Gives turns to those members whose passes are of its kind."""
+    """Gives turns to those members whose passes are of its kind, in a thread of its own.
+
+    Made, started, stopped and joined once by its lane. An error of a round, be it a mistake of
+    ours, is told to the members that wait, and the thread goes on.
+    """
 
     name: str
     """Of its thread."""
@@ -39,7 +44,13 @@ class Turns(ABC):
         board: threading.Condition,
         members: Callable[[], Sequence[Member]],
     ) -> None:
-        """`members` gives those that there are now."""
+        """One kind of turns of a lane.
+
+        Args:
+            spark: as for `Lane`.
+            board: the lane's condition; notified when a pass waits or a member pauses.
+            members: gives those that there are now.
+        """
         self._spark, self._board, self._members = spark, board, members
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -55,11 +66,11 @@ class Turns(ABC):
             self._board.notify_all()
 
     def join(self) -> None:
-        """Once it was stopped: waits for the job that runs."""
+        """Once it was stopped: waits for the job that runs, for as long as a job may take."""
         self._thread.join(JOB_SECONDS)
 
     @abstractmethod
-    def _mine(self, waiting: Waiting) -> bool:
+    def _mine(self, waiting: QueuedPass) -> bool:
         """Whether the pass waits for a turn of this kind."""
 
     @abstractmethod

@@ -17,25 +17,20 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
-from dataflow_assets.errors import (
-    DataflowError,
-    Stopped,
-    TransientError,
-    blamed,
-)
-from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.errors import DataflowError, Stopped, TransientError, blamed
+from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Outcome, Planned
 from dataflow_assets.runs.begin import begun
 from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
+from dataflow_assets.runs.end_positions import check_reached, shows_less, visible
 from dataflow_assets.runs.host import Alone, Host, NotBegun, Pause
+from dataflow_assets.runs.open_branches import open_branches
 from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.runs.retries import Progress
-from dataflow_assets.runs.start_positions import before, settle
-from dataflow_assets.sdk.checkpoint import taken_over
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +109,9 @@ class _Attempt:
         end = None if self._progress.continuous else self._end()
         until = self._progress.bounds(end, self._source.ends)
         self._prepare_errors()
-        self._open()
+        self._open_branches = open_branches(
+            self._flow, self._source, self._progress, self._request, self._stack
+        )
         reason = ""
         while not reason:
             turn, span = self._next(until)
@@ -135,34 +132,6 @@ class _Attempt:
         sink = self._flow.policies.rejects.sink
         if sink is not None:
             sink.error_store().prepare()
-
-    def _open(self) -> None:
-        """Opens every branch that is not suspended; one that fails is, unless it is the last."""
-        branches = [one for one in self._flow.branches if self._progress.open_for(one)]
-        for branch in branches:
-            with blamed(branch.id):
-                self._check_still_ours(branch)
-        for branch in branches:
-            with blamed(branch.id):
-                target = replace(self._flow.target(branch), source_id=self._source.identity)
-                session = branch.sink.open(target, self._request.run)
-                self._stack.enter_context(closing(session))
-                branch.sink.shape(session.schema())  # a table that does not fit is told at once
-            self._progress.reported.setdefault(branch.id, session.checkpoint.totals)
-            self._progress.epochs[branch.id] = session.checkpoint.epoch
-            settle(self._flow, branch, self._source, session, self._progress.start(branch))
-            self._progress.settled(branch)
-            self._open_branches.append(OpenBranch(branch, session))
-
-    def _check_still_ours(self, branch: Branch) -> None:
-        """Another attempt takes the flow from nobody: a run that has begun meanwhile goes on."""
-        ours = self._progress.epochs.get(branch.id)
-        if ours is None:
-            return
-        stored = branch.sink.peek(self._flow.target(branch))
-        # An older epoch is what a replica shows that is behind.
-        if stored is not None and stored.epoch > ours and stored.run_id != self._request.run.id:
-            raise taken_over(self._flow.id, f"run {stored.run_id}")
 
     def _lowest(self) -> Positions:
         return lowest([one.positions for one in self._open_branches], self._source.behind)
@@ -189,8 +158,7 @@ class _Attempt:
         """The end that the run's first attempt saw; another one's only of another topic."""
         identity, until = self._source.identity, self._request.until
         if identity not in self._progress.ends:
-            given = before(self._flow, self._source, until) if until else None
-            self._progress.ends[identity] = given or self._source.ends()
+            self._progress.ends[identity] = visible(self._flow, self._source, until)
         return self._progress.ends[identity]
 
     def _reason_to_end(self, span: Span, turn: Turn, until: Positions | None) -> str:
@@ -243,18 +211,9 @@ class _Attempt:
         return wait and bool(returning)
 
     def _drained(self, until: Positions) -> str:
-        """Nothing more to read is not yet the end: a broker may show less for a while."""
-        behind = self._source.behind
-        for opened in self._open_branches:
-            if any(behind(p, opened.positions.get(p), end) for p, end in until.items()):
-                raise self._less(until, opened.positions)
+        places = [opened.positions for opened in self._open_branches]
+        check_reached(self._flow, self._source, until, places)
         return f"read up to {self._request.until or 'the newest record at start'}"
-
-    def _less(self, until: Positions, positions: Positions) -> TransientError:
-        return TransientError(
-            f"{self._flow.source_address} shows less than when the run began: "
-            f"its end was {dict(until)}, and {dict(positions)} is as far as it can be read"
-        )
 
     def _due(self, span: Span) -> bool:
         """A full span is due at once, any other when the last commit is long enough ago."""
@@ -272,7 +231,7 @@ class _Attempt:
                 opened.session.begin(span)
         again = self._turns()[0]
         if again.alone and dict(again.after) == dict(turn.after):
-            raise self._less(turn.until or {}, turn.after)
+            raise shows_less(self._flow, turn.until or {}, turn.after)
 
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
         ready: Sequence[OpenBranch]

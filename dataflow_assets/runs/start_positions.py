@@ -1,12 +1,8 @@
-"""Where a run begins: the checkpoint, unless source, target, manifest or a person say otherwise.
-
-And where it ends, when it is asked to read up to a time.
-"""
+"""Where a run begins: the checkpoint, unless source, target, manifest or a person say otherwise."""
 
 from __future__ import annotations
 
 import logging
-from datetime import datetime
 
 from dataflow_assets.contracts import Positions, SinkSession, SourceSession
 from dataflow_assets.errors import PermanentError
@@ -136,30 +132,3 @@ def _offsets(flow: Flow, earliest: Positions, start: Start) -> Positions:
             f"{flow.source_address} has partitions {', '.join(earliest)}"
         )
     return {**earliest, **start.offsets}
-
-
-def before(flow: Flow, source: SourceSession, until: str) -> Positions:
-    """Where each partition has its first record of this time or later, else its end.
-
-    So that a run that starts at the same time continues there. Raises PermanentError for what is
-    no time, and for a source that knows none.
-    """
-    if not _is_time(until):
-        raise PermanentError(
-            f"flow {flow.id}: until {until!r} is not a time; expected ISO 8601, such as "
-            f"2026-01-31T00:00:00Z (seconds bounds how long a run stays on)"
-        )
-    if flow.source.delivers != "messages":
-        raise PermanentError(
-            f"flow {flow.id}: until cannot be used with {flow.source_address}: it is read as it "
-            f"is, and its rows have no time of arrival"
-        )
-    return source.seek(until)
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True

@@ -12,7 +12,6 @@ Guarantees:
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import json
 import os
@@ -25,23 +24,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, ClassVar, Self
+from typing import IO, Any, ClassVar, Self
 
 import psutil
 
 from dataflow_assets.errors import TransientError
-from dataflow_assets.spark import system
+from dataflow_assets.spark import children, system
+from dataflow_assets.spark.children import Guard
 
 LOOPBACK = "127.0.0.1"
 ATTEMPTS = 3
 NOTE_SECONDS = 10.0  # in which a process that has begun says who it is, on a busy machine too
 PORT_TAKEN = re.compile("in use|bind|listens on", re.IGNORECASE)
-# Reads until its input ends, which is when the process holding the other end is gone, however it
-# died. A parent-death signal would do as much too early: it follows the thread, not the process.
-GUARD = "read _; kill -TERM -$0; sleep 5; kill -KILL -$0"
-
-# Python complains about a child that is forgotten while it runs; a detached one is meant to be.
-_detached: dict[int, subprocess.Popen[bytes]] = {}
 
 
 class ServerError(TransientError):
@@ -69,7 +63,7 @@ class Server(ABC):
     ports: Mapping[str, int] = field(default_factory=dict)
     detached: bool = False
     _process: psutil.Process | None = field(default=None, init=False, repr=False)
-    _guard: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+    _guard: Guard | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.folder = self.folder.absolute()
@@ -176,7 +170,7 @@ class Server(ABC):
         """
         deadline = time.monotonic() + NOTE_SECONDS
         while not self._take_noted():
-            if not self._lock_held() or time.monotonic() > deadline:
+            if not system.is_locked(self._lock_file) or time.monotonic() > deadline:
                 return False
             time.sleep(0.05)
         return True
@@ -193,22 +187,10 @@ class Server(ABC):
         holder = system.holder(self._lock_file)
         return holder is not None and self._take(holder)
 
-    def _lock_held(self) -> bool:
-        if not self._lock_file.exists():
-            return False
-        with self._lock_file.open("a") as lock:
-            return not system.locked(lock)
-
     def _take(self, identity: Mapping[str, int]) -> bool:
-        pid = identity["pid"]
-        try:
-            process = psutil.Process(pid)
-            if system.started(pid) != identity["started"] or not system.alive(process):
-                return False
-        except (psutil.NoSuchProcess, OSError):
-            return False
-        self._process = process
-        return True
+        process = system.found(identity["pid"], identity["started"])
+        self._process = process or self._process
+        return process is not None
 
     def _try(self) -> Self:
         """One start, of which nothing is left when it fails."""
@@ -243,27 +225,22 @@ class Server(ABC):
     def _launch(self) -> None:
         with self.log.open("ab") as log, self._lock_file.open("a") as lock:
             self._claim(lock)
-            start = subprocess.Popen if self.detached else psutil.Popen
-            # A detached one notes by itself who it is: whoever starts it may be killed at any time.
-            note = ["sh", "-c", system.HOLDER, str(self._lock_file)] if self.detached else []
-            process = start(
-                [*note, *self.command()],
-                cwd=self.folder,
-                env={**_inherited(), **self.environment()},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[lock.fileno()],
+            options: dict[str, Any] = {
+                "cwd": self.folder,
+                "env": {**_inherited(), **self.environment()},
+                "stdin": subprocess.DEVNULL,
+                "stdout": log,
+                "stderr": log,
+                "pass_fds": [lock.fileno()],
                 # no Ctrl-C of the terminal, and one number for all it forks
-                start_new_session=True,
-            )
-        if isinstance(process, subprocess.Popen):
-            _detached[process.pid] = process
-            self._process = psutil.Process(process.pid)
-        else:
-            self._process = process
-            guard = ["sh", "-c", GUARD, str(process.pid)]
-            self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
+                "start_new_session": True,
+            }
+            if self.detached:
+                self._process = children.detached(self.command(), self._lock_file, **options)
+            else:
+                self._process = psutil.Popen(self.command(), **options)
+        if not self.detached:
+            self._guard = Guard(self._process.pid)
 
     def _claim(self, lock: IO[str]) -> None:
         """Two on the same data would ruin it; the server inherits this lock and keeps it."""
@@ -279,11 +256,11 @@ class Server(ABC):
         deadline = time.monotonic() + self.start_timeout
         while not self._is_ready():
             if not self.running:
-                raise ServerError(f"{self.name} ended while starting. {self._tail()}")
+                raise ServerError(f"{self.name} ended while starting. {system.tail(self.log)}")
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"{self.name} runs (pid {self.pid}) but does not answer on its ports "
-                    f"{dict(self.ports)} after {self.start_timeout:.0f} s. {self._tail()}"
+                    f"{dict(self.ports)} after {self.start_timeout:.0f} s. {system.tail(self.log)}"
                 )
             time.sleep(0.05)
 
@@ -295,15 +272,13 @@ class Server(ABC):
         except Exception:  # noqa: BLE001 (whatever a client raises while nobody answers)
             return False
 
-    def _tail(self, lines: int = 20) -> str:
-        text = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return "\n  ".join([f"The end of {self.log}:", *(text[-lines:] or ["(empty)"])])
-
     def _family(self) -> list[psutil.Process]:
         return system.family(self._process) if self._process else []
 
     def _end(self, number: int, patience: float) -> None:
-        self._end_guard()
+        if self._guard is not None:
+            self._guard.end()
+            self._guard = None
         if self._process is None:
             return
         self.resume()
@@ -316,31 +291,8 @@ class Server(ABC):
             if left := system.wait(left, self.stop_timeout):
                 numbers = ", ".join(str(process.pid) for process in left)
                 raise ServerError(f"{self.name}: processes {numbers} do not end, not even killed")
-        _let_go(self._process.pid)
+        children.let_go(self._process.pid)
         self._process = None
-
-    def _end_guard(self) -> None:
-        if self._guard is not None:
-            self._guard.kill()
-            self._guard.communicate()
-            self._guard = None
-
-
-def _let_go(*pids: int) -> None:
-    """Of detached processes: buries those that have ended; Python asks for the others no more."""
-    for pid in pids:
-        if process := _detached.pop(pid, None):
-            process.returncode = process.poll() or 0
-
-
-atexit.register(lambda: _let_go(*_detached))
-
-
-def run(command: Sequence[str], what: str) -> None:
-    """Run a helper program (formatting, initdb) to its end."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ServerError(f"{what} failed ({done.returncode}): {done.stdout}{done.stderr}".strip())
 
 
 def _inherited() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the servers ask of the operating system: free ports, who a process is, signals to many."""
+"""What servers ask of the operating system: free ports, locks, who a process is, signals."""
 
 from __future__ import annotations
 
@@ -47,6 +47,15 @@ def started(pid: int) -> int:
     return _started(Path(f"/proc/{pid}/stat").read_text())
 
 
+def found(pid: int, began: int) -> psutil.Process | None:
+    """The process of that number that was started then, as `started` says; None once it is gone."""
+    try:
+        process = psutil.Process(pid)
+        return process if started(pid) == began and alive(process) else None
+    except (psutil.NoSuchProcess, OSError):
+        return None
+
+
 def boot_id() -> str:
     """Another one after every boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -59,6 +68,14 @@ def locked(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def is_locked(lock: Path) -> bool:
+    """Whether somebody has the lock on a file, which need not be there."""
+    if not lock.exists():
+        return False
+    with lock.open("a") as file:
+        return not locked(file)
 
 
 def holder(lock: Path) -> dict[str, int] | None:
@@ -99,6 +116,12 @@ def wait(processes: Iterable[psutil.Process], timeout: float) -> list[psutil.Pro
         time.sleep(0.01)
         there = [process for process in there if not _gone(process)]
     return there
+
+
+def tail(log: Path, lines: int = 20) -> str:
+    """The end of a log, as an error shows it."""
+    text = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n  ".join([f"The end of {log}:", *(text[-lines:] or ["(empty)"])])
 
 
 def alive(process: psutil.Process) -> bool:

@@ -165,5 +165,5 @@ def test_sensors_say_the_newest_failure() -> None:
         {"name": "down", "sensorState": {"ticks": ticks}},
         {"name": "well", "sensorState": {"ticks": ticks[:1]}},
     ]
-    found = _failures({"data": {"sensorsOrError": {"results": sensors}}})
+    found = _failures(sensors)
     assert found == {"down": "failed once; next try in 4 s. Last error: no route"}

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 
 from dataflow_assets.contracts import Lag, Positions, Run, Sink, Source, SourceSession, Target
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.runs.ends import Found, Looks, OpenSource
+from dataflow_assets.runs.news import Found, Looks, OpenSource
 from tests.contract.conftest import numbered
 from tests.contract.drivers import SinkDriver, SourceDriver
 

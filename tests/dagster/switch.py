@@ -8,12 +8,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dataflow_assets.assets import claims, graph, runs
+from dataflow_assets.assets import claims, graph
 from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.graph import Node
-from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.metadata import event_metadata
-from dataflow_assets.assets.mirror import Figures
+from dataflow_assets.assets.tally import Figures
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Checkpoint, Run
 from sensors.flows import Board
@@ -61,7 +61,7 @@ class Switch:
 
     def leave(self, error: str) -> None:
         """As if the flow had failed in its lane."""
-        Notes(self.instance).leave(self.flow, error)
+        Departures(self.instance).leave(self.flow, error)
 
     def run(
         self, status: dg.DagsterRunStatus, driver: Driver | None = None, **tags: str
@@ -72,7 +72,7 @@ class Switch:
         begun = dg.DagsterRunStatus.STARTED if status == dg.DagsterRunStatus.FAILURE else status
         made = self.instance.create_run_for_job(job, status=begun, tags=known)
         if driver is not None:
-            own = {runs.driver_tag(self.flow): claims.value(made.run_id, driver)}
+            own = {f"{claims.DRIVER}/{self.flow.id}": claims.value(made.run_id, driver)}
             self.instance.add_run_tags(made.run_id, own)
         if status == dg.DagsterRunStatus.FAILURE:
             self.instance.report_run_failed(made)

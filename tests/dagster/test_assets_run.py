@@ -16,7 +16,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from dataflow_assets.assets import claims, mirror, runs
+from dataflow_assets.assets import claims, mirror
 from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.memory.source.session import MemoryOffsetSession
@@ -228,7 +228,7 @@ def _live_run(shop: Shop, driver: Driver) -> str:
         status=dg.DagsterRunStatus.STARTED,
         tags={claims.DRIVES: "true"},
     )
-    own = {runs.driver_tag(shop.flows[0]): claims.value(made.run_id, driver)}
+    own = {f"{claims.DRIVER}/{shop.flows[0].id}": claims.value(made.run_id, driver)}
     shop.instance.add_run_tags(made.run_id, own)
     return made.run_id
 

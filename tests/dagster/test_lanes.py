@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dataflow_assets.assets import graph, ingest, mirror
-from dataflow_assets.assets.lane_runs import Book
-from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.lane_book import Book
+from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.connectors.memory import (
     MemoryOffsetSource,
     MemoryPartSource,
@@ -200,12 +200,12 @@ def test_a_flow_that_fails_leaves_its_lane_until_a_run_of_its_own_has_succeeded(
         assert result.success
         assert (shop.rows("a"), shop.rows("b")) == ([1], [])
         assert "has failed and leaves the lane" in shop.log(result, "b")
-        assert "b is not there" in Notes(shop.instance).of(shop.flows)["default/b"].error
+        assert "b is not there" in Departures(shop.instance).of(shop.flows)["default/b"].error
         assert not shop.own("b").success
         assert shop.lane().success
         assert shop.rows("b") == []
     assert shop.own("b").success
-    assert not Notes(shop.instance).of(shop.flows)
+    assert not Departures(shop.instance).of(shop.flows)
     shop.produce("b", 2)
     shop.lane()
     assert shop.rows("b") == [1, 2]
@@ -229,7 +229,7 @@ def test_a_flow_of_which_one_branch_fails_for_good_leaves_its_lane(
         begins = [one for one in shop.log(result, "a").splitlines() if one.endswith(" begins")]
         assert len([one for one in begins if "default/a" in one]) == 1
         assert "one of its branches has failed" in shop.log(result, "a")
-        assert "second is not there" in Notes(shop.instance).of(shop.flows)["default/a"].error
+        assert "second is not there" in Departures(shop.instance).of(shop.flows)["default/a"].error
         assert not shop.own("a").success
         assert (shop.rows("a"), shop.rows("second")) == ([1], [])
     assert shop.own("a").success
@@ -263,7 +263,7 @@ def test_a_flow_that_tries_again_says_so_and_is_counted(
 def test_an_edited_manifest_is_tried_at_once(shop: Shop) -> None:
     shop.add("a")
     shop.produce("a", 1)
-    Notes(shop.instance).leave(shop.flows[0], "no such column")
+    Departures(shop.instance).leave(shop.flows[0], "no such column")
     shop.lane()
     assert shop.rows("a") == []
     shop.edit("a", hash="edited")
@@ -322,7 +322,7 @@ def test_a_run_of_a_flows_own_has_the_flow_from_its_lane_and_gives_it_back(shop:
     result = shop.ended(running)
     assert result.success
     assert f"leaves the lane: run {own.run_id[:8]} drives it now" in shop.log(result, "a")
-    assert not Notes(shop.instance).of(shop.flows)
+    assert not Departures(shop.instance).of(shop.flows)
 
 
 def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Shop) -> None:
@@ -341,7 +341,7 @@ def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Sh
     assert f"leaves the lane: run {new.run_id[:8]} of the lane takes over" in shop.log(old, "a")
     count = produced.result()
     assert shop.rows("a") == shop.rows("b") == list(range(count))
-    assert not Notes(shop.instance).of(shop.flows)
+    assert not Departures(shop.instance).of(shop.flows)
 
 
 def test_a_flow_that_another_driver_takes_leaves_with_a_clear_word(shop: Shop) -> None:
@@ -355,7 +355,7 @@ def test_a_flow_that_another_driver_takes_leaves_with_a_clear_word(shop: Shop) -
     shop.produce("a", 2)
     result = shop.ended(running)
     assert result.success
-    assert "taken over" in Notes(shop.instance).of(shop.flows)["default/a"].error
+    assert "taken over" in Departures(shop.instance).of(shop.flows)["default/a"].error
 
 
 def test_a_signal_ends_every_flow_after_its_micro_batch(shop: Shop) -> None:

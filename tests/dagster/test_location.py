@@ -12,8 +12,9 @@ import pytest
 
 from dataflow_assets.assets import claims, graph
 from dataflow_assets.assets.drivers import Driver
-from dataflow_assets.assets.lane_runs import Book, FlowState, LaneRuns
-from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.lane_book import Book, FlowState
+from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
 from dataflow_assets.contracts import Run, SourceSession
 from dataflow_assets.errors import PermanentError
@@ -144,7 +145,7 @@ def test_flows_that_have_left_their_lane_run_by_themselves_eight_at_a_time(
 ) -> None:
     later(monkeypatch, 0)
     for number in range(AT_ONCE + 2):
-        Notes(shop.instance).leave(shop.add(f"f{number}"), "no database")
+        Departures(shop.instance).leave(shop.add(f"f{number}"), "no database")
     assert shop.tick() == []
     assert shop.said(shop.flows[0]) == "failed once; next try in 5 s. Last error: no database"
     assert shop.summary.splitlines()[:2] == [
@@ -160,7 +161,7 @@ class Query(MemoryPartSource):
     """Each read is of all its rows."""
 
     @property
-    def continuous(self) -> bool:
+    def incremental(self) -> bool:
         return False
 
 
@@ -191,7 +192,7 @@ def test_a_flow_that_has_left_its_lane_waits_for_its_source(
     monkeypatch.setattr(Unmade, "made", False)
     flow = shop.add_table("orders", Unmade)
     later(monkeypatch, 0)
-    Notes(shop.instance).leave(flow, "the table does not exist")
+    Departures(shop.instance).leave(flow, "the table does not exist")
     later(monkeypatch, 6)
     assert shop.tick() == []
     assert shop.said(flow) == "cannot look for new data: the table does not exist"

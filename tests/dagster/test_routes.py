@@ -16,7 +16,7 @@ import pytest
 import definitions
 import devservers
 from dataflow_assets.assets import claims, graph, runs
-from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.connectors.memory import MemorySpanSink, Store
 from dataflow_assets.contracts import Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError, TransientError
@@ -180,7 +180,7 @@ def test_a_branch_whose_sink_is_down_fails_the_run_and_the_others_are_materializ
     shop: Shop, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.produce(1, 2, 6)
-    Notes(shop.instance).leave(shop.flow, "the sink is down")
+    Departures(shop.instance).leave(shop.flow, "the sink is down")
     with monkeypatch.context() as patch:
         _down(patch, kind)
         result = shop.run()
@@ -206,7 +206,7 @@ def test_a_new_branch_that_cannot_be_asked_keeps_no_other_from_running(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.produce(1, 2, 6)
-    Notes(shop.instance).leave(shop.flow, "the sink is down")
+    Departures(shop.instance).leave(shop.flow, "the sink is down")
     _down(monkeypatch, TransientError)
     shop.run()
     assert "failed 2 times in a row; next try in" in shop.tick().skip_message

@@ -9,9 +9,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dataflow_assets.assets import claims, graph, pulse
+from dataflow_assets.assets import claims, graph, heartbeat
 from dataflow_assets.assets.drivers import Driver
-from dataflow_assets.assets.pulse import SILENT_SECONDS, Pulse
+from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Run
@@ -57,7 +57,7 @@ def test_a_run_elsewhere_is_dead_after_a_long_silence(
     live = switch.run(STARTED, driver=away)
     later(monkeypatch, SILENT_SECONDS - 10)
     assert "is started" in switch.reason()
-    Pulse(switch.instance, switch.flow.id).beat(live.run_id)
+    Heartbeat(switch.instance, switch.flow.id).beat(live.run_id)
     later(monkeypatch, SILENT_SECONDS - 10)
     assert "is started" in switch.reason()
     later(monkeypatch, 20)
@@ -70,7 +70,7 @@ def test_the_signs_of_life_of_another_run_do_not_count(
 ) -> None:
     live = switch.run(STARTED, driver=replace(Driver.here(), host="another"))
     later(monkeypatch, SILENT_SECONDS + 10)
-    Pulse(switch.instance, switch.flow.id).beat("another")
+    Heartbeat(switch.instance, switch.flow.id).beat("another")
     switch.tick()
     assert "nothing was heard of it for 10 minutes" in _error(switch, live)
 
@@ -81,7 +81,7 @@ def test_a_second_run_does_not_hide_the_signs_of_life_of_the_first(
     """It claims the flow before it looks whether another one drives it."""
     live = switch.run(STARTED, driver=replace(Driver.here(), host="another"))
     later(monkeypatch, SILENT_SECONDS + 10)
-    Pulse(switch.instance, switch.flow.id).beat(live.run_id)
+    Heartbeat(switch.instance, switch.flow.id).beat(live.run_id)
     second, flows = switch.run(STARTED), Runs(switch.instance, switch.flow)
     with flows.driving(second.run_id):
         other = flows.other(second.run_id)
@@ -138,15 +138,15 @@ def test_a_driver_shows_that_it_is_alive_and_lets_go_of_its_flow(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run of several steps goes on for hours after one of them has driven the flow."""
-    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.01)
     flows, run = Runs(switch.instance, switch.flow), switch.run(STARTED)
     beats, beaten = [], threading.Event()
 
-    def beat(_: Pulse, run_id: str) -> None:
+    def beat(_: Heartbeat, run_id: str) -> None:
         beats.append(run_id)
         beaten.set() if len(beats) > 2 else None
 
-    monkeypatch.setattr(Pulse, "beat", beat)
+    monkeypatch.setattr(Heartbeat, "beat", beat)
     with flows.driving(run.run_id):
         assert flows.on() == switch.instance.get_run_by_id(run.run_id)
         assert beaten.wait(10)

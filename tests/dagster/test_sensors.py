@@ -10,7 +10,7 @@ import pytest
 
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.drivers import Driver
-from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSink
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import Finding, TransientError
@@ -120,7 +120,7 @@ def test_a_flow_that_has_succeeded_by_itself_goes_back_to_its_lane(switch: Switc
     switch.produce(3)
     switch.leave("no broker")
     assert "failed once" in switch.reason()
-    Notes(switch.instance).come_back(switch.flow)
+    Departures(switch.instance).come_back(switch.flow)
     assert switch.tick().job_name == "ingest"
     switch.leave("no broker again")
     assert "failed 2 times in a row; next try in 10 s" in switch.reason()  # it left twice lately

@@ -226,7 +226,7 @@ def _hints(
     ]
     if manifest.api_version == f"{model.STALE_GROUP}/v1":
         notes.append(document.finding(("apiVersion",), f"an old name of {model.API_VERSION}"))
-    if not source.continuous:
+    if not source.incremental:
         unused = [path for path in _OF_LANES if document.get(*path) is not None]
         notes += [document.finding(path, _NO_LANE, key=True) for path in unused]
     return tuple(notes)

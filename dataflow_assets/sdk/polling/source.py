@@ -59,7 +59,7 @@ class PolledSource(DatabaseTable, Source):
 
     @property
     @override
-    def continuous(self) -> bool:
+    def incremental(self) -> bool:
         return not self.verbatim
 
     @property

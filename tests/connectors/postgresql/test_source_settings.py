@@ -27,7 +27,7 @@ def test_defaults_are_the_reference_s() -> None:
     assert (found.auto_create_table, found.overlap_seconds) == (False, 0)
     assert found.place() == ("public", "orders")
     assert found.poll_seconds == 5
-    assert found.continuous
+    assert found.incremental
     assert "pw" not in repr(found)
 
 

@@ -43,9 +43,7 @@ from dataflow_assets.contracts import (
     refuse_shared,
 )
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.checkpoint import (
-    check_begun,
-)
+from dataflow_assets.sdk.checkpoint import check_begun
 from dataflow_assets.sdk.server_failure import translated
 
 log = logging.getLogger(__name__)

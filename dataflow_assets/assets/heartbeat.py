@@ -13,13 +13,13 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-BEAT_SECONDS = 60.0
+BEAT_SECONDS = 60.0  # between two signs of life
 SILENT_SECONDS = 600.0  # after which a run counts as dead whose process cannot be seen
 
 log = logging.getLogger(__name__)
 
 
-class Pulse:
+class Heartbeat:
     """The signs of life of the runs that drive one flow or lane."""
 
     def __init__(self, instance: dg.DagsterInstance, name: str) -> None:
@@ -27,7 +27,7 @@ class Pulse:
         self._key = f"dataflow/alive/{name}"
 
     def beat(self, run_id: str) -> None:
-        """The run is alive now."""
+        """The run is alive now; raises what Dagster's storage raises."""
         now = time.time()
         others = {run: at for run, at in self._known().items() if now - at < SILENT_SECONDS}
         signs = (f"{run} {at:.0f}" for run, at in {**others, run_id: now}.items())
@@ -44,7 +44,11 @@ class Pulse:
 
     @contextmanager
     def beating(self, run_id: str) -> Iterator[None]:
-        """Shows that the run is alive until the block ends, whatever else its process does."""
+        """Shows that the run is alive until the block ends, whatever else its process does.
+
+        A thread of its own does so every minute. Where the storage cannot be written, that is
+        logged, and tried again a minute later.
+        """
         self._try(run_id)
         ended = threading.Event()
         thread = threading.Thread(target=self._until, args=(run_id, ended), daemon=True)

@@ -18,25 +18,24 @@ from dataflow_assets.assets.metadata import (
     column_schema,
     event_metadata,
 )
+from dataflow_assets.assets.tally import Tally
 from dataflow_assets.contracts import Checkpoint
-from dataflow_assets.flow import Flow
 from dataflow_assets.runs.request import Report
 
 
-class Telling:
-    """The reports of one flow, gathered by branch until they are told."""
+class FlowEvents:
+    """The reports of one flow, gathered by branch until they are told.
+
+    One for each run of a flow's own, and one for each stay of a flow in a lane; used by the thread
+    that writes the events of the run.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = {node.branch.id: node for node in nodes}
-        self._tallies = {node.branch.id: mirror.Tally() for node in nodes}
+        self._tallies = {node.branch.id: Tally() for node in nodes}
         self._last: dict[str, Report] = {}
         self._moved: set[str] = set()
         self._answers: dict[tuple[str, str], bool] = {}
-
-    @property
-    def flow(self) -> Flow:
-        """Whose reports these are."""
-        return next(iter(self._nodes.values())).flow
 
     @property
     def nodes(self) -> Sequence[Node]:

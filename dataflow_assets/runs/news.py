@@ -1,4 +1,4 @@
-"""The ends of many sources, asked for together: what has something new is found by one look."""
+"""Which of many sources have something new: their ends are asked for together, in one look."""
 
 from __future__ import annotations
 
@@ -77,7 +77,11 @@ class _Known:
 
 
 class Looks:
-    """Looks at the same sources again and again; used by one thread."""
+    """Looks at the same sources again and again; used by one thread at a time.
+
+    A lane has one, for its own flows; the sensors of a code server share another one. `silence`:
+    seconds without an answer after which a server counts as silent.
+    """
 
     def __init__(self, silence: float = SILENCE) -> None:
         self._silence = silence
@@ -89,10 +93,17 @@ class Looks:
     ) -> dict[str, Answer]:
         """By the flow where its source ends and for whom that is news, or why that is not known.
 
-        Questions of earlier calls are not waited for once more: a slow server delays one call.
-        A source with `poll_seconds` has its last answer repeated until they are over. A flow is
-        left out while its server has not answered: nobody may use its session, and the next call
-        tells. After the error of a silent server the session can only be closed.
+        Called by a lane every second, and by the sensors `ingest` and `lag` with each tick.
+        Questions of earlier calls are not waited for once more: a slow server delays one call. A
+        source with `poll_seconds` has its last answer repeated until they are over.
+
+        Args:
+            sources: by the id of the flow.
+            patience: the most seconds that this call may take.
+
+        Returns:
+            A flow is left out while its server has not answered: nobody may use its session, and
+            the next call tells. After the error of a silent server the session can only be closed.
         """
         wait_for([look.question.answer for look in self._ask(sources)], patience)
         for group, look in list(self._under_way.items()):

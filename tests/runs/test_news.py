@@ -17,7 +17,7 @@ from dataflow_assets.connectors.kafka.source import current_topic
 from dataflow_assets.connectors.postgresql import PostgresqlSource
 from dataflow_assets.contracts import Source, SourceSession
 from dataflow_assets.errors import DataflowError
-from dataflow_assets.runs.ends import Found, Looks, OpenSource
+from dataflow_assets.runs.news import Found, Looks, OpenSource
 from devservers import Proxy
 from tests.conftest import Topics
 

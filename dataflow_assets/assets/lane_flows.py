@@ -8,8 +8,9 @@ import dagster as dg
 
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
-from dataflow_assets.assets.lane_runs import Book, FlowState, LaneRuns
-from dataflow_assets.assets.left import Notes
+from dataflow_assets.assets.lane_book import Book, FlowState
+from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
 
@@ -22,12 +23,19 @@ Manifests = Callable[[], Sequence[Flow]]
 
 
 def drivable(flow: Flow) -> bool:
-    """Whether a lane may drive the flow at all; others have runs of their own."""
-    return flow.source.continuous and not flow.suspended
+    """Whether a lane may drive the flow at all; others have runs of their own.
+
+    Asked of each flow by the run of a lane, and by the sensor `ingest`.
+    """
+    return flow.source.incremental and not flow.suspended
 
 
-class Members:
-    """The flows of one lane. Asked every two seconds by the one that drives them."""
+class LaneFlows:
+    """The flows of one lane, as switches, manifests, failures and claims say.
+
+    One for each run of a lane, used by the one thread that iterates over `Lane.drive`. Errors of
+    Dagster's storage are logged, and what was known before holds.
+    """
 
     def __init__(
         self,
@@ -52,7 +60,11 @@ class Members:
         """Why the run is to end, whatever the flows do."""
 
     def wanted(self) -> Sequence[Flow]:
-        """The flows to drive; the last answer where Dagster's storage cannot be asked."""
+        """The flows to drive; the last answer where Dagster's storage cannot be asked.
+
+        Called by the lane every two seconds. A few questions to Dagster's storage, however
+        many flows there are, and one look at the manifests' folder.
+        """
         try:
             self._wanted = self._look()
         except Exception as error:  # noqa: BLE001 - storages raise many kinds; the next look may do
@@ -73,7 +85,7 @@ class Members:
         return self._wanted is not None and not self._wanted and not self._driven
 
     def began(self, flow: Flow) -> None:
-        """The lane drives the flow from now on."""
+        """The lane drives the flow from now on; called with its event `Began`."""
         self._driven[flow.id] = flow
 
     def changed(self) -> None:
@@ -81,7 +93,10 @@ class Members:
         self._written = 0.0
 
     def ended(self, flow: Flow) -> None:
-        """The lane has let the flow go: whoever waits for it may know at once."""
+        """The lane has let the flow go: whoever waits for it may know at once.
+
+        Called with its event `Ended` or `Left`.
+        """
         self._driven.pop(flow.id, None)
         self._named.pop(flow.id, None)
         self._written = 0.0
@@ -104,7 +119,7 @@ class Members:
 
     def _fit(self, flows: Sequence[Flow]) -> list[Flow]:
         """Those of this lane that are switched on and have not failed."""
-        on, out = switches.on(self._instance, flows), Notes(self._instance).of(flows)
+        on, out = switches.on(self._instance, flows), Departures(self._instance).of(flows)
         self._why = dict.fromkeys(
             self._driven,
             "its manifest was removed, has mistakes (see `dataflow check`) or says suspended",

@@ -1,6 +1,6 @@
 """The mirrored checkpoints of assets, read from Dagster's events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import dagster as dg
 from dataflow_assets.assets import mirror
 from dataflow_assets.assets.graph import Key
 from dataflow_assets.assets.metadata import CHECKPOINT
+from dataflow_assets.contracts import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,20 @@ def mirrored_together(instance: dg.DagsterInstance, keys: Iterable[Key]) -> dict
             carried = _carried(event.asset_materialization, event.timestamp)
             found[key] = carried or _mirrored(instance, key)
     return found
+
+
+def outdated(instance: dg.DagsterInstance, checkpoints: Mapping[Key, Checkpoint]) -> set[Key]:
+    """The assets whose mirrored checkpoint is not the one that their sink has.
+
+    Asked in a run that has nothing new to tell, at its end: a mirror that is lost, wiped, or that a
+    run which died has not written, needs an event, or sensors would ask for runs for ever.
+    """
+    known = mirrored_together(instance, checkpoints)
+    return {
+        key
+        for key, checkpoint in checkpoints.items()
+        if mirror.version_of(known[key].checkpoint) != mirror.data_version(checkpoint)
+    }
 
 
 def _carried(event: dg.AssetMaterialization | None, at: float) -> Mirrored | None:

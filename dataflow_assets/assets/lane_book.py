@@ -1,0 +1,62 @@
+"""The book of a lane: what its run drives and how each flow fares, in Dagster's own storage.
+
+The run of the lane writes it; sensors, and runs of flows' own that wait for a flow, read it.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import dagster as dg
+
+
+@dataclass(frozen=True)
+class FlowState:
+    """How a flow fares in its lane, for people. `failing`: it has met an error and tries again."""
+
+    text: str
+    failing: bool = False
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the run of a lane drives, and how each flow fares."""
+
+    run: str = ""
+    """The id of the run that has written the page; empty where none ever did."""
+    at: float = 0.0
+    """When it did, in seconds since 1970."""
+    flows: Mapping[str, str] = field(default_factory=dict)
+    """By the id of a flow the text of its `FlowState`."""
+    failing: Sequence[str] = ()
+    """Those of them that have met an error and try again."""
+
+
+class Book:
+    """The one value of a lane; a page replaces the one before."""
+
+    def __init__(self, instance: dg.DagsterInstance, lane: str) -> None:
+        self._storage = instance.daemon_cursor_storage
+        self._key = f"dataflow/lane/{lane}"
+
+    def read(self) -> Page:
+        """The newest page; an empty one of a lane that was never driven.
+
+        Called by the sensors `ingest` and `lag` with each tick, and every half second by a run that
+        waits for a lane. Raises what Dagster's storage raises.
+        """
+        text = self._storage.get_cursor_values({self._key}).get(self._key)
+        return Page(**json.loads(text)) if text else Page()
+
+    def write(self, run_id: str, states: Mapping[str, FlowState]) -> None:
+        """Replaces the page.
+
+        Called in the run of the lane every ten seconds, and at once when it takes up a flow or lets
+        one go. `states` has every flow that it drives or is about to drive, by its id. Raises what
+        Dagster's storage raises.
+        """
+        texts = {name: state.text for name, state in states.items()}
+        failing = [name for name, state in states.items() if state.failing]
+        page = asdict(Page(run_id, time.time(), texts, failing))
+        self._storage.set_cursor_values({self._key: json.dumps(page)})

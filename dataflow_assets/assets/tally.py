@@ -1,0 +1,70 @@
+"""What the reports of a branch add up to between two events of its asset."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dataflow_assets.contracts import Totals
+from dataflow_assets.runs.request import Report
+
+EVERY_SECONDS = 10.0  # between two events of an asset, at least
+IDLE_SECONDS = 1.0  # without a report, after which a run counts as idle
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The flat numbers of one event, in the order in which they are shown."""
+
+    lag_seconds: float
+    lag_records: int
+    rows: int
+    rejected: int
+    rows_per_second: float
+
+
+class Tally:
+    """Gathers the reports of one branch, so that events come at most every `EVERY_SECONDS`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.told = self._added = clock()
+        self._waiting: Report | None = None
+        self._delta = Totals()
+        self._seconds = 0.0
+
+    def add(self, report: Report) -> None:
+        """Takes one more report."""
+        self._waiting, self._added = report, self._clock()
+        self._delta += report.delta
+        self._seconds += report.seconds
+
+    @property
+    def due(self) -> bool:
+        """Whether something new waits, and the last event is old enough."""
+        return self._waiting is not None and self._clock() - self.told >= EVERY_SECONDS
+
+    @property
+    def idle(self) -> bool:
+        """Whether no report came for a while: a run that ends at once tells its last one itself."""
+        return self._clock() - self._added >= IDLE_SECONDS
+
+    def take(self) -> tuple[Report, Figures] | None:
+        """What was gathered since the last event; None when nothing was."""
+        report = self._waiting
+        return (report, self.final(report)) if report else None
+
+    def final(self, report: Report) -> Figures:
+        """The same as of this report, which may repeat the last one: its rows are 0 then."""
+        rate = self._delta.rows / self._seconds if self._seconds > 0 else 0.0
+        figures = Figures(
+            round(report.lag.seconds, 3),
+            report.lag.records,
+            self._delta.rows,
+            self._delta.rejected,
+            round(rate, 1),
+        )
+        self._waiting, self.told = None, self._clock()
+        self._delta, self._seconds = Totals(), 0.0
+        return figures

@@ -1,0 +1,63 @@
+"""The branches of a flow that take part in an attempt: each is opened, with a new epoch."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import replace
+
+from dataflow_assets.contracts import SourceSession
+from dataflow_assets.errors import blamed
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.runs.branch_turns import OpenBranch
+from dataflow_assets.runs.request import Request
+from dataflow_assets.runs.retries import Progress
+from dataflow_assets.runs.start_positions import settle
+from dataflow_assets.sdk.checkpoint import taken_over
+
+
+def open_branches(
+    flow: Flow, source: SourceSession, progress: Progress, request: Request, stack: ExitStack
+) -> list[OpenBranch]:
+    """Opens every branch that is not suspended, and stores where each begins.
+
+    Called by the loop on the driver, once for each attempt, before anything is read.
+
+    Args:
+        flow: with its secrets in place.
+        source: its open session.
+        progress: of the run; it learns the epochs, and the totals of branches that are new to it.
+        request: what the run is asked to do.
+        stack: closes the sessions at the end of the attempt.
+
+    Raises:
+        TakenOver: another run has begun since the attempt before. What else a sink raises is about
+            its branch, which is suspended for it unless it is the last one.
+    """
+    branches = [one for one in flow.branches if progress.open_for(one)]
+    for branch in branches:
+        with blamed(branch.id):
+            _check_still_ours(flow, branch, progress, request)
+    opened = list[OpenBranch]()
+    for branch in branches:
+        with blamed(branch.id):
+            target = replace(flow.target(branch), source_id=source.identity)
+            session = branch.sink.open(target, request.run)
+            stack.enter_context(closing(session))
+            branch.sink.shape(session.schema())  # a table that does not fit is told at once
+        progress.reported.setdefault(branch.id, session.checkpoint.totals)
+        progress.epochs[branch.id] = session.checkpoint.epoch
+        settle(flow, branch, source, session, progress.start(branch))
+        progress.settled(branch)
+        opened.append(OpenBranch(branch, session))
+    return opened
+
+
+def _check_still_ours(flow: Flow, branch: Branch, progress: Progress, request: Request) -> None:
+    """Another attempt takes the flow from nobody: a run that has begun meanwhile goes on."""
+    ours = progress.epochs.get(branch.id)
+    if ours is None:
+        return
+    stored = branch.sink.peek(flow.target(branch))
+    # An older epoch is what a replica shows that is behind.
+    if stored is not None and stored.epoch > ours and stored.run_id != request.run.id:
+        raise taken_over(flow.id, f"run {stored.run_id}")
