@@ -6,8 +6,10 @@ What is heavy (Spark, clients, servers) is imported by the command that needs it
 from __future__ import annotations
 
 import json
+import os
 import sys
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +24,7 @@ from dataflow_assets.manifests.check import as_json, as_lines
 from dataflow_assets.manifests.load import load
 
 if TYPE_CHECKING:
+    from dataflow_assets.assets.drive_states import DriveState
     from dataflow_assets.runs.request import Request
 
 
@@ -83,12 +86,12 @@ def status(asked: Namespace) -> int:
 
     loaded = load(asked.paths)
     selection.say_findings(loaded)
-    answers = statuses(loaded.flows)
+    answers, driven = statuses(loaded.flows), _driven(loaded.flows)
     describe = partial(sentence, flows=loaded.flows)
     if asked.json:
-        out(json.dumps(status_view.as_json(answers, describe), indent=2))
+        out(json.dumps(status_view.as_json(answers, describe, driven), indent=2))
     else:
-        status_view.show(answers, describe)
+        status_view.show(answers, describe, driven)
     return 1 if loaded.findings or any(answer.error for answer in answers) else 0
 
 
@@ -144,6 +147,19 @@ def _request(asked: Namespace) -> Request:
     else:
         start = Start(asked.start, table=table, confirmed=confirmed)
     return Request(seconds=asked.seconds, until=asked.until, start=start)
+
+
+def _driven(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
+    """What the lanes of Dagster say; nothing where the environment names no DAGSTER_HOME."""
+    if not os.environ.get("DAGSTER_HOME"):
+        return {}
+    from dataflow_assets.assets.drive_states import drive_states
+
+    try:
+        return drive_states(flows)
+    except Exception as error:  # noqa: BLE001 - storages raise many kinds; the rest can be said
+        err(f"DAGSTER_HOME cannot be read, lanes are not shown: {sentence(error, flows)}")
+        return {}
 
 
 def _read(file: Path) -> str:

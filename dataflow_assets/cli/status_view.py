@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dataflow_assets.cli.console import err, out
 from dataflow_assets.contracts import Checkpoint, Position, Positions
 from dataflow_assets.runs.statuses import Answer, Status
+
+if TYPE_CHECKING:
+    from dataflow_assets.assets.drive_states import DriveState
 
 COLUMNS = (
     ("flow", False),
@@ -25,22 +28,27 @@ COLUMNS = (
     ("last commit", True),
     ("epoch", True),
     ("run", False),
+    ("lane", False),
 )
 MOST_POSITIONS = 4
 LONGEST_POSITION = 60  # characters
 Describe = Callable[[BaseException], str]
 
 
-def as_json(answers: Sequence[Answer], describe: Describe) -> dict[str, Any]:
+Driven = Mapping[str, "DriveState"]
+"""By the id of a flow how its lane fares with it."""
+
+
+def as_json(answers: Sequence[Answer], describe: Describe, driven: Driven) -> dict[str, Any]:
     """The answers as plain data, in their order."""
-    return {"flows": [_answer(answer, describe) for answer in answers]}
+    return {"flows": [_answer(answer, describe, driven) for answer in answers]}
 
 
-def as_rows(answers: Sequence[Answer]) -> list[list[str]]:
+def as_rows(answers: Sequence[Answer], driven: Driven) -> list[list[str]]:
     """The cells of the table, in the order of `COLUMNS`; what is furthest behind comes first."""
     rows = [(answer, found) for answer in answers for found in answer.found]
     rows.sort(key=lambda row: (-row[1].lag.seconds, -row[1].lag.records))
-    return [_row(*row) for row in rows]
+    return [[*_row(*row), _lane(row[0], driven)] for row in rows]
 
 
 def as_summary(answers: Sequence[Answer]) -> str:
@@ -52,9 +60,9 @@ def as_summary(answers: Sequence[Answer]) -> str:
     return f"{flows}: {current} up to date, {behind} behind, {unknown} not known"
 
 
-def as_lines(answers: Sequence[Answer]) -> Iterator[str]:
+def as_lines(answers: Sequence[Answer], driven: Driven) -> Iterator[str]:
     """The table in plain text, columns aligned; nothing without rows."""
-    rows = [[title for title, _ in COLUMNS], *as_rows(answers)]
+    rows = [[title for title, _ in COLUMNS], *as_rows(answers, driven)]
     if len(rows) == 1:
         return
     widths = [max(len(row[index]) for row in rows) for index in range(len(COLUMNS))]
@@ -64,32 +72,37 @@ def as_lines(answers: Sequence[Answer]) -> Iterator[str]:
         yield "  ".join(aligned).rstrip()
 
 
-def as_blocks(answers: Sequence[Answer]) -> Iterator[str]:
+def as_blocks(answers: Sequence[Answer], driven: Driven) -> Iterator[str]:
     """A few short lines for each branch, for a terminal that is too narrow for the table."""
-    for flow, into, *cells in as_rows(answers):
-        position, end, behind, seconds, rows, rejected, committed, epoch, run = cells
+    for flow, into, *cells in as_rows(answers, driven):
+        position, end, behind, seconds, rows, rejected, committed, epoch, run, lane = cells
         yield f"{flow} -> {into}"
         yield f"  behind by {behind} records, {seconds} s; {rows} rows, {rejected} rejected"
         yield f"  checkpoint {position}; source end {end}"
         yield f"  last commit {committed}; epoch {epoch}, run {run}"
+        if lane != "-":
+            yield f"  {lane}"
 
 
-def show(answers: Sequence[Answer], describe: Describe) -> None:
-    """What is wrong first: the flows that could not be asked (on stderr), those furthest behind.
+def show(answers: Sequence[Answer], describe: Describe, driven: Driven) -> None:
+    """What is wrong first: flows that fail or cannot be asked, on stderr.
 
-    One line at the end counts them.
+    Then the others, those furthest behind first; one line at the end counts the flows.
     """
+    for answer in answers:
+        if (state := driven.get(answer.flow.id)) is not None and state.failing:
+            err(f"{answer.flow.id}: {state.text}")
     for answer in answers:
         if answer.error is not None:
             said = " ".join(describe(answer.error).split())
             err(said if answer.flow.id in said else f"{answer.flow.id}: {said}")
-    lines = list(as_lines(answers))
+    lines = list(as_lines(answers, driven))
     if not sys.stdout.isatty():
         _print(lines)
     elif max(map(len, lines), default=0) <= shutil.get_terminal_size().columns:
-        _show_table(answers)
+        _show_table(answers, driven)
     else:
-        _print(as_blocks(answers))
+        _print(as_blocks(answers, driven))
     out(as_summary(answers))
 
 
@@ -98,7 +111,7 @@ def _print(lines: Iterable[str]) -> None:
         out(line)
 
 
-def _show_table(answers: Sequence[Answer]) -> None:
+def _show_table(answers: Sequence[Answer], driven: Driven) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -106,7 +119,7 @@ def _show_table(answers: Sequence[Answer]) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title, right in COLUMNS:
         table.add_column(title, justify="right" if right else "left", overflow="fold")
-    for row in as_rows(answers):
+    for row in as_rows(answers, driven):
         table.add_row(*map(escape, row))
     if table.row_count:
         Console(highlight=False).print(table)
@@ -128,6 +141,11 @@ def _row(answer: Answer, found: Status) -> list[str]:
         str(checkpoint.epoch) if found.checkpoint else "-",
         checkpoint.run_id or "-",
     ]
+
+
+def _lane(answer: Answer, driven: Driven) -> str:
+    state = driven.get(answer.flow.id)
+    return "-" if state is None else state.text
 
 
 def _positions(positions: Positions) -> str:
@@ -156,13 +174,14 @@ def _age(when: datetime | None) -> str:
     return f"{seconds:.0f} s ago"
 
 
-def _answer(answer: Answer, describe: Describe) -> dict[str, Any]:
-    flow = answer.flow
+def _answer(answer: Answer, describe: Describe, driven: Driven) -> dict[str, Any]:
+    flow, state = answer.flow, driven.get(answer.flow.id)
     return {
         "flow": flow.id,
         "source": str(flow.source_address),
         "suspended": flow.suspended,
         "error": None if answer.error is None else describe(answer.error),
+        "lane": None if state is None else {"text": state.text, "failing": state.failing},
         "branches": [_branch(found) for found in answer.found],
     }
 

@@ -1,0 +1,101 @@
+"""`dataflow status` says what Dagster's lanes have chosen for a flow, and who fails there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from dataflow_assets.assets import drive_states
+from dataflow_assets.assets.lane_book import Book, FlowState
+from dataflow_assets.assets.lane_departures import Departures
+from dataflow_assets.cli import main
+from dataflow_assets.connectors.memory import Store
+from dataflow_assets.manifests.load import load
+
+FLOW = """\
+apiVersion: dataflow.dataflow.io/v1
+kind: DataFlow
+metadata: {{name: {name}, annotations: {{dataflow-assets/lane: till}}}}
+spec:
+  source: {{type: memory-offsets, config: {{store: {store}, topic: {name}}}}}
+  sink: {{type: memory-slice, config: {{store: {store}, table: {name}}}}}
+"""
+CHOSEN = "2 s behind; commits at most every 2.5 s for a freshness of 10 s"
+
+
+@pytest.fixture
+def flows(tmp_path: Path, store: Store) -> Path:
+    folder = tmp_path / "flows"
+    folder.mkdir()
+    for name in ("driven", "left", "retried", "nowhere"):
+        store.produce(name, 0, [b"{}"])
+        (folder / f"{name}.yaml").write_text(FLOW.format(name=name, store=store.path))
+    return folder
+
+
+@pytest.fixture
+def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+def written(instance: dg.DagsterInstance, flows: Path) -> None:
+    """Of four flows one is driven, one tries again, one has left, and one is not in the lane."""
+    failing = FlowState("has met an error and tries again: no answer", failing=True)
+    states = {"default/driven": FlowState(CHOSEN), "default/retried": failing}
+    Book(instance, "till").write("a-run", states)
+    (left,) = [flow for flow in load([flows]).flows if flow.name == "left"]
+    Departures(instance).leave(left, "table t does not exist")
+
+
+def test_the_lane_and_its_choice_are_said_and_failures_come_first(
+    flows: Path, instance: dg.DagsterInstance, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(instance, flows)
+    assert main(["status", str(flows)]) == 0
+    said = capsys.readouterr()
+    assert sorted(said.err.splitlines()) == [
+        "default/left: has left its lane, runs of its own try again: table t does not exist",
+        "default/retried: in lane till, has met an error and tries again: no answer",
+    ]
+    (driven,) = [line for line in said.out.splitlines() if line.startswith("default/driven")]
+    (nowhere,) = [line for line in said.out.splitlines() if line.startswith("default/nowhere")]
+    assert driven.endswith(f"in lane till, {CHOSEN}")
+    assert nowhere.endswith("-")
+
+
+def test_json_has_it_too(
+    flows: Path, instance: dg.DagsterInstance, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(instance, flows)
+    main(["status", str(flows), "--json"])
+    found = {one["flow"]: one["lane"] for one in json.loads(capsys.readouterr().out)["flows"]}
+    assert found["default/driven"] == {"text": f"in lane till, {CHOSEN}", "failing": False}
+    assert found["default/left"]["failing"]
+    assert found["default/nowhere"] is None
+
+
+def test_what_a_run_has_said_that_is_gone_is_not_repeated(
+    flows: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(instance, flows)
+    monkeypatch.setattr(drive_states, "STALE_SECONDS", -1.0)
+    assert set(drive_states.drive_states(load([flows]).flows)) == {"default/left"}
+
+
+def test_a_storage_that_cannot_be_read_is_said_and_the_rest_is_shown(
+    flows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "nowhere"))
+    assert main(["status", str(flows)]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("DAGSTER_HOME cannot be read, lanes are not shown: ")
+    assert said.out.splitlines()[-1] == "4 flows: 4 up to date, 0 behind, 0 not known"
