@@ -344,6 +344,28 @@ def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Sh
     assert not Notes(shop.instance).of(shop.flows)
 
 
+def test_a_newer_run_that_did_not_wait_keeps_the_flows_it_took(shop: Shop) -> None:
+    """As where the older run was paused: it finds its successor when it loses the first flow."""
+    shop.add("a", "b")
+    ended = threading.Event()
+    produced = _produce(shop, ended)
+    first = shop.aside()
+    until(lambda: len(shop.rows("a")) > 3)
+    shop.patch.setattr("dataflow_assets.assets.lane_runs.END_SECONDS", 0.0)
+    shop.patch.setattr("dataflow_assets.lanes.lane.WANTED_SECONDS", 600.0)  # the older is blind
+    second = shop.aside()
+    old = first.result()
+    noted = Notes(shop.instance).of(shop.flows)
+    ended.set()
+    new = shop.ended(second)
+    assert not noted
+    assert (old.success, new.success) == (True, True)
+    log = shop.log(old, "a") + shop.log(old, "b")
+    assert f"yields: run {new.run_id[:8]} of the lane takes over (" in log
+    count = produced.result()
+    assert shop.rows("a") == shop.rows("b") == list(range(count))
+
+
 def test_a_flow_that_another_driver_takes_leaves_with_a_clear_word(shop: Shop) -> None:
     """As by a run on the command line, of which Dagster knows nothing."""
     shop.add("a")
