@@ -21,7 +21,7 @@ from dataflow_assets.assets.mirrored import mirrored_together
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.stopping import Interrupts
 from dataflow_assets.assets.telling import Telling
-from dataflow_assets.errors import TakenOver
+from dataflow_assets.errors import TakenOver, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
 from dataflow_assets.lanes.lane import Lane
@@ -127,9 +127,17 @@ class Ingest:
             self._log(logging.INFO, flow, f"yields: {self._members.why_not(flow)} ({text})")
             self._lane.take_back(flow)  # the other run may be over before we look again
             return
+        if self._hands_over(flow, error):
+            self._log(logging.WARNING, flow, f"had met an error when the lane was to end: {text}")
+            return
         self._notes.leave(flow, text)
         again = "a run of its own tries again"
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
+
+    def _hands_over(self, flow: Flow, error: BaseException) -> bool:
+        """Whether the lane ends while the flow tries again: the next run of the lane does, too."""
+        ends = bool(self._members.over or self._interrupts.reason())
+        return ends and flow.id in self._failing and isinstance(error, TransientError)
 
     def _ended(self, flow: Flow) -> None:
         self._failing.pop(flow.id, None)

@@ -260,6 +260,27 @@ def test_a_flow_that_tries_again_says_so_and_is_counted(
     assert shop.ended(running).success
 
 
+def test_a_flow_that_tries_again_when_the_lane_is_handed_over_has_not_failed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_PATIENCE", "60")
+    shop.add("a", "b")
+    for name in "ab":
+        shop.produce(name, 1)
+    with monkeypatch.context() as patch:
+        _refuse_table(patch, "b", TransientError)
+        first = shop.aside()
+        eventually(lambda: Book(shop.instance, "shared").read().failing == ["default/b"])
+        second = shop.aside()
+        old = first.result()
+        noted = Notes(shop.instance).of(shop.flows)
+    shop.patch.setattr(ingest, "IDLE_SECONDS", 2.0)
+    assert not noted
+    assert "had met an error when the lane was to end" in shop.log(old, "b")
+    assert (old.success, second.result().success) == (True, True)
+    assert shop.rows("b") == [1]
+
+
 def test_an_edited_manifest_is_tried_at_once(shop: Shop) -> None:
     shop.add("a")
     shop.produce("a", 1)
