@@ -23,7 +23,7 @@ from dataflow_assets.assets.stopping import Interrupts
 from dataflow_assets.assets.telling import Telling
 from dataflow_assets.errors import TakenOver, TransientError
 from dataflow_assets.flow import Flow
-from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
+from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.lane import Lane
 from dataflow_assets.redaction import mask
 from dataflow_assets.runs.request import Report
@@ -106,6 +106,8 @@ class Ingest:
                 self._failing[flow.id] = event
                 if lasting:  # a run of its own tells of it; here nobody would for an hour
                     self._lane.end(flow, "one of its branches has failed")
+            case Recovered(flow):
+                self._well(flow.id)
             case Ended(flow, reason):
                 why = self._members.why_not(flow) or reason
                 self._log(logging.INFO, flow, f"leaves the lane: {why}")
@@ -117,7 +119,10 @@ class Ingest:
     def _recovered(self, report: Report) -> None:
         failing = self._failing.get(report.flow)
         if failing is not None and failing.error.branch in (None, report.branch.id):
-            del self._failing[report.flow]
+            self._well(report.flow)
+
+    def _well(self, flow: str) -> None:
+        if self._failing.pop(flow, None) is not None:
             self._members.changed()
 
     def _left(self, flow: Flow, error: BaseException) -> None:

@@ -164,6 +164,11 @@ class _Attempt:
         if stored is not None and stored.epoch > ours and stored.run_id != self._request.run.id:
             raise taken_over(self._flow.id, f"run {stored.run_id}")
 
+    @property
+    def _complete(self) -> bool:
+        """No branch is suspended."""
+        return len(self._open_branches) == len(self._flow.branches)
+
     def _lowest(self) -> Positions:
         return lowest([one.positions for one in self._open_branches], self._source.behind)
 
@@ -206,6 +211,8 @@ class _Attempt:
             return self._drained(until) if drained else ""
         if span.empty:
             self._progress.rested()
+            if self._complete:
+                self._host.rested()
         if not span.full:
             self._pause()
         return ""
@@ -314,8 +321,7 @@ class _Attempt:
 
         What a suspended branch has is not known here.
         """
-        complete = len(self._open_branches) == len(self._flow.branches)
-        if not complete or self._released >= self._committed:
+        if not self._complete or self._released >= self._committed:
             return None
         return self._released + self._host.release_seconds - time.monotonic()
 

@@ -260,6 +260,22 @@ def test_a_flow_that_tries_again_says_so_and_is_counted(
     assert shop.ended(running).success
 
 
+def test_a_flow_that_has_nothing_to_read_is_well_again_once_it_could_be_asked(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is committed that would say so."""
+    monkeypatch.setenv("DATAFLOW_PATIENCE", "60")
+    shop.add("a", "b")
+    with monkeypatch.context() as patch:
+        _refuse_table(patch, "b", TransientError)
+        running = shop.aside()
+        book = Book(shop.instance, "shared")
+        eventually(lambda: book.read().failing == ["default/b"])
+    eventually(lambda: book.read().failing == [])
+    assert book.read().flows["default/b"] == "nothing came yet"
+    assert shop.ended(running).success
+
+
 def test_a_flow_that_tries_again_when_the_lane_is_handed_over_has_not_failed(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
