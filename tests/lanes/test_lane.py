@@ -415,6 +415,23 @@ class Query(MemoryPartSource):
         return session
 
 
+class Whole(MemoryPartSource):
+    @property
+    def continuous(self) -> bool:
+        return False
+
+
+def test_a_query_that_is_read_as_a_whole_joins_no_others(memory: Any, drive: Any) -> None:
+    """Only the command line drives such a flow in a lane."""
+    one, other = memory(source=Whole), memory()
+    for each in (one, other):
+        each.produce(3)
+    driven: Driving = drive(one.flow, other.flow)
+    driven.until(lambda: one.complete and other.complete, SOON)
+    joint = {name: member.joint for name, member in driven.lane._members.items()}
+    assert joint == {one.flow.id: False, other.flow.id: True}
+
+
 def test_a_release_is_no_reason_to_read_a_query_again(
     memory: Any, drive: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
