@@ -119,7 +119,10 @@ class Sources:
         return known is None or known.manifest != flow.hash
 
     def _open_all(self, flows: Sequence[Flow]) -> None:
-        """Opens them, server by server and side by side; one that takes longer is kept later."""
+        """Opens them, server by server and side by side; one that takes longer is kept later.
+
+        What earlier ticks have begun to open is not waited for once more.
+        """
         manifests, found = {flow.id: flow.hash for flow in flows}, []
         for flow in flows:
             self._drop(flow.id)
@@ -129,10 +132,11 @@ class Sources:
             else:
                 found.append((flow.id, resolved.source))
         groups = grouped(found)
-        for group in groups.keys() - self._asking.keys() - self._opening.keys():
+        new = groups.keys() - self._asking.keys() - self._opening.keys()
+        for group in new:
             question = Question(groups[group], partial(_opened, groups[group]))
             self._opening[group] = _Opening(manifests, groups[group], question)
-        wait_for([one.question.answer for one in self._opening.values()], OPEN_SECONDS)
+        wait_for([self._opening[group].question.answer for group in new], OPEN_SECONDS)
         self._keep_opened()
 
     def _keep_opened(self) -> None:

@@ -20,9 +20,9 @@ from dataflow_assets.assets.lane_flows import LaneFlows, Manifests
 from dataflow_assets.assets.mirrored_checkpoints import outdated
 from dataflow_assets.assets.run_log import Lines
 from dataflow_assets.assets.stopping import Interrupts
-from dataflow_assets.errors import TakenOver
+from dataflow_assets.errors import TakenOver, TransientError
 from dataflow_assets.flow import Flow
-from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
+from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.lane import Lane
 from dataflow_assets.redaction import mask
 from dataflow_assets.runs.request import Report
@@ -111,6 +111,8 @@ class Ingest:
                 self._failing[flow.id] = event
                 if lasting:  # a run of its own tells of it; here nobody would for an hour
                     self._lane.end(flow, "one of its branches has failed")
+            case Recovered(flow):
+                self._well(flow.id)
             case Ended(flow, reason):
                 why = self._lane_flows.why_not(flow) or reason
                 self._log(logging.INFO, flow, f"leaves the lane: {why}")
@@ -122,7 +124,10 @@ class Ingest:
     def _recovered(self, report: Report) -> None:
         failing = self._failing.get(report.flow)
         if failing is not None and failing.error.branch in (None, report.branch.id):
-            del self._failing[report.flow]
+            self._well(report.flow)
+
+    def _well(self, flow: str) -> None:
+        if self._failing.pop(flow, None) is not None:
             self._lane_flows.changed()
 
     def _left(self, flow: Flow, error: BaseException) -> None:
@@ -132,9 +137,17 @@ class Ingest:
             self._log(logging.INFO, flow, f"yields: {self._lane_flows.why_not(flow)} ({text})")
             self._lane.take_back(flow)  # the other run may be over before we look again
             return
+        if self._hands_over(flow, error):
+            self._log(logging.WARNING, flow, f"had met an error when the lane was to end: {text}")
+            return
         self._departures.leave(flow, text)
         again = "a run of its own tries again"
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
+
+    def _hands_over(self, flow: Flow, error: BaseException) -> bool:
+        """Whether the lane ends while the flow tries again: the next run of the lane does, too."""
+        ends = bool(self._lane_flows.over or self._interrupts.reason())
+        return ends and flow.id in self._failing and isinstance(error, TransientError)
 
     def _ended(self, flow: Flow) -> None:
         self._failing.pop(flow.id, None)

@@ -73,7 +73,8 @@ class LaneFlows:
 
     def wants(self, flow: Flow) -> bool:
         """Whether the flow is still to be driven, by a look that is made now."""
-        return any(one.id == flow.id for one in self.wanted())
+        wanted = self.wanted()
+        return not self.over and any(one.id == flow.id for one in wanted)
 
     def why_not(self, flow: Flow) -> str:
         """Why the lane does not drive the flow any more; empty where the lane itself ends."""

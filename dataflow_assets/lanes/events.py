@@ -29,6 +29,13 @@ class Failing:
 
 
 @dataclass(frozen=True)
+class Recovered:
+    """What the flow had met is over, and nothing is left to read: no report would tell."""
+
+    flow: Flow
+
+
+@dataclass(frozen=True)
 class Left:
     """The flow has failed, and the lane goes on without it: the last event of its stay.
 
@@ -47,5 +54,5 @@ class Ended:
     reason: str
 
 
-Event = Began | Report | Failing | Left | Ended | None
+Event = Began | Report | Failing | Recovered | Left | Ended | None
 """None: nothing has happened for a moment."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Flow
-from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
+from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.member import Member
 from dataflow_assets.lanes.single_jobs import SingleJobs
@@ -190,5 +190,5 @@ class Lane:
             member.end(reason)
 
 
-def _flow(event: Began | Report | Failing | Left | Ended) -> str:
+def _flow(event: Began | Report | Failing | Recovered | Left | Ended) -> str:
     return event.flow if isinstance(event, Report) else event.flow.id

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dataflow_assets.contracts import Limit
 from dataflow_assets.errors import DataflowError, TransientError
 from dataflow_assets.flow import Flow
-from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left
+from dataflow_assets.lanes.events import Began, Ended, Event, Failing, Left, Recovered
 from dataflow_assets.lanes.pace import PART, TURN_SECONDS, Pace
 from dataflow_assets.lanes.queued_pass import QueuedPass
 from dataflow_assets.micro_batch import job
@@ -66,7 +66,7 @@ class Member(Host):
         self._reason: str | None = None
         self._resume = threading.Event()
         self._error: DataflowError | None = None
-        self._news = False
+        self._news = self._ill = False
         self._closed = False
         self._ending = float("inf")
         self.paused: Pause | None = None
@@ -204,7 +204,14 @@ class Member(Host):
 
     def failing(self, error: DataflowError, *, lasting: bool) -> None:
         """Whoever drives the lane decides."""
+        self._ill = True
         self._put(Failing(self.flow, error, lasting))
+
+    def rested(self) -> None:
+        """Said once of what it had met."""
+        if self._ill:
+            self._ill = False
+            self._put(Recovered(self.flow))
 
     def _run_alone(self, planned: Planned) -> Outcome:
         """Beside the lane's jobs; once such a job ends in the time of a turn, it is among them."""

@@ -44,9 +44,10 @@ class QueuedPass:
 def _is_small(planned: Planned) -> bool:
     """Whether a pass that tasks read themselves may be one of many in a job.
 
-    A session says so of messages. Of a table it is one turn's parts, behind which nothing waits.
+    A session says so of messages. Of a table it is one turn's parts, behind which nothing waits; a
+    query that is read as a whole is never small.
     """
     span = planned.work.span
     if planned.work.source.delivers == "messages":
         return True
-    return not span.full and len(span.slices) <= PARTS
+    return planned.work.source.incremental and not span.full and len(span.slices) <= PARTS

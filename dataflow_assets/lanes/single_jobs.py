@@ -55,6 +55,7 @@ class SingleJobs(Turns):
         if not done:
             return
         member.singly = False
+        member.passed = ended  # more of its turns may follow, behind those who wait for longer
         if full:
             member.pace.took(ended - began)
         for outcome in outcomes:

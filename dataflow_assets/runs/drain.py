@@ -133,6 +133,11 @@ class _Attempt:
         if sink is not None:
             sink.error_store().prepare()
 
+    @property
+    def _complete(self) -> bool:
+        """No branch is suspended."""
+        return len(self._open_branches) == len(self._flow.branches)
+
     def _lowest(self) -> Positions:
         return lowest([one.positions for one in self._open_branches], self._source.behind)
 
@@ -174,6 +179,8 @@ class _Attempt:
             return self._drained(until) if drained else ""
         if span.empty:
             self._progress.rested()
+            if self._complete:
+                self._host.rested()
         if not span.full:
             self._pause()
         return ""
@@ -273,8 +280,7 @@ class _Attempt:
 
         What a suspended branch has is not known here.
         """
-        complete = len(self._open_branches) == len(self._flow.branches)
-        if not complete or self._released >= self._committed:
+        if not self._complete or self._released >= self._committed:
             return None
         return self._released + self._host.release_seconds - time.monotonic()
 

@@ -90,6 +90,10 @@ class Host(ABC):
         long as the run is patient. The run raises it at its end.
         """
 
+    @abstractmethod
+    def rested(self) -> None:
+        """Every branch is open and has read all there is: what the run had met is over."""
+
 
 class Alone(Host):
     """The process is the run's own."""
@@ -115,6 +119,9 @@ class Alone(Host):
 
     def failing(self, error: DataflowError, *, lasting: bool) -> None:
         """Its log says so."""
+
+    def rested(self) -> None:
+        """Nobody waits for this."""
 
     def pause(self, pause: Pause) -> bool:
         """Sleeps in small steps."""

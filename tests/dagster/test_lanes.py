@@ -260,6 +260,43 @@ def test_a_flow_that_tries_again_says_so_and_is_counted(
     assert shop.ended(running).success
 
 
+def test_a_flow_that_has_nothing_to_read_is_well_again_once_it_could_be_asked(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is committed that would say so."""
+    monkeypatch.setenv("DATAFLOW_PATIENCE", "60")
+    shop.add("a", "b")
+    with monkeypatch.context() as patch:
+        _refuse_table(patch, "b", TransientError)
+        running = shop.aside()
+        book = Book(shop.instance, "shared")
+        eventually(lambda: book.read().failing == ["default/b"])
+    eventually(lambda: book.read().failing == [])
+    assert book.read().flows["default/b"] == "nothing came yet"
+    assert shop.ended(running).success
+
+
+def test_a_flow_that_tries_again_when_the_lane_is_handed_over_has_not_failed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATAFLOW_PATIENCE", "60")
+    shop.add("a", "b")
+    for name in "ab":
+        shop.produce(name, 1)
+    with monkeypatch.context() as patch:
+        _refuse_table(patch, "b", TransientError)
+        first = shop.aside()
+        eventually(lambda: Book(shop.instance, "shared").read().failing == ["default/b"])
+        second = shop.aside()
+        old = first.result()
+        noted = Departures(shop.instance).of(shop.flows)
+    shop.patch.setattr(ingest, "IDLE_SECONDS", 2.0)
+    assert not noted
+    assert "had met an error when the lane was to end" in shop.log(old, "b")
+    assert (old.success, second.result().success) == (True, True)
+    assert shop.rows("b") == [1]
+
+
 def test_an_edited_manifest_is_tried_at_once(shop: Shop) -> None:
     shop.add("a")
     shop.produce("a", 1)
@@ -342,6 +379,28 @@ def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Sh
     count = produced.result()
     assert shop.rows("a") == shop.rows("b") == list(range(count))
     assert not Departures(shop.instance).of(shop.flows)
+
+
+def test_a_newer_run_that_did_not_wait_keeps_the_flows_it_took(shop: Shop) -> None:
+    """As where the older run was paused: it finds its successor when it loses the first flow."""
+    shop.add("a", "b")
+    ended = threading.Event()
+    produced = _produce(shop, ended)
+    first = shop.aside()
+    until(lambda: len(shop.rows("a")) > 3)
+    shop.patch.setattr("dataflow_assets.assets.lane_runs.END_SECONDS", 0.0)
+    shop.patch.setattr("dataflow_assets.lanes.lane.WANTED_SECONDS", 600.0)  # the older is blind
+    second = shop.aside()
+    old = first.result()
+    noted = Departures(shop.instance).of(shop.flows)
+    ended.set()
+    new = shop.ended(second)
+    assert not noted
+    assert (old.success, new.success) == (True, True)
+    log = shop.log(old, "a") + shop.log(old, "b")
+    assert f"yields: run {new.run_id[:8]} of the lane takes over (" in log
+    count = produced.result()
+    assert shop.rows("a") == shop.rows("b") == list(range(count))
 
 
 def test_a_flow_that_another_driver_takes_leaves_with_a_clear_word(shop: Shop) -> None:

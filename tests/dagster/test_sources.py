@@ -1,6 +1,7 @@
 """The sensors' sessions of sources: many threads ask, on real servers."""
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +19,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 import devservers
 from dataflow_assets.assets import graph
 from dataflow_assets.connectors.kafka import KafkaSource
-from dataflow_assets.connectors.memory import MemorySliceSink, Store
+from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
 from dataflow_assets.connectors.postgresql import PostgresqlSource
-from dataflow_assets.contracts import Lag, Positions, Run, Source
+from dataflow_assets.contracts import Lag, Positions, Run, Source, SourceSession
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.spark import system
@@ -171,6 +172,28 @@ def test_a_session_whose_opening_takes_longer_than_a_tick_waits_is_used_by_a_lat
     time.sleep(2)  # it is open before the next tick comes
     eventually(lambda: own.news([(flow, (None,))])[flow.id] == (True,))
     assert len(opened) == 1, "it was not thrown away and begun again"
+    own.close()
+
+
+def test_a_server_that_takes_long_to_connect_delays_one_tick(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sensors.sources.OPEN_SECONDS", 2.0)
+    own, connected = Sources(), threading.Event()
+
+    class Slow(MemoryPartSource):
+        def open(self, flow: str) -> SourceSession:
+            connected.wait(20)
+            return super().open(flow)
+
+    source = Slow(store=store.path.stem.removeprefix("dataflow-memory-"), topic="t")
+    flow = Flow("default", "slow", source, (), hash="h")
+    assert isinstance(own.news([(flow, (None,))])[flow.id], TransientError)
+    began = time.monotonic()
+    assert isinstance(own.news([(flow, (None,))])[flow.id], TransientError)
+    assert time.monotonic() - began < 1
+    connected.set()
+    eventually(lambda: own.news([(flow, (None,))])[flow.id] == (True,))
     own.close()
 
 

@@ -27,13 +27,14 @@ from dataflow_assets.lanes.events import Began, Ended, Event
 from dataflow_assets.lanes.joint_jobs import JointJobs
 from dataflow_assets.lanes.lane import POLL_SECONDS
 from dataflow_assets.lanes.member import Member
-from dataflow_assets.lanes.pace import PART
+from dataflow_assets.lanes.pace import PART, PARTS
 from dataflow_assets.runs.request import Patience, Report, Request
 from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets
 from tests.contract.test_branches import Branched, Flaky
 from tests.lanes.driving import Driving, threads_of
 
+IN_PARTS = "dataflow_assets.connectors.memory.source.session._PARTS"  # of a plan
 SOON = 8.0  # seconds, also on a machine that has other things to do
 
 
@@ -322,15 +323,42 @@ class Upserting(MemorySliceSink):
         return True
 
 
-def test_parts_in_order_stay_in_order_over_the_turns(memory: Any, drive: Any) -> None:
+def test_parts_in_order_stay_in_order_over_the_turns(
+    memory: Any, drive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(IN_PARTS, 2 * PARTS + 1)
     one, other = memory(source=InOrder, sink=Upserting), memory()
     one.produce(90)
     InOrder.seen.clear()
     driven: Driving = drive(one.flow, other.flow)
     driven.until(lambda: one.complete, SOON)
-    assert len(InOrder.seen) == 3
+    assert len(InOrder.seen) == 2 * PARTS + 1
     stored = one.store.query("select json_extract(row, '$.id') from rows order by rowid")
     assert [number for (number,) in stored] == list(range(90))
+
+
+class Noted(MemoryPartSource):
+    seen: ClassVar[list[str]] = []
+
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        Noted.seen.append(self.store)
+        time.sleep(0.05)  # the other one gets ready meanwhile
+        return super().batches(piece, metadata)
+
+
+def test_a_micro_batch_of_many_parts_lets_others_have_their_turns(
+    memory: Any, drive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(IN_PARTS, 4 * PARTS)
+    both = memory(source=Noted), memory(source=Noted)
+    for one in both:
+        one.produce(8 * PARTS)
+    Noted.seen.clear()
+    driven: Driving = drive(*[one.flow for one in both])
+    driven.until(lambda: all(one.complete for one in both), SOON)
+    last = {name: at for at, name in enumerate(Noted.seen)}
+    first = {name: at for at, name in reversed([*enumerate(Noted.seen)])}
+    assert max(first.values()) < min(last.values()), "neither was read whole before the other began"
 
 
 class Polled(MemoryPartSource):
@@ -385,6 +413,23 @@ class Query(MemoryPartSource):
 
         session.plan = noted  # type: ignore[assignment,method-assign]
         return session
+
+
+class Whole(MemoryPartSource):
+    @property
+    def continuous(self) -> bool:
+        return False
+
+
+def test_a_query_that_is_read_as_a_whole_joins_no_others(memory: Any, drive: Any) -> None:
+    """Only the command line drives such a flow in a lane."""
+    one, other = memory(source=Whole), memory()
+    for each in (one, other):
+        each.produce(3)
+    driven: Driving = drive(one.flow, other.flow)
+    driven.until(lambda: one.complete and other.complete, SOON)
+    joint = {name: member.joint for name, member in driven.lane._members.items()}
+    assert joint == {one.flow.id: False, other.flow.id: True}
 
 
 def test_a_release_is_no_reason_to_read_a_query_again(

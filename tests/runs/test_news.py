@@ -100,6 +100,26 @@ def test_a_silent_server_holds_up_nobody_and_is_an_error_of_its_own_flow(
         one.session.close()
 
 
+def test_a_locked_table_holds_up_no_other_of_its_database(
+    postgresql: devservers.PostgreSQL, schema: str, table: str
+) -> None:
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {schema}.other (LIKE {table})")
+    dsn = postgresql.dsn()
+    sources = {"locked": polled(dsn, table, 0), "other": polled(dsn, f"{schema}.other", 0)}
+    open_ = {flow: opened(source, flow) for flow, source in sources.items()}
+    looks = Looks(silence=3)
+    with psycopg.connect(dsn) as connection:
+        connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        found = _patiently(looks, open_)
+        again = looks.ends_together(open_, 10)
+    assert "no answer for 3 seconds" in str(found["locked"])
+    assert isinstance(found["other"], Found)
+    assert isinstance(again["other"], Found)
+    for one in open_.values():
+        one.session.close()
+
+
 def test_a_table_is_not_asked_more_often_than_its_interval_says(
     postgresql: devservers.PostgreSQL, table: str
 ) -> None:

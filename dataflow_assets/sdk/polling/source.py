@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import pyarrow as pa
@@ -66,6 +66,12 @@ class PolledSource(DatabaseTable, Source):
     @override
     def poll_seconds(self) -> float:
         return float(self.poll_interval)
+
+    @property
+    @override
+    def shared(self) -> Hashable:
+        """The table: one that is locked, or large without an index, holds up no other."""
+        return self.address()
 
     @property
     def overlap(self) -> int:
