@@ -417,7 +417,7 @@ class Query(MemoryPartSource):
 
 class Whole(MemoryPartSource):
     @property
-    def continuous(self) -> bool:
+    def incremental(self) -> bool:
         return False
 
 
