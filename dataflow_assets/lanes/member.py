@@ -256,5 +256,5 @@ def _is_small(planned: Planned) -> bool:
     """
     span = planned.work.span
     if planned.work.source.delivers == "messages":
-        return True
+        return planned.source.is_small(span)
     return not span.full and len(span.slices) <= PARTS
