@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -67,9 +68,11 @@ class SmallSlice:
         offsets = [message.offset() or 0 for message in messages]
         begin = bisect_left(offsets, self.following)
         end = bisect_left(offsets, self.asked.piece.upto, begin)
-        if begin < len(offsets):
-            self._hold(self._open.add_all(offsets[begin:end], messages[begin:end]))
-            self.following = offsets[-1] + 1
+        while begin < end:
+            cut = begin + _fitting(messages[begin:end], BATCH_BYTES - self._open.size)
+            self._hold(self._open.add_all(offsets[begin:cut], messages[begin:cut]))
+            begin = cut
+        self.following = max(self.following, offsets[-1] + 1)
 
     def skip(self, low: int) -> None:
         """What lies below this offset is lost, and the flow goes on without."""
@@ -180,6 +183,12 @@ class _Columns:
         arrays = [pa.array(self.at, pa.int64())]
         arrays += [pa.array(rows, schema.field(n).type) for n, rows in self._wanted.items()]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fitting(messages: Sequence[Message], most: int) -> int:
+    """How many of them have so many bytes, or one."""
+    sizes = accumulate(map(len, messages))
+    return next((n for n, size in enumerate(sizes, 1) if size >= most), len(messages))
 
 
 def _size(value: Any) -> int:

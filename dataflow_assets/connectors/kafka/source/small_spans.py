@@ -43,8 +43,8 @@ _FETCH = {
 }
 _LARGE = {
     "fetch.message.max.bytes": 4 * 1024 * 1024,
-    "fetch.max.bytes": 32 * 1024 * 1024,
-    "queued.max.messages.kbytes": 32 * 1024,
+    "fetch.max.bytes": 16 * 1024 * 1024,
+    "queued.max.messages.kbytes": 16 * 1024,
 }
 _GULP = 5_000  # records of a large slice that are taken at once, where the client has as many
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 - so are the client's own errors called
