@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
+import devservers
 from bench.places import Places
 from dataflow_assets import registry
 from dataflow_assets.connectors.iceberg import IcebergSink
@@ -20,6 +21,7 @@ from dataflow_assets.records.chain import Transformation
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Request, Start
 from dataflow_assets.spark.session import Spark
+from dataflow_assets.tls import Tls
 
 NAMESPACE = "bench"
 BEGIN = Start(at="earliest", confirmed=True)  # whatever an earlier measurement has left
@@ -32,6 +34,21 @@ def source(places: Places, topic: str) -> KafkaSource:
         topic=topic,
         consumer_group="bench",
         starting_offsets="earliest",
+    )
+
+
+def encrypted(kafka: devservers.SecureKafka, topic: str) -> KafkaSource:
+    """The same over mTLS."""
+    return KafkaSource(
+        brokers=(kafka.at("mtls"),),
+        topic=topic,
+        consumer_group="bench",
+        starting_offsets="earliest",
+        tls=Tls(
+            ca_file=str(kafka.authority.ca),
+            cert_file=str(kafka.client.cert),
+            key_file=SecretStr(str(kafka.client.key)),
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import devservers
 from bench import bounds, flows, lake, merges, messages, polled, tables, topics
 from bench.meters import Meter, Spent
 from bench.places import Places
@@ -48,6 +49,7 @@ def measures(ready: Ready) -> list[Measure]:
         Measure("consume", lambda: _consume(ready)),
         Measure("spark-count", lambda: _spark_count(ready)),
         *_appends(ready, "binary"),
+        *_encrypted(ready),
         _steps(ready),
         *_appends(ready, "numeric"),
         *_appends(ready, "text"),
@@ -93,6 +95,20 @@ def _appends(ready: Ready, kind: tables.Kind) -> Iterator[Measure]:
         before=lambda: tables.fresh(places, table, kind),
         after=lambda: _checked(places, table, count),
     )
+
+
+def _encrypted(ready: Ready) -> Iterator[Measure]:
+    """The same rows as `flow-binary` over mTLS, right after it; only on a broker of our own."""
+    places, count, table = ready.places, ready.counts["all"], "bench_mtls"
+    kafka = places.kafka
+    if isinstance(kafka, devservers.SecureKafka):
+        source = flows.encrypted(kafka, ready.topic("all"))
+        yield Measure(
+            "flow-mtls",
+            lambda: _drained(ready, "all", flows.read(source, "mtls", flows.append(places, table))),
+            before=lambda: tables.fresh(places, table, "binary"),
+            after=lambda: _checked(places, table, count),
+        )
 
 
 def _steps(ready: Ready) -> Measure:

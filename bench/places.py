@@ -57,7 +57,7 @@ def own(folder: Path) -> Iterator[Places]:
     with ExitStack() as stack:
         yield Places(
             folder,
-            stack.enter_context(devservers.Kafka(folder / "kafka")),
+            stack.enter_context(devservers.SecureKafka(folder / "kafka")),
             stack.enter_context(devservers.PostgreSQL(folder / "postgresql")),
             stack.enter_context(devservers.SeaweedFS(folder / "seaweedfs")),
             stack.enter_context(devservers.ClickHouse(folder / "clickhouse")),

@@ -31,6 +31,7 @@ class Target:
 
 TARGETS = {
     "flow-binary": Target("copy-binary", 0.34),
+    "flow-mtls": Target("flow-binary", 0.7),
     "flow-steps": Target("flow-binary", 0.4),
     "flow-numeric": Target("copy-numeric", 0.34),
     "flow-text": Target("copy-text", 0.30),

@@ -14,6 +14,7 @@ from devservers.kafka import Kafka, ProxiedKafka
 from devservers.postgresql import PostgreSQL
 from devservers.proxy import Proxy
 from devservers.seaweedfs import SeaweedFS
+from devservers.secure_kafka import SecureKafka
 from devservers.spark_cluster import SparkCluster
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "ProxiedKafka",
     "Proxy",
     "SeaweedFS",
+    "SecureKafka",
     "ServerError",
     "Servers",
     "SparkCluster",

@@ -85,7 +85,7 @@ class Kafka(Server):
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             tool = [*self._java("-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", "format"]
             options = ["--ignore-formatted", f"--cluster-id={cluster}", "-c", str(self._file)]
-            run([*tool, *options], "formatting Kafka's data folder")
+            run([*tool, *options, *self._format_options()], "formatting Kafka's data folder")
 
     @override
     def command(self) -> list[str]:
@@ -109,6 +109,10 @@ class Kafka(Server):
             "log.dirs": str(self.folder / "data"),
         }
         return SINGLE_NODE | IMPATIENT | here | dict(self.config)
+
+    def _format_options(self) -> list[str]:
+        """More for the tool that formats the data folder."""
+        return []
 
     def _java(self, *options: str) -> list[str]:
         class_path = ":".join(map(str, jars.fetch("kafka")))

@@ -179,7 +179,7 @@ class Source(Connector):
     def messages_together(
         cls, asked: Sequence[Asked]
     ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-        """Reads small slices of several sources at once, be they of one flow or of many.
+        """Reads slices of several sources at once, be they of one flow or of many.
 
         Called inside a task once for all slices of sources of this class whose `shared` is
         equal, and by the driver for the sample of a table that is still to be made; only where

@@ -130,18 +130,31 @@ class SourceSession(ABC):
             `Source.large_records`.
         """
 
-    def reads_in_tasks(self, span: Span) -> bool:  # noqa: ARG002 - what overrides need
+    def reads_in_tasks(self, span: Span) -> bool:
         """Whether tasks read this span with `Source.messages_together`, and not from `frame`.
 
-        Called by the driver once for each micro-batch, only where `Source.delivers` is `messages`:
-        passes that tasks read themselves can be one Spark job together with those of other flows.
+        Called by the driver once for each micro-batch, only where `Source.delivers` is `messages`.
 
         Args:
             span: as `plan` made it in this session, or as a sink has recorded it.
 
         Returns:
-            True where the span is small: few records, none of them known to be large, and all of
-            them still there as far as the session knows. By default False.
+            True where tasks read it faster, or where Spark's own reader may not read it. By default
+            what `is_small` says.
+        """
+        return self.is_small(span)
+
+    def is_small(self, span: Span) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether this span can be read by the driver, or in one Spark job with other flows' spans.
+
+        Called by the driver once for each micro-batch, only where `Source.delivers` is `messages`.
+
+        Args:
+            span: as for `reads_in_tasks`, which must be True where this is.
+
+        Returns:
+            True where the span has few records, none of them known to be large, and all of them
+            still there as far as the session knows. By default False.
         """
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from dataflow_assets.formats.rows import cells, table_columns
 from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
-from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, spare_worker
+from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, slice_rows, spare_worker
 from dataflow_assets.micro_batch.transform import sampled
 from dataflow_assets.records.wrapped import unwrapped_texts
 
@@ -44,6 +44,8 @@ class Sampler:
     steps: Steps | None
     sink: Sink
     routes: tuple[str | None, ...]
+    identity: str | None = None
+    """Of the source of messages that tasks read themselves; None: from a frame."""
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -65,15 +67,31 @@ class Sampler:
         return Sample(sum(number for number, _ in found), merge(schema for _, schema in found))
 
     def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The messages of a Spark partition, which entries are read into here."""
-        if self.source.delivers == "messages":
+        """The messages of a Spark partition, or of the slices that its rows name."""
+        if self.source.delivers == "messages" and self.identity is None:
             yield from completed(batches, self.source, self.span.slices)
             return
-        for index in (index for batch in batches for index in batch.column("id").to_pylist()):
+        indexes = [index for batch in batches for index in batch.column("id").to_pylist()]
+        if self.source.delivers == "messages":
+            yield from self.read_together(indexes)
+            return
+        for index in indexes:
             piece = self.span.slices[index]
             yield from numbered(
                 self.source.batches(piece, self.wanted), index, len(self.span.slices)
             )
+
+    def read_together(self, indexes: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        """The messages of slices that are read by `messages_together`; empty ones are left out."""
+        slices, identity = self.span.slices, self.identity or ""
+        asked = [
+            Asked(self.source, identity, piece, self.wanted, index, len(slices))
+            for index in indexes
+            if isinstance(piece := slices[index], OffsetSlice) and not piece.empty
+        ]
+        if asked:
+            for _, batches in self.source.messages_together(asked):
+                yield from batches
 
     def glance(self) -> Sample | None:
         """What the first typed rows tell; None where none of them reaches the branch."""
@@ -141,24 +159,16 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
     if typed and (found := work.glance()) is not None:
         return found
     messages = work.source.delivers == "messages"
-    if messages and work.steps is None and source.reads_in_tasks(work.span):
-        return work.sample(_small(source, work))
-    read = frame(spark(), source, work.span, work.source, work.wanted)
+    if messages and source.reads_in_tasks(work.span):
+        work = replace(work, identity=source.identity)
+        if work.steps is None and source.is_small(work.span):
+            return work.sample(work.read_together(range(len(work.span.slices))))
+        read = slice_rows(spark(), work.span)
+    else:
+        read = frame(spark(), source, work.span, work.source, work.wanted)
     decoded = [msgspec.msgpack.decode(output) for output in collect(read, work)]
     samples = [Sample(n, pa.ipc.read_schema(pa.py_buffer(schema))) for n, schema in decoded]
     total = sum(one.records for one in samples)
     if typed:  # one part tells as much as all of them
         return next((one for one in samples if one.records), Sample(0, pa.schema([])))
     return Sample(total, merge(one.schema for one in samples))
-
-
-def _small(source: SourceSession, work: Sampler) -> Iterator[pa.RecordBatch]:
-    slices, identity = work.span.slices, source.identity
-    asked = [
-        Asked(work.source, identity, piece, work.wanted, index, len(slices))
-        for index, piece in enumerate(slices)
-        if isinstance(piece, OffsetSlice) and not piece.empty
-    ]
-    if asked:
-        for _, batches in work.source.messages_together(asked):
-            yield from batches

@@ -42,6 +42,11 @@ def frame(
     """
     if declared.delivers == "messages":
         return source.frame(spark, span, wanted)
+    return slice_rows(spark, span)
+
+
+def slice_rows(spark: SparkSession, span: Span) -> DataFrame:
+    """A row for each slice, its number, in a Spark partition of its own: tasks read the slices."""
     slices = len(span.slices)
     return spark.range(0, slices, 1, slices)
 

@@ -38,7 +38,7 @@ class _Topic(Remote):
     partitions_made: ClassVar[int]
     """How many partitions the topic has."""
     request: pytest.FixtureRequest
-    denied = r"sasl\s+not supported yet: encrypted and authenticated connections to Kafka"
+    denied = r"kafka 127\.0\.0\.1:\d+: the broker refuses this client: .+; check sasl\.username"
     altered = None
 
     def prepare(self) -> None:

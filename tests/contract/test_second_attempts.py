@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import devservers
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.producer import Transaction
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import producer_of
 from dataflow_assets.contracts import OffsetSlice, Receipt, Span
@@ -29,7 +30,7 @@ def test_a_task_whose_producer_was_fenced_is_tried_again(
         draining = Draining(sink_case.reports())
         wait()
         for partition in ("0", "1"):  # what a second attempt of either task begins with
-            Transaction(kafka.bootstrap, producer_of(target, partition), BRIEF).close()
+            Transaction(Cluster(kafka.bootstrap), producer_of(target, partition), BRIEF).close()
     draining.join(90)
     assert draining.error is None
     sink_case.expect(numbered(1, 9))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr, ValidationError
 
 from dataflow_assets.connectors.postgresql import dsn
@@ -152,13 +154,19 @@ NEVER = ["passfile", "service", "sslcrldir", "sslkeylogfile", "gsslib"]
 
 @pytest.mark.parametrize("form", [f"{URL}?{{}}={{}}", "host=h password=pw-s3cret {}={}"])
 @pytest.mark.parametrize("option", FILES)
-@pytest.mark.parametrize("path", ["/etc/hostname", "../../outside", "outside", "shop/../pg/x"])
-def test_a_connection_string_names_files_below_the_folder_only(
+@pytest.mark.parametrize("path", ["~/ca", "../../outside", "outside", "shop/../pg/x"])
+def test_a_connection_string_names_files_by_absolute_path_or_below_the_folder(
     form: str, option: str, path: str
 ) -> None:
-    with pytest.raises(PermanentError, match=f"{option} must be the name of a file below") as found:
+    with pytest.raises(PermanentError, match=f"{option} must be an absolute path, PEM") as found:
         dsn.parse(form.format(option, path))
     assert "s3cret" not in str(found.value)
+
+
+@pytest.mark.parametrize("option", FILES)
+def test_a_file_that_is_not_pem_is_not_taken(option: str) -> None:
+    with pytest.raises(PermanentError, match=f"{option}: /etc/hostname holds no whole PEM block"):
+        dsn.conninfo(f"{URL}?{option}=/etc/hostname", "test")
 
 
 @pytest.mark.parametrize("option", NEVER)
@@ -175,9 +183,15 @@ def test_check_says_so_at_the_connection_string(tmp_path: Path) -> None:
     assert "root" not in finding.message
 
 
-def test_a_certificate_below_the_folder_gets_its_whole_path(folder: Path) -> None:
-    (folder / "shop/pg/ca").write_text("PEM")
-    assert f"sslrootcert={folder}/shop/pg/ca" in dsn.conninfo(f"{URL}?sslrootcert=shop/pg/ca", "t")
+PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+
+def test_certificates_become_private_files(folder: Path) -> None:
+    (folder / "shop/pg/ca").write_text(f"a note\n{PEM}")
+    for value in ("shop/pg/ca", str(folder / "shop/pg/ca"), quote(PEM)):
+        found = dsn.conninfo(f"{URL}?sslrootcert={value}", "t")
+        path = conninfo_to_dict(found)["sslrootcert"]
+        assert Path(str(path)).read_text() == PEM
     assert "sslrootcert=system" in dsn.conninfo(f"{URL}?sslrootcert=system", "t")
     with pytest.raises(PermanentError, match="sslcert: DATAFLOW_SECRETS has no file shop/pg/crt"):
         dsn.conninfo(f"{URL}?sslcert=shop/pg/crt", "t")

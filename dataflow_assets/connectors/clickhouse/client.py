@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from dataflow_assets.connectors.clickhouse import dsn
-from dataflow_assets.connectors.clickhouse.errors import Failure, failing
+from dataflow_assets.connectors.clickhouse.errors import Failure, TlsFailure, failing
+from dataflow_assets.sdk import handshake
+from dataflow_assets.tls import private_file
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver import client as driver
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 Client: TypeAlias = "driver.Client"  # imported when the first one connects: loading stays fast
 
 log = logging.getLogger(__name__)
+
+_OPTIONS = handshake.Options(
+    "tls.caFile, or ca_cert", "tls.certFile, or client_cert", "its key", "the connection string"
+)
 
 
 def connect(text: str, name: str) -> Client:
@@ -33,6 +39,8 @@ def connect(text: str, name: str) -> Client:
         try:
             return _client(parsed, host, port, name)
         except Failure as failure:
+            if trouble := _of_tls(parsed, host, port, failure):
+                raise TlsFailure(f"no connection to {host}:{port}: {trouble}") from None
             if failure.answered or number == len(parsed.hosts):
                 where = "" if failure.answered else f"no connection to {host}:{port}: "
                 message = dsn.scrub(where + failure.message, text)
@@ -40,9 +48,17 @@ def connect(text: str, name: str) -> Client:
     raise AssertionError  # there is at least one host
 
 
+def _of_tls(parsed: dsn.Dsn, host: str, port: int, failure: Failure) -> str:
+    """What a person must change about certificates or names; empty for nothing."""
+    if failure.answered or failure.status is not None or not parsed.secure:
+        return ""
+    return handshake.trouble(dsn.material(parsed), (host, port), _OPTIONS)
+
+
 def _client(parsed: dsn.Dsn, host: str, port: int, name: str) -> Client:
     import clickhouse_connect
 
+    found = dsn.material(parsed)
     with failing():
         client = clickhouse_connect.get_client(
             host=host,
@@ -55,6 +71,11 @@ def _client(parsed: dsn.Dsn, host: str, port: int, name: str) -> Client:
             connect_timeout=parsed.connect_seconds,
             send_receive_timeout=parsed.answer_seconds,
             verify=parsed.verify,
+            ca_cert=private_file(found.ca) if found.ca else None,
+            client_cert=private_file(found.cert) if found.cert else None,
+            client_cert_key=private_file(found.key) if found.key else None,
+            # With a password the certificate is for the connection, else for the user as well.
+            tls_mode="strict" if found.cert and parsed.password else None,
             compress=parsed.compress,
             proxy_path=parsed.path,
             client_name=name,

@@ -10,10 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import foreign, unescaped
+from dataflow_assets.secrets import FOLDER
+from dataflow_assets.tls import Material, Tls, names_one, pem
 
 _URL = re.compile(
     r"^(?P<scheme>clickhouse|https?)://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
@@ -32,9 +34,11 @@ _DROPPED = frozenset(
         "max_compression_buffer",
     }
 )
+_CERTIFICATES = ("ca_cert", "client_cert", "client_cert_key")
 _OPTIONS = frozenset(
     {"username", "user", "password", "database", "secure", "skip_verify", "compress"}
     | {"dial_timeout", "connect_timeout", "read_timeout", "send_receive_timeout", "http_path"}
+    | {*_CERTIFICATES}
 )
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -53,6 +57,8 @@ class Dsn:
     password: str = field(default="", repr=False)
     secure: bool = False
     verify: bool = True
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """`ca_cert`, `client_cert` and `client_cert_key`, if given: PEM text or a file's name."""
     compress: str | bool = True
     path: str = ""
     connect_seconds: int = 10
@@ -88,6 +94,7 @@ def parse(text: str) -> Dsn:
         password=unescaped(match["password"] or "") or query.get("password", ""),
         secure=secure,
         verify=not _flag(query, "skip_verify"),
+        files=_files(query, secure=secure),
         compress=_compression(query.get("compress", "true")),
         path=query.get("http_path", ""),
         connect_seconds=_seconds(query, 10, "dial_timeout", "connect_timeout"),
@@ -95,6 +102,48 @@ def parse(text: str) -> Dsn:
         settings={k: v for k, v in query.items() if k not in _OPTIONS | _DROPPED},
         note=_note(match["hosts"], found) if native else "",
     )
+
+
+def with_tls(text: str, tls: Tls) -> str:
+    """A connection string with the certificates of a block `tls` as texts.
+
+    Raises PermanentError for a block that is broken, or that contradicts the string.
+    """
+    if not parse(text).secure:
+        raise PermanentError(
+            "connectionString: there is a block tls, but the connection is not encrypted; write "
+            "https:// or secure=true"
+        )
+    found = tls.material()
+    given = dict(zip(_CERTIFICATES, (found.ca, found.cert, found.key), strict=True))
+    more = {key: value for key, value in given.items() if value}
+    more |= {} if found.verify else {"skip_verify": "true"}
+    return text.strip() + ("&" if "?" in text else "?") + urlencode(more, quote_via=quote)
+
+
+def material(parsed: Dsn) -> Material:
+    """The certificates as texts. Raises PermanentError where one is missing or broken."""
+    texts = {key: pem(value, f"connectionString: {key}") for key, value in parsed.files.items()}
+    ca, cert, key = (texts.get(name, "") for name in _CERTIFICATES)
+    return Material(ca, cert, key, verify=parsed.verify)
+
+
+def _files(query: Mapping[str, str], *, secure: bool) -> dict[str, str]:
+    found = {key: query[key] for key in _CERTIFICATES if query.get(key)}
+    for key, value in found.items():
+        if not names_one(value):
+            raise PermanentError(
+                f"connectionString: {key} must be an absolute path, PEM text, or the name of a "
+                f"file below {FOLDER}, written {key}=namespace/name/key"
+            )
+    if found and not secure:
+        raise PermanentError(
+            f"connectionString: {', '.join(found)} without encryption; write https:// or "
+            "secure=true"
+        )
+    if ("client_cert" in found) != ("client_cert_key" in found):
+        raise PermanentError("connectionString: client_cert and client_cert_key belong together")
+    return found
 
 
 def server(text: str) -> str:

@@ -163,6 +163,15 @@ class Failure(ServerFailure):
         return TransientError(text) if self.kind is Kind.TRANSIENT else PermanentError(text)
 
 
+class TlsFailure(Failure):
+    """No encrypted connection comes about until a person has changed something."""
+
+    @property
+    @override
+    def kind(self) -> Kind:
+        return Kind.PERMANENT
+
+
 def from_driver(error: Exception) -> Failure:
     """An error of clickhouse-connect, urllib3 or Arrow's reader as a failure."""
     text = str(error)

@@ -16,6 +16,7 @@ from dataflow_assets.sdk.polling import PolledSource
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.upsert_options import DeleteMode, UpsertOptions
 from dataflow_assets.spec import Addition, Needs
+from dataflow_assets.tls import UNCHECKED, Tls
 
 VERSION, DELETED = "_version", "_deleted"  # columns that the sink fills
 
@@ -29,7 +30,8 @@ class ClickhouseConnection(DatabaseTable):
     connection_string: SecretStr | None = None
     """`http://user:password@host:8123/database`, `https://...`, or `clickhouse://...` of a native
     port: 9000 and 9440 are taken for the HTTP ports 8123 and 8443. Parameters are `secure`,
-    `skip_verify`, `compress`, `dial_timeout` and `read_timeout`; others set the server."""
+    `skip_verify`, `ca_cert`, `client_cert`, `client_cert_key`, `compress`, `dial_timeout` and
+    `read_timeout`; others set the server."""
     table: str | None = None
     """`name` or `database.name`; the database is the connection string's unless given. A name with
     a dot in it is put in double quotes or backticks."""
@@ -44,22 +46,38 @@ class ClickhouseConnection(DatabaseTable):
                 raise ValueError(str(error).removeprefix("connectionString: ")) from None
         return value
 
+    tls: Annotated[Tls | None, Addition()] = None
+    """Certificates for `https://` or `secure=true`, by Secret or path. A client's certificate
+    stands for the user where the connection string has no password."""
+
+    @override
+    def dsn(self) -> str:
+        """With the certificates of `tls`. Raises PermanentError where one is missing or broken."""
+        text = super().dsn()
+        return dsn.with_tls(text, self.tls) if self.tls else text
+
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:
-        if self.connection_string is not None and (note := dsn.parse(self.dsn()).note):
-            yield "connection_string", note
+        yield from super().remarks()
+        if self.connection_string is None:
+            return
+        parsed = dsn.parse(super().dsn())
+        if parsed.note:
+            yield "connection_string", parsed.note
+        if parsed.secure and not parsed.verify:
+            yield "connection_string", f"skip_verify: {UNCHECKED}"
 
     @override
     def server(self) -> str:
-        return dsn.server(self.dsn())
+        return dsn.server(super().dsn())
 
     @override
     def servers(self) -> tuple[str, ...]:
-        return dsn.servers(self.dsn())
+        return dsn.servers(super().dsn())
 
     @override
     def usual_schema(self) -> str:
-        return dsn.parse(self.dsn()).database
+        return dsn.parse(super().dsn()).database
 
     @override
     def known_schema(self) -> str | None:

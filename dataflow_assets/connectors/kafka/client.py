@@ -6,6 +6,7 @@ with TransientError that carries the brokers and the client's own words.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -15,13 +16,12 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from confluent_kafka import (
     IsolationLevel,
-    KafkaError,
     KafkaException,
     TopicCollection,
     TopicPartition,
@@ -32,10 +32,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
+from dataflow_assets.connectors.kafka.cluster import Cluster
+from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.connectors.kafka.consumer_group import Committed, Group
 from dataflow_assets.connectors.kafka.consumer_groups import Groups
 from dataflow_assets.connectors.kafka.errors import MISSING, code, settles, translate
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.tls import UNCHECKED
+
+log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 Place = OffsetSpec
@@ -43,6 +48,7 @@ EARLIEST: Place = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: Place = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 TIMEOUT = 8.0  # seconds for one question
+STEP = 0.2  # seconds between two looks at what the client complains of
 PATIENCE = 2.0  # seconds in which a topic just made, or a coordinator just moved, settles
 CLIENT: dict[str, Any] = {
     "client.id": "dataflow-assets",
@@ -70,58 +76,57 @@ class Bounds:
     epochs: dict[int, int]
 
 
-class Complaints:
-    """Keeps the client's last complaint: its exceptions only say that the time is up."""
-
-    def __init__(self) -> None:
-        self.last = ""
-
-    def hear(self, error: KafkaError) -> None:
-        """The client's error callback."""
-        down = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
-        if not (down and self.last):  # which says less than the complaint before it
-            self.last = error.str()
-
-
 class Client:
-    """A connection to a cluster, shared by all topics that are asked about with its settings.
+    """A connection to a cluster, shared by all topics that are asked about.
 
     Each has threads and descriptors of its own: one per topic would use up those of a process that
     looks at a hundred topics. It is closed when the last one who asks is gone.
     """
 
     _lock = threading.Lock()
-    _open: ClassVar[WeakValueDictionary[tuple[Any, ...], Client]] = WeakValueDictionary()
+    _open: ClassVar[WeakValueDictionary[tuple[int, Cluster], Client]] = WeakValueDictionary()
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.complaints = Complaints()
-        self.settings = {**settings, "error_cb": self.complaints.hear}
+    def __init__(self, cluster: Cluster) -> None:
+        self.complaints = Complaints(cluster)
+        self.settings = CLIENT | cluster.settings | {"error_cb": self.complaints.hear}
         self.admin = AdminClient(self.settings)
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Client:
+    def of(cls, cluster: Cluster) -> Client:
         """The one of this process: a forked one cannot use its parent's."""
-        key = (os.getpid(), *sorted(settings.items()))
+        if cluster.tls is not None and not cluster.tls.verify:
+            warn_unchecked(cluster.bootstrap)
+        key = os.getpid(), cluster
         with cls._lock:
             found = cls._open.get(key)
             if found is None:
-                found = cls._open[key] = cls(settings)
+                found = cls._open[key] = cls(cluster)
             return found
+
+
+@cache
+def warn_unchecked(bootstrap: str) -> None:
+    """Once in a process: it is no error, but nobody should learn of it from a theft."""
+    log.warning("kafka %s: insecureSkipVerify: %s", bootstrap, UNCHECKED)
 
 
 class Broker:
     """A warm connection to the cluster that holds the topic."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.cluster = cluster
         self.name = topic
-        self._settings = CLIENT | {"bootstrap.servers": bootstrap}
         self._groups: Groups | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """The brokers, for people."""
+        return self.cluster.bootstrap
 
     @cached_property
     def _client(self) -> Client:
         """It has no `close`: it ends with the last reference, so nothing else may keep one."""
-        return Client.of(self._settings)
+        return Client.of(self.cluster)
 
     @property
     def admin(self) -> AdminClient:
@@ -139,7 +144,7 @@ class Broker:
             asked = self.admin.describe_topics(
                 TopicCollection([self.name]), request_timeout=TIMEOUT
             )
-            found = _wait(asked[self.name])
+            found = self.awaited(asked[self.name])
             return Topic(str(found.topic_id), len(found.partitions))
 
         return self._patiently("describing the topic", ask, patience)
@@ -164,7 +169,7 @@ class Broker:
             asked = self.admin.describe_topics(
                 TopicCollection(list(topics)), request_timeout=TIMEOUT
             )
-            return {name: str(found) for name, one in asked.items() if (found := _id(one))}
+            return {name: str(found) for name, one in asked.items() if (found := self._id(one))}
 
         return self._patiently("describing topics such as", ask, PATIENCE)
 
@@ -210,7 +215,7 @@ class Broker:
                 )
                 for spec in wanted
             ]
-            return [_in_order(answer) for answer in asked]
+            return [self._in_order(answer) for answer in asked]
 
         return self._patiently("listing offsets", ask, PATIENCE)
 
@@ -233,7 +238,7 @@ class Broker:
     ) -> None:
         """Begins to store offsets for the group; what goes wrong is logged once, not raised."""
         if self._groups is None:
-            self._groups = Groups.join(self.bootstrap, self._client.settings)
+            self._groups = Groups.join(self.cluster, self._client.settings)
         self._groups.commit(group, self.name, offsets, mark, epochs or {})
 
     def close(self) -> None:
@@ -265,32 +270,43 @@ class Broker:
         if code(error) in MISSING:
             return PermanentError(f"topic {self.name} does not exist on kafka {self.bootstrap}")
         where = f"kafka {self.bootstrap}: {what} {self.name}"
-        return translate(error, where, self._complaints.last)
+        return self._complaints.explained(translate(error, where, self._complaints.last))
 
     def content(self) -> None:
         """The cluster has answered: what the client complained of before is over."""
         self._hear()
-        self._complaints.last = ""
+        self._complaints.forget()
 
     def _hear(self) -> None:
         """Lets the client call back; it keeps its complaints until it is asked."""
         self.admin.poll(0)
 
+    def awaited(self, asked: Future[Any], deadline: float | None = None) -> Any:
+        """The answer. Raises PermanentError as soon as it is clear that none will come."""
+        deadline = time.monotonic() + TIMEOUT + 1 if deadline is None else deadline
+        while True:
+            try:
+                return asked.result(min(STEP, max(0.0, deadline - time.monotonic())))
+            except FutureTimeout:
+                self.insist()
+                if time.monotonic() >= deadline:
+                    raise
 
-def _wait(asked: Future[Any]) -> Any:
-    return asked.result(TIMEOUT + 1)
+    def insist(self) -> None:
+        """Raises PermanentError where the cluster refuses the client: nobody needs to wait."""
+        self._hear()
+        if (refusal := self._complaints.refusal()) is not None:
+            raise refusal
 
+    def _id(self, asked: Future[Any]) -> Any:
+        """None where the cluster has answered that it cannot say."""
+        try:
+            return self.awaited(asked).topic_id
+        except KafkaException as error:
+            if (code(error) or 0) > 0:  # below are the client's own
+                return None
+            raise
 
-def _id(asked: Future[Any]) -> Any:
-    """None where the cluster has answered that it cannot say."""
-    try:
-        return _wait(asked).topic_id
-    except KafkaException as error:
-        if (code(error) or 0) > 0:  # below are the client's own
-            return None
-        raise
-
-
-def _in_order(asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
-    found = {partition.partition: _wait(answer) for partition, answer in asked.items()}
-    return [found[number] for number in sorted(found)]
+    def _in_order(self, asked: Mapping[TopicPartition, Future[Any]]) -> list[ListOffsetsResultInfo]:
+        found = {partition.partition: self.awaited(answer) for partition, answer in asked.items()}
+        return [found[number] for number in sorted(found)]

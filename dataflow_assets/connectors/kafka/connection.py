@@ -1,7 +1,4 @@
-"""How to reach a Kafka topic: the declared part, shared by source and sink, without network.
-
-Which protocols work today is said by the `Later` marks.
-"""
+"""How to reach a Kafka topic: the declared part, shared by source and sink, without network."""
 
 from __future__ import annotations
 
@@ -19,10 +16,12 @@ from pydantic import (
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka.cluster import Cluster, security
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Refused, Spec, marks
+from dataflow_assets.tls import Tls
 
 Ref = SecretRef | None
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -32,7 +31,6 @@ Problem = tuple[str, str, str]  # kind of error, key, sentence
 DEFAULT_PORT = "9092"
 _BROKER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}")
 NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")  # Kafka's own rule
-_SECURE = "encrypted and authenticated connections to Kafka"
 
 
 class Later(Refused):
@@ -42,33 +40,6 @@ class Later(Refused):
         self, source: type[Any], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return handler(source)
-
-
-class Tls(Spec):
-    """Encryption. Without a CA the system's own are trusted."""
-
-    insecure_skip_verify: bool = False
-    """Do not check the broker's certificate; ignored when a CA is given."""
-    ca_file: str | None = None
-    """Path of the CA certificates."""
-    ca_secret_ref: Annotated[Ref, Fills("ca_file")] = None
-    """Secret with the CA certificates, as PEM or as a path."""
-    cert_file: str | None = None
-    """Path of the client's certificate."""
-    cert_secret_ref: Annotated[Ref, Fills("cert_file")] = None
-    """Secret with the client's certificate, as PEM or as a path."""
-    key_file: SecretStr | None = None
-    """Path of the client's key."""
-    key_secret_ref: Annotated[Ref, Fills("key_file")] = None
-    """Secret with the client's key, as PEM or as a path."""
-
-    @model_validator(mode="after")
-    def _both_or_none(self) -> Self:
-        if bool(self.cert_file or self.cert_secret_ref) != bool(
-            self.key_file or self.key_secret_ref
-        ):
-            raise ValueError("certFile and keyFile belong together: set both or none")
-        return self
 
 
 class Sasl(Spec):
@@ -97,6 +68,14 @@ class Sasl(Spec):
                 raise ValueError(f"{name} is required: set {name} or {name}SecretRef")
         return self
 
+    def declared(self) -> dict[str, str]:
+        """Mechanism, user name and password. Raises PermanentError where a secret is empty."""
+        password = self.password.get_secret_value() if self.password else ""
+        found = {"username": self.username or "", "password": password}
+        for name in (name for name, value in found.items() if not value):
+            raise PermanentError(f"sasl.{name} is required, and its secret is empty")
+        return {"mechanism": self.mechanism.upper(), **found}
+
 
 class KafkaConnection(Connector):
     """The keys that source and sink share: brokers, topic, security."""
@@ -109,11 +88,11 @@ class KafkaConnection(Connector):
     """Name of the topic."""
     topic_secret_ref: Annotated[Ref, Fills("topic", required=True)] = None
     """Secret with the topic's name."""
-    security_protocol: Annotated[Protocol | None, Later(_SECURE, (None, "PLAINTEXT"))] = None
+    security_protocol: Protocol | None = None
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; follows from `tls` and `sasl` by default."""
-    tls: Annotated[Tls | None, Later(_SECURE)] = None
+    tls: Tls | None = None
     """Encryption."""
-    sasl: Annotated[Sasl | None, Later(_SECURE)] = None
+    sasl: Sasl | None = None
     """Authentication."""
 
     @field_validator("security_protocol", mode="before")
@@ -183,6 +162,21 @@ class KafkaConnection(Connector):
         pairs = ((broker, broker.removesuffix(f":{DEFAULT_PORT}")) for broker in self.brokers)
         return tuple(dict.fromkeys(spelling for pair in pairs for spelling in pair))
 
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if self.protocol == "SASL_PLAINTEXT" and self.sasl and self.sasl.mechanism == "plain":
+            yield (
+                "sasl",
+                "the password goes over the network as it is: use tls, or a SCRAM mechanism",
+            )
+
+    def cluster(self) -> Cluster:
+        """How clients reach the brokers. Raises PermanentError for broken secrets and files."""
+        material = self.tls.material() if self.tls else None
+        sasl = self.sasl.declared() if self.sasl else None
+        return Cluster(self.bootstrap(), security(self.protocol, material, sasl), material)
+
     def bootstrap(self) -> str:
         """The brokers as every client takes them. Raises PermanentError for a broken secret."""
         if not self.brokers or not all(_BROKER.fullmatch(broker) for broker in self.brokers):
@@ -191,17 +185,13 @@ class KafkaConnection(Connector):
 
 
 def _matrix(protocol: str, key: str, block: Spec | None, part: str) -> Iterator[Problem]:
-    """Whether a block may be beside an explicit protocol.
-
-    That a protocol needs a block is not said as long as the block itself is refused.
-    """
+    """Whether a block must, or must not, be beside an explicit protocol."""
     wanted = part in protocol.split("_")
     if not wanted and block is not None:
-        yield (
-            "rule",
-            "securityProtocol",
-            f"{protocol} forbids the block {key}; leave one of them out",
-        )
+        sentence = f"{protocol} forbids the block {key}; leave one of them out"
+        yield "rule", "securityProtocol", sentence
+    if wanted and block is None:
+        yield "rule", "securityProtocol", f"{protocol} requires the block {key}; add {key}"
 
 
 def _details(kind: str, key: str, sentence: str) -> InitErrorDetails:

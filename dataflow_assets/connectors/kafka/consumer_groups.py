@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumer_group import CLOSE_SECONDS, Group
 
 MOST = 4  # clients that stay; many flows name no group of their own and share one
@@ -21,10 +22,10 @@ class Groups:
     """The clients of one cluster. Whoever joins has to leave."""
 
     _joining = threading.Lock()
-    _open: ClassVar[dict[tuple[int, str], Groups]] = {}
+    _open: ClassVar[dict[tuple[int, Cluster], Groups]] = {}
 
-    def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:
-        self._key = os.getpid(), bootstrap
+    def __init__(self, cluster: Cluster, settings: Mapping[str, Any]) -> None:
+        self._key = os.getpid(), cluster
         self._settings = settings
         self.users = 0
         self._refusals: set[str] = set()
@@ -32,11 +33,11 @@ class Groups:
         self._groups: dict[str, Group] = {}  # the one used last comes last
 
     @classmethod
-    def join(cls, bootstrap: str, settings: Mapping[str, Any]) -> Groups:
-        """Those of the cluster."""
+    def join(cls, cluster: Cluster, settings: Mapping[str, Any]) -> Groups:
+        """Those of the cluster; `settings` are those of a client of it."""
         with cls._joining:
-            key = os.getpid(), bootstrap
-            found = cls._open.get(key) or cls(bootstrap, settings)
+            key = os.getpid(), cluster
+            found = cls._open.get(key) or cls(cluster, settings)
             cls._open[key] = found
             found.users += 1
             return found

@@ -12,6 +12,9 @@ from typing import Any, ClassVar
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from dataflow_assets.connectors.kafka.client import CLIENT
+from dataflow_assets.connectors.kafka.cluster import Cluster
+from dataflow_assets.connectors.kafka.complaints import Complaints
+from dataflow_assets.errors import DataflowError, TransientError
 
 SETTINGS = {
     "group.id": "dataflow-assets-peek",  # librdkafka wants one; nothing is ever stored for it
@@ -39,18 +42,19 @@ class Consumers:
     _lock = threading.Lock()
     _open: ClassVar[dict[tuple[object, ...], Consumers]] = {}
 
-    def __init__(self, key: tuple[object, ...], settings: Mapping[str, Any]) -> None:
-        self._key, self._settings = key, dict(settings)
+    def __init__(
+        self, key: tuple[object, ...], cluster: Cluster, settings: Mapping[str, Any]
+    ) -> None:
+        self._key, self._cluster, self._settings = key, cluster, dict(settings)
         self._idle: list[Introduced] = []
         self.users = 0
 
     @classmethod
-    def join(cls, bootstrap: str, settings: Mapping[str, Any] = SETTINGS) -> Consumers:
+    def join(cls, cluster: Cluster, settings: Mapping[str, Any] = SETTINGS) -> Consumers:
         """Those of the cluster with these settings; whoever joins has to leave."""
-        every = CLIENT | {**settings, "bootstrap.servers": bootstrap}
-        key = os.getpid(), *sorted(every.items())
+        key = os.getpid(), cluster, *sorted(settings.items())
         with cls._lock:
-            found = cls._open.setdefault(key, cls(key, every))
+            found = cls._open.setdefault(key, cls(key, cluster, settings))
             found.users += 1
             return found
 
@@ -69,7 +73,7 @@ class Consumers:
         """One that reads from there on; it is put back, and closed where enough of them wait."""
         with self._lock:
             one = self._idle.pop() if self._idle else None
-        one = one or Introduced(Consumer(self._settings))
+        one = one or Introduced(self._cluster, self._settings)
         try:
             while one.consumer.poll(0) is not None:
                 pass  # what it had to say since its last look was meant for others
@@ -77,8 +81,11 @@ class Consumers:
             one.consumer.assign(partitions)
             yield one.consumer
             one.consumer.unassign()
-        except BaseException:
+        except BaseException as error:
+            refused = one.refusal(error)
             one.consumer.close()
+            if refused is not None:
+                raise refused from error
             raise
         self._put_back(one)
 
@@ -98,9 +105,18 @@ class Introduced:
     offsets has it look at once, for all of them together.
     """
 
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
+    def __init__(self, cluster: Cluster, settings: Mapping[str, Any]) -> None:
+        self._complaints = Complaints(cluster)
+        own = {"error_cb": self._complaints.hear}
+        self.consumer = Consumer(CLIENT | dict(settings) | cluster.settings | own)
         self._met: dict[str, float] = {}
+
+    def refusal(self, error: BaseException) -> DataflowError | None:
+        """What is behind an error: the cluster refuses the consumer; None where it does not."""
+        if not isinstance(error, TransientError):
+            return None
+        found = self._complaints.explained(error)
+        return None if found is error else found
 
     def meet(self, partitions: Iterable[TopicPartition]) -> None:
         """Makes the topics known; what is wrong with one of them its reader finds out."""

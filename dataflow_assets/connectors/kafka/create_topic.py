@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, untyped
+    ClusterMetadata,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -15,8 +17,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, unt
 )
 
 from dataflow_assets.connectors.kafka.client import LATEST, PATIENCE, TIMEOUT, Broker, Topic
+from dataflow_assets.connectors.kafka.errors import code
 from dataflow_assets.errors import TransientError
 
+LIST_SECONDS = 2.0  # of one attempt to list the topics
 MADE = 20.0  # seconds in which every broker has heard of a new topic or partition
 BROKERS_OWN = -1  # the broker's default for partitions and for replicas
 
@@ -38,13 +42,36 @@ class TopicAdmin(Broker):
         deadline = time.monotonic() + patience
         while self.name not in self._listing():
             if time.monotonic() >= deadline:
+                self._raise_if_hidden()
                 return None
             time.sleep(0.1)
         return self.topic()
 
     def _listing(self) -> Mapping[str, object]:
-        found = self._patiently("looking for", lambda: self.admin.list_topics(timeout=TIMEOUT), 0)
+        found: ClusterMetadata = self._patiently("looking for", self._list, 0)
         return found.topics
+
+    def _list(self) -> ClusterMetadata:
+        """In steps: the client is asked in between whether the cluster refuses it."""
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                return self.admin.list_topics(timeout=LIST_SECONDS)
+            except KafkaException:
+                self.insist()
+                if time.monotonic() >= deadline:
+                    raise
+
+    def _raise_if_hidden(self) -> None:
+        """A topic that this client may not see is not listed: PermanentError says so."""
+        asked = self.admin.describe_topics(TopicCollection([self.name]), request_timeout=TIMEOUT)
+        try:
+            self.awaited(asked[self.name])
+        except KafkaException as error:
+            if code(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise self.meaning("looking for", error) from error
+        except FutureTimeout:
+            return
 
     def names(self, prefix: str) -> list[str]:
         """All topics that we may see whose names begin so."""

@@ -18,11 +18,23 @@ _SETTLING = MISSING | {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 }
+_ADVICE = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
+        "grant this client Describe on the topic, and Read, Write or Create for what it is to do"
+    ),
+    KafkaError.GROUP_AUTHORIZATION_FAILED: (
+        "grant this client Read on the consumer group, or set startingOffsets"
+    ),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
+        "grant this client on the cluster, or on the topic, what it is to do"
+    ),
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "grant this client Write and Describe on transactional ids that begin with the flow's name"
+    ),
+}
 _PERMANENT = {
+    *_ADVICE,
     KafkaError.TOPIC_EXCEPTION,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.UNSUPPORTED_VERSION,
     KafkaError.INVALID_GROUP_ID,
@@ -30,6 +42,11 @@ _PERMANENT = {
     KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
     KafkaError._INVALID_ARG,  # noqa: SLF001
 }
+
+
+def is_of_the_group(error: KafkaError | None) -> bool:
+    """Whether it is about the group of a consumer that joins none: it reads all the same."""
+    return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
 def code(error: Exception) -> int | None:
@@ -47,9 +64,21 @@ def translate(error: Exception, what: str, complaint: str) -> DataflowError:
 
     `what`: what was asked, with the brokers and the topic.
     """
-    reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
-    sentence = f"{what}: {reason}" + (f" ({complaint})" if complaint else "")
-    return PermanentError(sentence) if code(error) in _PERMANENT else TransientError(sentence)
+    if isinstance(error, KafkaException):
+        return meaning(error.args[0], what, complaint)
+    return TransientError(_sentence(what, "no answer", complaint))
+
+
+def meaning(error: KafkaError, what: str, complaint: str = "") -> DataflowError:
+    """The same for an error that comes with a message or an answer."""
+    sentence = _sentence(what, error.str(), complaint)
+    if error.code() in _ADVICE:
+        return PermanentError(f"{sentence}; {_ADVICE[error.code()]}")
+    return PermanentError(sentence) if error.code() in _PERMANENT else TransientError(sentence)
+
+
+def _sentence(what: str, reason: str, complaint: str) -> str:
+    return f"{what}: {reason}" + (f" ({complaint})" if complaint else "")
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """All that a manifest may say about a Kafka source or sink: fields and their validators.
 
-How the cluster is reached, which both share, is in `settings`. Loading a manifest needs these two
+How the cluster is reached, which both share, is in `connection`. Loading a manifest needs these two
 modules and no Kafka client.
 """
 
@@ -14,13 +14,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.kafka.connection import KafkaConnection, Later, Problem, Ref, Tls
+from dataflow_assets.connectors.kafka.connection import KafkaConnection, Later, Problem, Ref
 from dataflow_assets.contracts import MessageSource, Sink
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import METADATA, interpolated
 from dataflow_assets.secrets import Fills
 from dataflow_assets.spec import Addition, Hint, OneOrMany, Requires, Spec
+from dataflow_assets.tls import Tls
 
 _AVRO = "Avro messages"
 _INT32 = 2**31 - 1
@@ -30,6 +31,13 @@ _ALL = "every record is acknowledged by all replicas that are in sync, as transa
 _ONE_COMMIT = "a slice of a micro-batch is one transaction: its records are seen together"
 _UNITS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
 _MOST = 24 * 24 * 3.6e6  # Kafka's clients count milliseconds in 31 bits
+_FETCH_BOUNDS = {
+    "fetch.wait.max.ms": (0, 59_000),  # below the time in which an answer must come
+    "socket.timeout.ms": (1_000, 300_000),
+    "fetch.min.bytes": (1, 100_000_000),
+    "fetch.max.bytes": (1_000_000, 1_000_000_000),
+    "fetch.message.max.bytes": (1, 1_000_000_000),
+}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
 
 
@@ -146,6 +154,20 @@ class KafkaSourceOptions(KafkaConnection, MessageSource):
     """When retention has removed records that were not read: stop, or go on with a warning."""
     on_topic_recreated: Annotated[Literal["fail", "restart"], Addition()] = "fail"
     """When the topic was deleted and re-created: stop, or read the new topic from its beginning."""
+
+    def fetch_settings(self) -> dict[str, int]:
+        """What the declaration says about fetches, as librdkafka's settings and in their bounds."""
+        wait, read = self.consumer_max_wait, self.net_read_timeout
+        declared = {
+            "fetch.wait.max.ms": milliseconds(wait) if wait else None,
+            "socket.timeout.ms": milliseconds(read) if read else None,
+            "fetch.min.bytes": self.fetch_min_bytes,
+            "fetch.max.bytes": self.fetch_max_bytes,
+            "fetch.message.max.bytes": self.max_partition_fetch_bytes,
+        }
+        given = {name: value for name, value in declared.items() if value is not None}
+        bounds = {name: _FETCH_BOUNDS[name] for name in given}
+        return {n: min(max(given[n], least), most) for n, (least, most) in bounds.items()}
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()

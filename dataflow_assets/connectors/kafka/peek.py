@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumers import Consumers
+from dataflow_assets.connectors.kafka.errors import is_of_the_group, meaning
 from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.contracts import MESSAGES
 from dataflow_assets.errors import TransientError
@@ -44,9 +46,9 @@ class Seen:
 class Peek:
     """Looks at one topic; between two looks nothing is read."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._topic, self._bootstrap = topic, bootstrap
-        self._consumers: Consumers | None = Consumers.join(bootstrap)
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._topic, self._where = topic, f"kafka {cluster.bootstrap}: reading {topic}"
+        self._consumers: Consumers | None = Consumers.join(cluster)
 
     @contextmanager
     def _reading(self, places: Mapping[Where, int]) -> Iterator[Consumer]:
@@ -89,7 +91,7 @@ class Peek:
                 if error is not None and _partition(message) == partition:
                     return
                 if error is not None:
-                    raise TransientError(f"kafka {self._bootstrap}: reading {self._topic}: {error}")
+                    raise meaning(error, self._where)
                 yield message
                 if last is not None and (message.offset() or 0) >= last:
                     return
@@ -99,9 +101,8 @@ class Peek:
         awaited = set(found)
         for message in self._answers(consumer):
             partition, error = _partition(message), message.error()
-            if partition < 0:
-                sentence = f"kafka {self._bootstrap}: reading {self._topic}: {error}"
-                raise TransientError(sentence)
+            if error is not None and partition < 0:
+                raise meaning(error, self._where)
             found[partition] += [] if error else [message]
             if error or len(found[partition]) >= most:
                 awaited.discard(partition)
@@ -111,11 +112,9 @@ class Peek:
     def _answers(self, consumer: Consumer) -> Iterator[Message]:
         # A message without a value has the length 0, which counts as false.
         while (first := consumer.poll(SILENCE)) is not None:
-            yield first
-            yield from consumer.consume(MOST, 0.002)
-        raise TransientError(
-            f"kafka {self._bootstrap}: reading {self._topic}: no answer for {SILENCE:g} seconds"
-        )
+            found = [first, *consumer.consume(MOST, 0.002)]
+            yield from (one for one in found if not is_of_the_group(one.error()))
+        raise TransientError(f"{self._where}: no answer for {SILENCE:g} seconds")
 
     def _places(self, positions: Mapping[int, int]) -> dict[Where, int]:
         return {(self._topic, partition): offset for partition, offset in positions.items()}

@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from dataflow_assets.connectors.kafka.client import CLIENT, Complaints
+from dataflow_assets.connectors.kafka.client import CLIENT
+from dataflow_assets.connectors.kafka.cluster import Cluster
+from dataflow_assets.connectors.kafka.complaints import Complaints
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -26,6 +28,7 @@ Answer = TypeVar("Answer")
 FRAMING = 100  # bytes that a record and the batch around it need besides its own
 
 INIT_SECONDS = 30.0
+STEP_SECONDS = 3.0  # of one attempt, after which the client's complaints are looked at
 COMMIT_SECONDS = 120.0
 DELIVERY_MS = 60_000  # after which a record that no broker takes has failed
 ABORT_SECONDS = 3.0
@@ -96,22 +99,22 @@ class Fenced(TransientError):
 class Transaction:
     """A producer that is the only one of its name once it was made, and its transaction."""
 
-    def __init__(self, bootstrap: str, name: str, settings: Mapping[str, Any]) -> None:
-        self._bootstrap, self._name = bootstrap, name
-        self._complaints, self._refusals = Complaints(), Refusals()
+    def __init__(self, cluster: Cluster, name: str, settings: Mapping[str, Any]) -> None:
+        self._bootstrap, self._name = cluster.bootstrap, name
+        self._complaints, self._refusals = Complaints(cluster), Refusals()
         self._batches: deque[int] = deque(maxlen=WAITING)
         most = int(settings["transaction.timeout.ms"])
         own = {
             "message.timeout.ms": min(DELIVERY_MS, most),
-            "bootstrap.servers": bootstrap,
             "transactional.id": name,
             "error_cb": self._complaints.hear,
             "on_delivery": self._refusals.hear,
         }
         self._live: Producer | None
-        self._live = Producer(CLIENT | SETTINGS | dict(settings) | own, logger=_silent)
+        every = CLIENT | SETTINGS | dict(settings) | cluster.settings | own
+        self._live = Producer(every, logger=_silent)
         try:
-            self._again("opening a transaction", self._init, INIT_SECONDS)
+            self._again("opening a transaction", self._init, INIT_SECONDS, STEP_SECONDS)
         except BaseException:
             self.close()
             raise
@@ -147,7 +150,7 @@ class Transaction:
 
     def commit(self) -> None:
         """Commits. After a TransientError it is not known whether it did: the checkpoint tells."""
-        self._again("committing to", self._commit, COMMIT_SECONDS)
+        self._again("committing to", self._commit, COMMIT_SECONDS, COMMIT_SECONDS)
 
     def abort(self) -> None:
         """Gives up; a transaction that cannot be ended now is ended by the broker."""
@@ -188,7 +191,8 @@ class Transaction:
             self._producer.poll(0.01)
             self._check()
             if time.monotonic() > deadline:
-                raise TransientError(f"{self._what('writing')}: nothing moves{self._heard}")
+                silence = f"{self._what('writing')}: nothing moves{self._heard}"
+                raise self._complaints.explained(TransientError(silence))
         self._check()
         self._batches.append(count)
 
@@ -196,17 +200,27 @@ class Transaction:
         if self._refusals.first is not None:
             raise self._meaning("writing", self._refusals.first)
 
-    def _again(self, what: str, ask: Callable[[float], Any], seconds: float) -> None:
-        """Asks until it is done; what can be asked again goes on where it was."""
+    def _again(self, what: str, ask: Callable[[float], Any], seconds: float, step: float) -> None:
+        """Asks until it is done; what can be asked again goes on where it was.
+
+        After each step the client is asked whether the cluster refuses it.
+        """
         deadline = time.monotonic() + seconds
         while True:
             try:
-                ask(max(1.0, deadline - time.monotonic()))
+                ask(min(step, max(1.0, deadline - time.monotonic())))
             except KafkaException as error:
+                self._insist()
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise self._meaning(what, self._refusals.first or error.args[0]) from error
             else:
                 return
+
+    def _insist(self) -> None:
+        """Raises PermanentError where the cluster refuses the client: nobody needs to wait."""
+        self._producer.poll(0)
+        if (refusal := self._complaints.refusal()) is not None:
+            raise refusal
 
     def _guarded(self, what: str, ask: Callable[[], Answer]) -> Answer:
         try:
@@ -220,7 +234,7 @@ class Transaction:
             return Fenced(sentence)
         if error.code() in _ADVICE:
             return PermanentError(f"{sentence}; {_ADVICE[error.code()]}")
-        return TransientError(sentence + self._heard)
+        return self._complaints.explained(TransientError(sentence + self._heard))
 
     def _what(self, what: str) -> str:
         return f"kafka {self._bootstrap}, transactional id {self._name}: {what}"

@@ -16,7 +16,7 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, Top
 
 from dataflow_assets.connectors.kafka.client import PATIENCE, TIMEOUT, Broker, Place, Topic
 from dataflow_assets.connectors.kafka.errors import settles
-from dataflow_assets.errors import DataflowError
+from dataflow_assets.errors import DataflowError, PermanentError
 
 Answer = TypeVar("Answer")
 Key = TypeVar("Key")
@@ -33,7 +33,7 @@ def described(brokers: Sequence[Broker]) -> list[Topic | DataflowError]:
             name: one
             if isinstance(one, Exception)
             else Topic(str(one.topic_id), len(one.partitions))
-            for name, one in _outcomes(asked)
+            for name, one in _outcomes(brokers[0], asked)
         }
 
     return _asked("describing the topic", brokers, ask, 0.0)
@@ -55,7 +55,7 @@ def offsets(
             )
             for place in places
         ]
-        return _by_topic([dict(_outcomes(answers)) for answers in asked])
+        return _by_topic([dict(_outcomes(topics[0][0], answers)) for answers in asked])
 
     return _asked("listing offsets", [broker for broker, _ in topics], ask, PATIENCE)
 
@@ -99,14 +99,16 @@ def _asked(
 
 
 def _meant(what: str, broker: Broker, answer: Answer | Exception) -> Answer | DataflowError:
+    if isinstance(answer, DataflowError):  # of all of them: each has one of its own to raise
+        return type(answer)(*answer.args)
     return broker.meaning(what, answer) if isinstance(answer, Exception) else answer
 
 
-def _outcomes(asked: Mapping[Key, Future[Any]]) -> Iterator[tuple[Key, Any]]:
-    """What was found out, or the client's error, in the order of the questions."""
+def _outcomes(broker: Broker, asked: Mapping[Key, Future[Any]]) -> Iterator[tuple[Key, Any]]:
+    """What was found out, or the error, in the order of the questions."""
     deadline = time.monotonic() + TIMEOUT + 1
     for key, answer in asked.items():
         try:
-            yield key, answer.result(max(0.0, deadline - time.monotonic()))
-        except (KafkaException, FutureTimeout) as error:
+            yield key, broker.awaited(answer, deadline)
+        except (KafkaException, FutureTimeout, PermanentError) as error:
             yield key, error

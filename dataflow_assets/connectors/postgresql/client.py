@@ -18,7 +18,7 @@ from psycopg import pq, sql
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import connection_errors, copy_format, dsn
-from dataflow_assets.connectors.postgresql.errors import Failure, from_psycopg
+from dataflow_assets.connectors.postgresql.errors import Failure, TlsFailure, from_psycopg
 
 Driver = Literal["binary", "text"]
 Block = bytes | bytearray | memoryview
@@ -174,6 +174,8 @@ def _unreachable(message: str, connection: str, application: str) -> Failure:
     settings = dsn.parse(connection)
     where = f"{settings.get('host', 'localhost')}:{settings.get('port', '5432')}"
     code = None
+    if trouble := connection_errors.of_tls(connection, message):
+        return TlsFailure(f"no connection to {where}: {trouble}")
     if connection_errors.refused(message):
         message = connection_errors.words(message)
         code = connection_errors.sqlstate(dsn.conninfo(connection, application))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 import select
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -17,9 +18,16 @@ from functools import cache
 
 from psycopg import pq
 
+from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.sdk import handshake
+
 SECONDS = 5.0
 NO_PASSWORD = "28P01"  # noqa: S105 - the code that a server gives for a wrong one
 _SQLSTATE_ONLY = 3  # PQERRORS_SQLSTATE
+_NO_TLS = "server does not support SSL"
+_OF_TLS = re.compile(r"\bSSL\b|certificate|private key", re.IGNORECASE)
+_SSL_REQUEST = bytes.fromhex("0000000804d2162f")
+_OPTIONS = handshake.Options("sslrootcert", "sslcert", "sslkey", "the connection string")
 _CODE = re.compile(r":  ([0-9A-Z]{5})$", re.MULTILINE)
 _WAITING = {pq.PollingStatus.READING, pq.PollingStatus.WRITING}
 
@@ -27,6 +35,30 @@ _WAITING = {pq.PollingStatus.READING, pq.PollingStatus.WRITING}
 def refused(message: str) -> bool:
     """True for what a server has answered, as opposed to silence: libpq writes `FATAL:  words`."""
     return ":  " in message or "fe_sendauth" in message
+
+
+def of_tls(connection: str, message: str) -> str:
+    """What a person must change about certificates or names, as a clause; empty for nothing.
+
+    libpq's words for them come in many versions, so Python's own TLS is asked; takes seconds at
+    most, and only where libpq has spoken of TLS.
+    """
+    if _NO_TLS in message:
+        return "the server does not encrypt; switch ssl on there, or lower sslmode"
+    if not _OF_TLS.search(message):
+        return ""
+    material = dsn.material(connection)
+    for host, address, port in dsn.endpoints(connection):
+        where = host, int(port)
+        if found := handshake.trouble(material, where, _OPTIONS, _greet, address=address):
+            return found
+    return ""
+
+
+def _greet(plain: socket.socket) -> None:
+    plain.sendall(_SSL_REQUEST)
+    if plain.recv(1) != b"S":
+        raise OSError("the server does not encrypt")
 
 
 def words(message: str) -> str:

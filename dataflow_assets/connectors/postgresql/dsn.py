@@ -3,13 +3,15 @@
 What the Go driver understands and libpq does not is mended here: odd characters in a URL's password
 are taken as they stand, pool settings are dropped, run-time parameters become `options`.
 
-Options that name a file name one below DATAFLOW_SECRETS, as `namespace/name/key`: a manifest must
-not choose which files of the machine are read, or written.
+Certificates and keys are PEM text, an absolute path, or `namespace/name/key` below
+DATAFLOW_SECRETS; libpq gets private files with what was read. Other options that name a file are
+refused: a manifest must not choose which files of the machine are read, or written.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from urllib.parse import parse_qsl, unquote
 
@@ -18,7 +20,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import foreign, unescaped
-from dataflow_assets.secrets import FOLDER, is_place, mounted
+from dataflow_assets.secrets import FOLDER
+from dataflow_assets.tls import Material, Tls, names_one, pem, private_file
 
 _URL = re.compile(
     r"^postgres(?:ql)?://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
@@ -27,6 +30,8 @@ _URL = re.compile(
 )
 _DROPPED = ("pool_", "statement_cache", "description_cache", "default_query_exec_mode")
 _FILES = frozenset({"sslcert", "sslkey", "sslrootcert", "sslcrl"})
+_CHECKED = ("verify-ca", "verify-full")
+_ENCRYPTED = ("require", *_CHECKED)
 _SYSTEM = ("sslrootcert", "system")  # libpq's word for the certificates of the machine
 # Each reads a file of its own choice with settings or passwords, loads or writes one.
 _REFUSED = frozenset({"passfile", "service", "servicefile", "sslcrldir", "sslkeylogfile", "gsslib"})
@@ -66,24 +71,58 @@ def conninfo(text: str, application: str) -> str:
     return make_conninfo("", **{**settings, **own})
 
 
+def with_tls(text: str, tls: Tls) -> str:
+    """A connection string with the certificates of a block `tls` as texts.
+
+    Without an `sslmode` of its own the server's certificate and name are checked. Raises
+    PermanentError for a block that is broken, or that contradicts the string.
+    """
+    settings, material = parse(text), tls.material()
+    mode = settings.get("sslmode") or ("verify-full" if material.verify else "require")
+    if mode not in _ENCRYPTED:
+        raise PermanentError(
+            f"connectionString: sslmode={mode} does not encrypt for certain, and there is a block "
+            f"tls; allowed beside it: {', '.join(_ENCRYPTED)}"
+        )
+    checked = {"sslrootcert": "system"} if mode == "verify-full" and material.verify else {}
+    given = {"sslrootcert": material.ca, "sslcert": material.cert, "sslkey": material.key}
+    named = {key: value for key, value in given.items() if value}
+    return make_conninfo("", **{**settings, "sslmode": mode, **checked, **named})
+
+
+def material(text: str) -> Material:
+    """The certificates of a connection string as texts, for Python's own TLS."""
+    settings = parse(text)
+    mode = settings.get("sslmode", "prefer")
+    root = settings.get("sslrootcert", "")
+    return Material(
+        "" if root == "system" else _pem("sslrootcert", root),
+        _pem("sslcert", settings.get("sslcert", "")),
+        _pem("sslkey", settings.get("sslkey", "")),
+        verify=mode in _CHECKED or root == "system",
+        names=mode == "verify-full" or root == "system",
+    )
+
+
 def _check_files(settings: dict[str, str]) -> None:
     for key in sorted(_REFUSED & settings.keys()):
         raise PermanentError(f"connectionString: {key} names a file, which is not allowed here")
     for key in sorted(_FILES & settings.keys()):
-        if not is_place(settings[key]) and (key, settings[key]) != _SYSTEM:
+        if not names_one(settings[key]) and (key, settings[key]) != _SYSTEM:
             raise PermanentError(
-                f"connectionString: {key} must be the name of a file below {FOLDER}, written "
-                f"{key}=namespace/name/key; other paths are not allowed"
+                f"connectionString: {key} must be an absolute path, PEM text, or the name of a "
+                f"file below {FOLDER}, written {key}=namespace/name/key"
             )
 
 
 def _with_files(settings: dict[str, str]) -> dict[str, str]:
-    """The settings with the whole path of each file."""
-    places = {k: v for k, v in settings.items() if k in _FILES and (k, v) != _SYSTEM}
-    found = {key: mounted(place) for key, place in places.items()}
-    for key in (key for key, path in found.items() if path is None):
-        raise PermanentError(f"connectionString: {key}: {FOLDER} has no file {places[key]}")
-    return settings | {key: str(path) for key, path in found.items()}
+    """The settings with a private file for each certificate and key: libpq takes files only."""
+    given = {k: v for k, v in settings.items() if k in _FILES and (k, v) != _SYSTEM}
+    return settings | {key: private_file(_pem(key, value)) for key, value in given.items()}
+
+
+def _pem(key: str, value: str) -> str:
+    return pem(value, f"connectionString: {key}")
 
 
 def server(text: str) -> str:
@@ -97,14 +136,32 @@ def server(text: str) -> str:
 def servers(text: str) -> tuple[str, ...]:
     """`host:port/database` of each host; the default port may be left out."""
     settings = parse(text)
+    database = settings.get("dbname") or settings.get("user") or "postgres"
+    found: list[str] = []
+    for host, port in _ports(settings):
+        found += [f"{host}:{port}/{database}"] + [f"{host}/{database}"] * (port == "5432")
+    return tuple(found)
+
+
+def endpoints(text: str) -> list[tuple[str, str, str]]:
+    """Host, address and port of each server that is reached over a network.
+
+    The address may be empty: then the host tells it.
+    """
+    settings = parse(text)
+    pairs = _ports(settings)
+    addresses = settings.get("hostaddr", "").split(",")
+    addresses = addresses if len(addresses) == len(pairs) else [""] * len(pairs)
+    found = zip(pairs, addresses, strict=True)
+    return [(host, address, port) for (host, port), address in found if not host.startswith("/")]
+
+
+def _ports(settings: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Each host with its port."""
     hosts = settings.get("host", "localhost").split(",")
     ports = [port or "5432" for port in settings.get("port", "").split(",")]
     ports = ports if len(ports) == len(hosts) else ports[:1] * len(hosts)
-    database = settings.get("dbname") or settings.get("user") or "postgres"
-    found: list[str] = []
-    for host, port in zip(hosts, ports, strict=True):
-        found += [f"{host}:{port}/{database}"] + [f"{host}/{database}"] * (port == "5432")
-    return tuple(found)
+    return list(zip(hosts, ports, strict=True))
 
 
 def same(one: str, other: str) -> bool:

@@ -84,6 +84,20 @@ class Failure(ServerFailure):
         return PermanentError(f"{what}: {self.reason}" + (f"; {advice}" if advice else ""))
 
 
+class TlsFailure(Failure):
+    """No encrypted connection comes about until a person has changed something."""
+
+    @property
+    @override
+    def reason(self) -> str:
+        return self.message
+
+    @property
+    @override
+    def kind(self) -> Kind:
+        return Kind.PERMANENT
+
+
 def from_psycopg(error: psycopg.Error) -> Failure:
     """A psycopg error as a failure."""
     diag = error.diag

@@ -17,6 +17,7 @@ from dataflow_assets.sdk.polling import PolledSource
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
 from dataflow_assets.spec import Addition, Needs, Requires
+from dataflow_assets.tls import Tls
 
 _TYPE = re.compile(
     r"[a-z_][a-z0-9_]*( [a-z_][a-z0-9_]*)*( ?\(\d+(, ?\d+)?\))?( with(out)? time zone)?(\[\])*",
@@ -36,13 +37,23 @@ class PostgresqlConnection(DatabaseTable):
     """`name` or `schema.name`; the schema is `public` unless given. A name with a dot in it is put
     in double quotes: `shop."orders.new"`."""
 
+    tls: Annotated[Tls | None, Addition()] = None
+    """Certificates as in a connection string, but by Secret or path. Without `sslmode` in the
+    connection string the server's certificate and name are checked (verify-full)."""
+
+    @override
+    def dsn(self) -> str:
+        """With the certificates of `tls`. Raises PermanentError where one is missing or broken."""
+        text = super().dsn()
+        return dsn.with_tls(text, self.tls) if self.tls else text
+
     @override
     def server(self) -> str:
-        return dsn.server(self.dsn())
+        return dsn.server(super().dsn())
 
     @override
     def servers(self) -> tuple[str, ...]:
-        return dsn.servers(self.dsn())
+        return dsn.servers(super().dsn())
 
     @override
     def usual_schema(self) -> str:

@@ -15,6 +15,7 @@ import pytest
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource, consumer_groups
 from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.producer import Fenced, Outgoing, Transaction
 from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors
 from dataflow_assets.contracts import Entry, ErrorRecord, Limit, OffsetSlice
@@ -119,10 +120,10 @@ def test_a_fenced_producer_ends_though_its_error_is_still_looked_at(
 ) -> None:
     name = topic()
     with none_left():
-        first = Transaction(kafka.bootstrap, name, BRIEF)
+        first = Transaction(Cluster(kafka.bootstrap), name, BRIEF)
         first.begin()
         first.send(Outgoing(name, b"x"))
-        second = Transaction(kafka.bootstrap, name, BRIEF)
+        second = Transaction(Cluster(kafka.bootstrap), name, BRIEF)
         with pytest.raises(Fenced) as caught:
             first.commit()
         first.abort()
@@ -132,7 +133,7 @@ def test_a_fenced_producer_ends_though_its_error_is_still_looked_at(
 
 
 def test_an_error_sink_keeps_no_client(kafka: devservers.Kafka, topic: Topics) -> None:
-    store = KafkaErrors(kafka.bootstrap, topic())
+    store = KafkaErrors(Cluster(kafka.bootstrap), topic())
     entry = ErrorRecord("id", "default/flow", b"{}", b"{}")
     with none_left():
         store.prepare()
@@ -157,14 +158,14 @@ def test_sessions_of_many_groups_share_a_few_clients(
         for session in sessions:
             session.close()
     for name in names:
-        with closing(Broker(kafka.bootstrap, name)) as broker:
+        with closing(Broker(Cluster(kafka.bootstrap), name)) as broker:
             assert broker.committed(name, broker.topic())[0].offset == 3
 
 
 def test_flows_of_one_group_share_its_client(kafka: devservers.Kafka, topic: Topics) -> None:
     names, group = [topic() for _ in range(10)], topic()
     with none_left():
-        brokers = [Broker(kafka.bootstrap, name) for name in names]
+        brokers = [Broker(Cluster(kafka.bootstrap), name) for name in names]
         for broker in brokers:
             broker.topic()
         before = clients()
@@ -174,5 +175,5 @@ def test_flows_of_one_group_share_its_client(kafka: devservers.Kafka, topic: Top
         for broker in brokers:
             broker.close()
     for at, name in enumerate(names):
-        with closing(Broker(kafka.bootstrap, name)) as broker:
+        with closing(Broker(Cluster(kafka.bootstrap), name)) as broker:
             assert broker.committed(group, broker.topic())[0].offset == at

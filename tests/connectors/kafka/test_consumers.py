@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import devservers
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumers import Consumers
 from tests.conftest import Topics
 
@@ -17,7 +18,7 @@ TOPICS = 6
 
 @pytest.fixture
 def consumers(kafka: devservers.Kafka) -> Iterator[Consumers]:
-    consumers = Consumers.join(kafka.bootstrap)
+    consumers = Consumers.join(Cluster(kafka.bootstrap))
     yield consumers
     consumers.leave()
 

@@ -5,15 +5,20 @@ import pickle
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 from pydantic import SecretStr, ValidationError
 
 from dataflow_assets import registry
 from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka.cluster import security
+from dataflow_assets.connectors.kafka.connection import Sasl
+from dataflow_assets.connectors.kafka.consumers import SETTINGS
 from dataflow_assets.connectors.kafka.options import milliseconds
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Secrets, resolve
 from dataflow_assets.spec import hints
+from dataflow_assets.tls import Material
 
 PLAIN = {"brokers": ["one:9092", "two:9092"], "topic": "orders"}
 REF = {"name": "kafka-prod", "key": "value"}
@@ -81,53 +86,165 @@ def test_a_secret_without_a_port_is_named_but_not_echoed() -> None:
     assert "hush" not in str(caught.value)
 
 
-LATER = "not supported yet: encrypted and authenticated connections to Kafka"
-MATRIX: list[tuple[str, dict[str, Any], dict[str, Any], str | None]] = [
-    ("PLAINTEXT", {}, {}, None),
-    ("PLAINTEXT", {"tls": {}}, {}, "PLAINTEXT forbids the block tls; leave one of them out"),
-    ("PLAINTEXT", {}, {"sasl": SASL}, "PLAINTEXT forbids the block sasl; leave one of them out"),
-    ("SSL", {}, {}, None),
-    ("SSL", {"tls": {}}, {}, None),
-    ("SSL", {"tls": {}}, {"sasl": SASL}, "SSL forbids the block sasl; leave one of them out"),
-    ("SASL_PLAINTEXT", {}, {"sasl": SASL}, None),
-    ("SASL_PLAINTEXT", {}, {}, None),
+NEITHER = "; leave one of them out"
+MATRIX: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
+    ("PLAINTEXT", {}, {}, []),
+    ("PLAINTEXT", {"tls": {}}, {}, [f"PLAINTEXT forbids the block tls{NEITHER}"]),
+    ("PLAINTEXT", {}, {"sasl": SASL}, [f"PLAINTEXT forbids the block sasl{NEITHER}"]),
+    ("SSL", {}, {}, ["SSL requires the block tls; add tls"]),
+    ("SSL", {"tls": {}}, {}, []),
+    ("SSL", {"tls": {}}, {"sasl": SASL}, [f"SSL forbids the block sasl{NEITHER}"]),
+    ("SASL_PLAINTEXT", {}, {"sasl": SASL}, []),
+    ("SASL_PLAINTEXT", {}, {}, ["SASL_PLAINTEXT requires the block sasl; add sasl"]),
     (
         "SASL_PLAINTEXT",
         {"tls": {}},
         {"sasl": SASL},
-        "SASL_PLAINTEXT forbids the block tls; leave one of them out",
+        [f"SASL_PLAINTEXT forbids the block tls{NEITHER}"],
     ),
-    ("SASL_SSL", {"tls": {}}, {"sasl": SASL}, None),
-    ("SASL_SSL", {"tls": {}}, {}, None),
-    ("SASL_SSL", {}, {"sasl": SASL}, None),
+    ("SASL_SSL", {"tls": {}}, {"sasl": SASL}, []),
+    ("SASL_SSL", {"tls": {}}, {}, ["SASL_SSL requires the block sasl; add sasl"]),
+    ("SASL_SSL", {}, {"sasl": SASL}, ["SASL_SSL requires the block tls; add tls"]),
+    (
+        "SASL_SSL",
+        {},
+        {},
+        ["SASL_SSL requires the block tls; add tls", "SASL_SSL requires the block sasl; add sasl"],
+    ),
 ]
 
 
-@pytest.mark.parametrize(("protocol", "tls", "sasl", "rule"), MATRIX)
+@pytest.mark.parametrize(("protocol", "tls", "sasl", "rules"), MATRIX)
 def test_protocol_and_blocks_must_agree(
-    protocol: str, tls: dict[str, Any], sasl: dict[str, Any], rule: str | None
+    protocol: str, tls: dict[str, Any], sasl: dict[str, Any], rules: list[str]
 ) -> None:
     config = {"securityProtocol": protocol.lower().replace("_", "-"), **tls, **sasl}
-    found = errors(**config) if (rule or protocol != "PLAINTEXT") else []
-    rules = [(where, what) for where, what in found if what != LATER]
-    assert rules == ([("securityProtocol", rule)] if rule else [])
+    if rules:
+        assert errors(**config) == [("securityProtocol", rule) for rule in rules]
+    else:
+        assert parse(**config).protocol == protocol
 
 
 @pytest.mark.parametrize(
-    ("config", "protocol", "refused"),
+    ("config", "protocol"),
     [
-        ({}, "PLAINTEXT", []),
-        ({"tls": {"caSecretRef": REF}}, "SSL", ["tls"]),
-        ({"sasl": SASL}, "SASL_PLAINTEXT", ["sasl"]),
-        ({"sasl": SASL, "tls": {}}, "SASL_SSL", ["sasl", "tls"]),
+        ({}, "PLAINTEXT"),
+        ({"tls": {"caSecretRef": REF}}, "SSL"),
+        ({"sasl": SASL}, "SASL_PLAINTEXT"),
+        ({"sasl": SASL, "tls": {}}, "SASL_SSL"),
     ],
 )
-def test_what_the_blocks_imply_is_refused_at_the_blocks(
-    config: dict[str, Any], protocol: str, refused: list[str]
+def test_the_protocol_follows_from_the_blocks(config: dict[str, Any], protocol: str) -> None:
+    assert parse(**config).protocol == protocol
+
+
+USER = {
+    "sasl.mechanism": "SCRAM-SHA-256",
+    "sasl.username": "u",
+    "sasl.password": "hush-hush",
+}
+TRANSLATED: list[tuple[str, Material | None, dict[str, str]]] = [
+    ("PLAINTEXT", None, {}),
+    ("SSL", Material(), {"security.protocol": "ssl"}),
+    (
+        "SSL",
+        Material("CA", "CERT", "KEY"),
+        {
+            "security.protocol": "ssl",
+            "ssl.ca.pem": "CA",
+            "ssl.certificate.pem": "CERT",
+            "ssl.key.pem": "KEY",
+        },
+    ),
+    (
+        "SSL",
+        Material(verify=False),
+        {"security.protocol": "ssl", "enable.ssl.certificate.verification": "false"},
+    ),
+    ("SASL_PLAINTEXT", None, USER | {"security.protocol": "sasl_plaintext"}),
+    ("SASL_SSL", Material("CA"), USER | {"security.protocol": "sasl_ssl", "ssl.ca.pem": "CA"}),
+]
+
+
+@pytest.mark.parametrize(("protocol", "tls", "expected"), TRANSLATED)
+def test_every_option_has_its_name_in_the_client(
+    protocol: str, tls: Material | None, expected: dict[str, str]
 ) -> None:
-    assert parse().model_copy(update=config).protocol == protocol
-    found = errors(**config) if refused else []
-    assert sorted(found) == [(key, LATER) for key in refused]
+    sasl = Sasl.model_validate(SASL).declared() if "SASL" in protocol else None
+    assert dict(security(protocol, tls, sasl)) == expected
+
+
+def test_a_cluster_shows_no_secret() -> None:
+    cluster = parse(sasl=SASL).cluster()
+    assert "hush" not in repr(cluster)
+    assert cluster.settings["sasl.password"] == "hush-hush"
+    assert not cluster.plain
+    assert parse().cluster().plain
+
+
+def test_flows_that_authenticate_otherwise_share_no_connection() -> None:
+    other = parse(sasl={**SASL, "password": "another-one"})
+    assert parse(sasl=SASL).shared == parse(sasl=SASL).shared
+    assert len({parse().shared, parse(sasl=SASL).shared, other.shared}) == 3
+
+
+@pytest.mark.parametrize("field", ["username", "password"])
+def test_an_empty_secret_is_named(field: str) -> None:
+    given = {"username": "u", "password": "p"} | {field: ""} | {f"{field}SecretRef": REF}
+    source = resolve(
+        parse(sasl=given), Secrets(documents={("default", "kafka-prod"): {"value": SecretStr("")}})
+    )
+    with pytest.raises(PermanentError, match=f"sasl.{field} is required, and its secret is empty"):
+        source.cluster()
+
+
+@pytest.mark.parametrize(
+    ("config", "path", "note"),
+    [
+        ({"tls": {"insecureSkipVerify": True}}, "tls.insecureSkipVerify", "is not checked"),
+        (
+            {"tls": {"insecureSkipVerify": True, "caFile": "/c"}},
+            "tls.insecureSkipVerify",
+            "ignored",
+        ),
+        ({"sasl": {**SASL, "mechanism": "plain"}}, "sasl", "goes over the network as it is"),
+    ],
+)
+def test_what_is_unsafe_is_noted(config: dict[str, Any], path: str, note: str) -> None:
+    ((where, sentence),) = hints(parse(**config))
+    assert where == path
+    assert note in sentence
+
+
+def test_what_is_safe_is_not_noted() -> None:
+    assert [*hints(parse(sasl=SASL, tls={}))] == []
+    assert [*hints(parse(sasl=SASL))] == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ({}, {}),
+        (
+            {"consumerMaxWait": "100ms", "netReadTimeout": "5s", "fetchMinBytes": 0},
+            {"fetch.wait.max.ms": 100, "socket.timeout.ms": 5_000, "fetch.min.bytes": 1},
+        ),
+        (
+            {"consumerMaxWait": "5m", "fetchMaxBytes": 2**31 - 1, "maxPartitionFetchBytes": 7},
+            {
+                "fetch.wait.max.ms": 59_000,
+                "fetch.max.bytes": 1_000_000_000,
+                "fetch.message.max.bytes": 7,
+            },
+        ),
+    ],
+)
+def test_fetches_are_tuned_in_the_bounds_of_the_client(
+    declared: dict[str, Any], expected: dict[str, int]
+) -> None:
+    source = parse(**declared)
+    assert source.fetch_settings() == expected
+    Consumer(SETTINGS | source.fetch_settings() | {"group.id": "g"}).close()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +279,7 @@ def test_all_problems_come_at_once() -> None:
     found = errors(topic="", format="avro", securityProtocol="SSL")
     assert found == [
         ("", "topic is required: set topic or topicSecretRef"),
-        ("securityProtocol", LATER),
+        ("securityProtocol", "SSL requires the block tls; add tls"),
         ("format", "not supported yet: Avro messages"),
     ]
 

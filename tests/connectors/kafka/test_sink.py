@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import devservers
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import side_topic
 from dataflow_assets.contracts import (
@@ -267,7 +268,7 @@ def test_a_missing_topic_is_told_or_made(kafka: devservers.Kafka, into: Make) ->
     made = Into(kafka, name, autoCreateTopic=True, topicPartitions=3, upsertMode=True)
     session = made.open()
     session.create(pa.schema([]))
-    topic_admin = TopicAdmin(kafka.bootstrap, name)
+    topic_admin = TopicAdmin(Cluster(kafka.bootstrap), name)
     assert session.identity == topic_admin.topic().id
     assert topic_admin.topic().partitions == 3
     assert topic_admin.rules().compacted

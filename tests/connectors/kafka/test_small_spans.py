@@ -17,10 +17,11 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumers import Consumers
 from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source import small_slice, small_spans
-from dataflow_assets.connectors.kafka.source.session import MOST_IN_TASKS, KafkaSourceSession
+from dataflow_assets.connectors.kafka.source.session import KafkaSourceSession
 from dataflow_assets.contracts import Asked, Limit, OffsetSlice, Span
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 from tests.conftest import Topics
@@ -34,7 +35,7 @@ Ask = Callable[..., Asked]
 @pytest.fixture(autouse=True)
 def _pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a worker keeps for its life."""
-    pools: dict[tuple[int, str], Consumers] = {}
+    pools: dict[tuple[object, ...], Consumers] = {}
     monkeypatch.setattr(small_spans, "_pools", pools)
     yield
     for pool in pools.values():
@@ -58,7 +59,7 @@ def ask(kafka: devservers.Kafka) -> Ask:
 
     def asked(topic: str, after: int, upto: int, partition: int = 0, **more: Any) -> Asked:
         source = KafkaSource(brokers=(more.pop("bootstrap", kafka.bootstrap),), topic=topic)
-        identity = Broker(kafka.bootstrap, topic).topic().id
+        identity = Broker(Cluster(kafka.bootstrap), topic).topic().id
         found: dict[str, Any] = {"columns": frozenset(), "index": 0, "slices": 1} | more
         return Asked(source, identity, OffsetSlice(str(partition), after, upto), **found)
 
@@ -373,7 +374,7 @@ def test_a_broker_that_is_gone_is_an_error_of_each(
         made[name].result(20)
         send(proxied_kafka, name, bodies(2))
         source = KafkaSource(brokers=(proxied_kafka.proxied,), topic=name)
-        identity = Broker(proxied_kafka.bootstrap, name).topic().id
+        identity = Broker(Cluster(proxied_kafka.bootstrap), name).topic().id
         asked.append(Asked(source, identity, OffsetSlice("0", 0, 2), frozenset(), 0, 1))
     assert all(rows(batches) == numbered(2) for batches in read(asked).values())
     proxied_kafka.proxy.refuse()
@@ -471,7 +472,7 @@ def test_such_names_end_no_process(kafka: devservers.Kafka, topic: Topics, ask: 
 
 def test_small_spans_are_read_in_tasks(kafka: devservers.Kafka, topic: Topics) -> None:
     name = topic(partitions=2)
-    send(kafka, name, bodies(MOST_IN_TASKS))
+    send(kafka, name, bodies(small_spans.MOST_TOGETHER))
     source = KafkaSource(brokers=(kafka.bootstrap,), topic=name)
     with closing(KafkaSourceSession(source, "default/orders")) as session:
         assert session.reads_in_tasks(session.plan({}, Limit()))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
 
 PATIENCE = 30.0
@@ -26,7 +27,7 @@ def committed(bootstrap: str, topic: str) -> list[Message]:
     consumer = Consumer(settings)
     try:
         found = consumer.list_topics(topic, timeout=10).topics[topic]
-        highs = TopicAdmin(bootstrap, topic).highs(found.partitions)
+        highs = TopicAdmin(Cluster(bootstrap), topic).highs(found.partitions)
         return [m for p, high in highs.items() for m in _partition(consumer, topic, p, high)]
     finally:
         consumer.close()

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from typing_extensions import override
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.kafka.client import CLIENT
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, Rules, TopicAdmin
-from dataflow_assets.connectors.kafka.errors import translated
+from dataflow_assets.connectors.kafka.errors import meaning, translated
 from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.connectors.kafka.peek import Peek
 from dataflow_assets.connectors.kafka.producer import SETTINGS, Outgoing
@@ -78,8 +79,8 @@ def _reading(message: Message) -> int:
 class KafkaErrors(ErrorStore):
     """Entries in one topic: at least once across a crash, always under the same id."""
 
-    def __init__(self, bootstrap: str, topic: str, replicas: int | None = None) -> None:
-        self.bootstrap, self.topic = bootstrap, topic
+    def __init__(self, cluster: Cluster, topic: str, replicas: int | None = None) -> None:
+        self.cluster, self.topic = cluster, topic
         self._replicas = replicas
 
     @override
@@ -125,7 +126,7 @@ class KafkaErrors(ErrorStore):
             topic = admin.find()
         if topic is None:
             return
-        peek = Peek(self.bootstrap, self.topic)
+        peek = Peek(self.cluster, self.topic)
         try:
             for partition in range(topic.partitions):
                 yield from peek.records(partition)
@@ -134,28 +135,26 @@ class KafkaErrors(ErrorStore):
 
     def _send(self, records: Sequence[Outgoing]) -> None:
         """Durable when it returns."""
-        refused: list[str] = []
-        producer = Producer(
-            CLIENT
-            | SETTINGS
-            | {
-                "bootstrap.servers": self.bootstrap,
-                "enable.idempotence": True,
-                "message.max.bytes": 1_000_000_000,
-                "on_delivery": lambda error, _: refused.append(error.str()),
-            }
-        )
+        refused: list[KafkaError] = []
+        own = {
+            "enable.idempotence": True,
+            "message.max.bytes": 1_000_000_000,
+            "on_delivery": lambda error, _: refused.append(error),
+        }
+        producer = Producer(CLIENT | SETTINGS | self.cluster.settings | own)
         try:
             for one in records:
                 producer.produce(one.topic, one.value, one.key, headers=list(one.headers))
             left = producer.flush(STORE_SECONDS)
         except KafkaException as error:
-            refused.append(error.args[0].str())
+            refused.append(error.args[0])
         finally:
             del producer  # or an error on its way would keep the connection
-        if refused or left:
-            reason = refused[0] if refused else f"{left} records are still on their way"
-            raise TransientError(f"kafka {self.bootstrap}: writing to {self.topic}: {reason}")
+        where = f"kafka {self.cluster.bootstrap}: writing to {self.topic}"
+        if refused:
+            raise meaning(refused[0], where)
+        if left:
+            raise TransientError(f"{where}: {left} records are still on their way")
 
     def _topic_admin(self) -> TopicAdmin:
-        return TopicAdmin(self.bootstrap, self.topic)
+        return TopicAdmin(self.cluster, self.topic)

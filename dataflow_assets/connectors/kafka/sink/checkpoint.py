@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.create_topic import BROKERS_OWN, TopicAdmin
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import (
     FAMILY,
@@ -45,12 +46,12 @@ class CheckpointTopic:
         self.topic = admin.name
 
     @classmethod
-    def of(cls, bootstrap: str, target: Target) -> CheckpointTopic:
+    def of(cls, cluster: Cluster, target: Target) -> CheckpointTopic:
         """With a warm connection, if this thread has had one."""
-        place = (os.getpid(), bootstrap)
+        place = (os.getpid(), cluster)
         kept = vars(_kept).setdefault("connections", {})
         if place not in kept:
-            kept[place] = (TopicAdmin(bootstrap, ""), Readers.of(bootstrap))
+            kept[place] = (TopicAdmin(cluster, ""), Readers.of(cluster))
         admin, readers = kept[place]
         return cls(admin.about(side_topic(target)), readers, target)
 
@@ -142,7 +143,7 @@ class CheckpointTopic:
         return removed(self._target.flow, f"topic {self.topic}")
 
 
-def peek(bootstrap: str, target: Target) -> Checkpoint | None:
+def peek(cluster: Cluster, target: Target) -> Checkpoint | None:
     """The stored checkpoint, as far as it is decided; no epoch is taken."""
-    stored = CheckpointTopic.of(bootstrap, target).look()
+    stored = CheckpointTopic.of(cluster, target).look()
     return stored.state.checkpoint if stored and stored.state.known else None

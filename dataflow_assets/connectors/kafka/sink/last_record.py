@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
-from dataflow_assets.connectors.kafka.client import CLIENT
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumers import SETTINGS, Introduced
 from dataflow_assets.connectors.kafka.create_topic import TopicAdmin
-from dataflow_assets.errors import TransientError
+from dataflow_assets.connectors.kafka.errors import is_of_the_group, meaning
+from dataflow_assets.errors import DataflowError, TransientError
 
 TAIL = 16  # offsets looked at first: a record and its marker, and a few that came to nothing
 _TAIL = -2000  # librdkafka's OFFSET_TAIL: so many before the end
@@ -44,12 +45,10 @@ class Last:
 class LastRecordReader:
     """A consumer that is kept warm and joins no group."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-        self._consumer = Consumer(
-            CLIENT | SETTINGS | {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}
-        )
-        self._introduced = Introduced(self._consumer)
+    def __init__(self, cluster: Cluster) -> None:
+        self._bootstrap = cluster.bootstrap
+        self._introduced = Introduced(cluster, SETTINGS | {"auto.offset.reset": "earliest"})
+        self._consumer = self._introduced.consumer
 
     def last(
         self, admin: TopicAdmin, partitions: Iterable[int], patience: float
@@ -127,13 +126,14 @@ class LastRecordReader:
             values[partition] = message.value()  # type: ignore[index]
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - so it is called
             reached[partition] = offset  # type: ignore[index,assignment]
-        else:
-            raise TransientError(f"kafka {self._bootstrap}: reading checkpoints: {error.str()}")
+        elif not is_of_the_group(error):
+            raise meaning(error, f"kafka {self._bootstrap}: reading checkpoints")
 
-    def _silence(self, topic: str) -> TransientError:
-        return TransientError(
+    def _silence(self, topic: str) -> DataflowError:
+        silence = TransientError(
             f"kafka {self._bootstrap}: reading {topic}: no answer for {SILENCE:g} seconds"
         )
+        return self._introduced.refusal(silence) or silence
 
 
 class Readers:
@@ -143,21 +143,21 @@ class Readers:
     """
 
     _lock = threading.Lock()
-    _open: ClassVar[WeakValueDictionary[tuple[int, str], Readers]] = WeakValueDictionary()
+    _open: ClassVar[WeakValueDictionary[tuple[int, Cluster], Readers]] = WeakValueDictionary()
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._idle: list[LastRecordReader] = []
         self._room = threading.BoundedSemaphore(MOST)
 
     @classmethod
-    def of(cls, bootstrap: str) -> Readers:
+    def of(cls, cluster: Cluster) -> Readers:
         """Those of this process: a forked one cannot use its parent's."""
-        key = (os.getpid(), bootstrap)
+        key = (os.getpid(), cluster)
         with cls._lock:
             found = cls._open.get(key)
             if found is None:
-                found = cls._open[key] = cls(bootstrap)
+                found = cls._open[key] = cls(cluster)
             return found
 
     @contextmanager
@@ -165,13 +165,13 @@ class Readers:
         """One that was used before, if there is one; after an error it is closed."""
         if not self._room.acquire(timeout=PATIENCE):
             raise TransientError(
-                f"kafka {self._bootstrap}: {MOST} looks at checkpoints have gone on for "
+                f"kafka {self._cluster.bootstrap}: {MOST} looks at checkpoints have gone on for "
                 f"{PATIENCE:g} seconds"
             )
         try:
             with self._lock:
                 reader = self._idle.pop() if self._idle else None
-            reader = reader or LastRecordReader(self._bootstrap)
+            reader = reader or LastRecordReader(self._cluster)
             try:
                 yield reader
             except BaseException:

@@ -56,7 +56,8 @@ class KafkaSinkSession(SinkSession):
 
     def __init__(self, sink: KafkaSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._target, self._run = sink, target, run
-        self._side_topic = CheckpointTopic.of(sink.bootstrap(), target)
+        self._cluster = sink.cluster()
+        self._side_topic = CheckpointTopic.of(self._cluster, target)
         self._name = object()  # of this session, among those that keep a producer
         self._closed = False
         self._epoch = 0
@@ -217,7 +218,7 @@ class KafkaSinkSession(SinkSession):
 
     def _taken(self, name: str) -> Transaction:
         timeout = {"transaction.timeout.ms": DRIVER_SECONDS * 1000}
-        return Transaction(self._sink.bootstrap(), name, timeout)
+        return Transaction(self._cluster, name, timeout)
 
     def _begun(self, span: Span) -> Head:
         """The head as this span needs it."""

@@ -50,7 +50,7 @@ class KafkaSink(KafkaSinkOptions):
     def peek(self, target: Target) -> Checkpoint | None:
         from dataflow_assets.connectors.kafka.sink.checkpoint import peek
 
-        return peek(self.bootstrap(), target)
+        return peek(self.cluster(), target)
 
     @override
     def writer(self, ticket: Ticket, piece: Slice) -> Writer:
@@ -69,4 +69,4 @@ class KafkaSink(KafkaSinkOptions):
     def _errors(self, topic: str) -> ErrorStore:
         from dataflow_assets.connectors.kafka.rejected.error_sink import KafkaErrors
 
-        return KafkaErrors(self.bootstrap(), topic, self.topic_replicas)
+        return KafkaErrors(self.cluster(), topic, self.topic_replicas)

@@ -38,8 +38,8 @@ class KafkaWriter(SliceTransaction):
 
     def __init__(self, sink: KafkaSinkOptions, ticket: Ticket, piece: Slice) -> None:
         super().__init__(ticket, piece)
-        self._sink, self._target = sink, ticket.target
-        self._side_topic = CheckpointTopic.of(sink.bootstrap(), ticket.target)
+        self._sink, self._target, self._cluster = sink, ticket.target, sink.cluster()
+        self._side_topic = CheckpointTopic.of(self._cluster, ticket.target)
         self._rules = cache(partial(_rules, self._side_topic))
         self._routing = Routing(sink, self._rules)
         self._producer: Transaction | None = None
@@ -48,7 +48,7 @@ class KafkaWriter(SliceTransaction):
     @override
     def begin(self) -> None:
         name = producer_of(self._target, self._piece.partition)
-        self._producer = Transaction(self._sink.bootstrap(), name, self._settings())
+        self._producer = Transaction(self._cluster, name, self._settings())
         self._claim = Claim.read(self._side_topic, self._ticket, self._piece)
         self._check_topic(self._claim)
         self._producer.begin()
@@ -140,7 +140,7 @@ class KafkaWriter(SliceTransaction):
         """Into an error sink of the same cluster, with the rows."""
         sink = self._target.rejects.sink
         errors = sink.error_store() if sink else None
-        if not isinstance(errors, KafkaErrors) or errors.bootstrap != self._sink.bootstrap():
+        if not isinstance(errors, KafkaErrors) or errors.cluster != self._cluster:
             return False
         self._send_errors(errors.topic, records)
         return True

@@ -6,28 +6,29 @@ import os
 from collections.abc import Collection
 
 from dataflow_assets.connectors.kafka.client import Broker
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.errors import DataflowError
 
 Planned = tuple[str, str]
 """A topic's name and its id."""
 
 # Per process, for Spark's workers are forked and stay; a client for each topic would add up there.
-_brokers: dict[tuple[int, str], Broker] = {}
+_brokers: dict[tuple[int, Cluster], Broker] = {}
 
 
-def confirm(bootstrap: str, topic: str, identity: str) -> None:
+def confirm(cluster: Cluster, topic: str, identity: str) -> None:
     """Raises TransientError when the topic has another id by now; about 2 ms when it has not."""
-    _broker(bootstrap, topic).same(identity)
+    _broker(cluster, topic).same(identity)
 
 
-def refused(bootstrap: str, planned: Collection[Planned]) -> dict[Planned, DataflowError]:
+def refused(cluster: Cluster, planned: Collection[Planned]) -> dict[Planned, DataflowError]:
     """Those of the topics that are not the planned ones, or of which nobody knows; and why.
 
     One request for all of them, as long as nothing is wrong.
     """
     if not planned:
         return {}
-    broker = _broker(bootstrap, next(iter(planned))[0])
+    broker = _broker(cluster, next(iter(planned))[0])
     try:
         ids = broker.ids({name for name, _ in planned})
     except DataflowError as error:
@@ -46,8 +47,8 @@ def _reason(broker: Broker, identity: str) -> DataflowError | None:
     return None
 
 
-def _broker(bootstrap: str, topic: str) -> Broker:
-    place = (os.getpid(), bootstrap)
+def _broker(cluster: Cluster, topic: str) -> Broker:
+    place = (os.getpid(), cluster)
     if place not in _brokers:
-        _brokers[place] = Broker(bootstrap, topic)
+        _brokers[place] = Broker(cluster, topic)
     return _brokers[place].about(topic)

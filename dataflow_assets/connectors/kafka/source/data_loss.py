@@ -77,11 +77,11 @@ class LossCheck:
 
     def _check_log(self, topic: Topic, begins: Offsets, bounds: Bounds) -> None:
         """Whether a leader that is new has the records that were read under the one before."""
-        bootstrap, name = self._broker.bootstrap, self._source.topic
-        key = bootstrap, topic.id, self._flow
+        name = self._source.topic
+        key = self._broker.bootstrap, topic.id, self._flow
         known = _seen[key] if key in _seen else self._stored(topic, begins, bounds.lows)
         asked = leader_epochs.doubtful(begins, known, bounds)
-        kept = leader_epochs.cut_off(bootstrap, name, asked) if asked else {}
+        kept = leader_epochs.cut_off(self._broker.cluster, name, asked) if asked else {}
         if kept:
             self._broker.same(topic.id)
         self._lost(replaced(name, begins, kept), RESET)

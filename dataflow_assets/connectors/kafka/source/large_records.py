@@ -14,6 +14,7 @@ from math import ceil, floor, log2
 
 import pyarrow as pa
 
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.errors import TransientError
@@ -28,7 +29,7 @@ _LENGTHS = {
 }
 
 # Per process, for Spark's workers are forked and stay: connecting takes longer than reading.
-_peeks: dict[tuple[int, str, str], Peek] = {}
+_peeks: dict[tuple[int, Cluster, str], Peek] = {}
 
 
 def is_large(longest: int, most_bytes: int, columns: Collection[str]) -> str:
@@ -66,7 +67,7 @@ def read(
 
 
 def _peek(source: KafkaSourceOptions) -> Peek:
-    place = (os.getpid(), source.bootstrap(), source.topic)
+    place = (os.getpid(), source.cluster(), source.topic)
     if place not in _peeks:
-        _peeks[place] = Peek(source.bootstrap(), source.topic)
+        _peeks[place] = Peek(source.cluster(), source.topic)
     return _peeks[place]

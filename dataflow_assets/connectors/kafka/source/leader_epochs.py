@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from dataflow_assets.connectors.kafka.client import CLIENT, Bounds
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumer_group import Committed
 from dataflow_assets.connectors.kafka.consumers import SETTINGS
 from dataflow_assets.errors import TransientError
@@ -69,12 +70,12 @@ def doubtful(
     return {p: one for p, one in changed.items() if bounds.lows[p] < one.last <= bounds.ends[p]}
 
 
-def cut_off(bootstrap: str, topic: str, asked: Mapping[int, SeenEpoch]) -> dict[int, int | None]:
+def cut_off(cluster: Cluster, topic: str, asked: Mapping[int, SeenEpoch]) -> dict[int, int | None]:
     """Partitions whose log was cut off below the position, and where, if the broker says so.
 
     librdkafka asks (OffsetForLeaderEpoch) before it fetches. Raises TransientError.
     """
-    consumer = Consumer(CLIENT | SETTINGS | _OWN | {"bootstrap.servers": bootstrap})
+    consumer = Consumer(CLIENT | SETTINGS | _OWN | cluster.settings)
     try:
         seen = asked.items()
         consumer.assign([TopicPartition(topic, p, s.last, leader_epoch=s.epoch) for p, s in seen])

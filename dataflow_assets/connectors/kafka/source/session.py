@@ -21,7 +21,7 @@ from dataflow_assets.connectors.kafka.source.current_topic import CurrentTopic, 
 from dataflow_assets.connectors.kafka.source.data_loss import LossCheck
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
 from dataflow_assets.connectors.kafka.source.lags import Behind, with_ages
-from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES
+from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES, MOST_TOGETHER
 from dataflow_assets.connectors.kafka.topics import Offsets, described
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
 from dataflow_assets.errors import DataflowError, PermanentError, outcome, told
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MARK = "dataflow-assets:"  # begins the metadata of offsets that we have committed
-MOST_IN_TASKS = 5_000  # records of a span; of more Spark's reader is the faster one
 
 
 class KafkaSourceSession(SourceSession):
@@ -39,7 +38,7 @@ class KafkaSourceSession(SourceSession):
     def __init__(self, source: KafkaSourceOptions, flow: str, topic: Topic | None = None) -> None:
         """`topic`: as somebody has just described it."""
         self._source, self._flow = source, flow
-        self._broker = Broker(source.bootstrap(), source.topic)
+        self._broker = Broker(source.cluster(), source.topic)
         try:
             self.topic = CurrentTopic(self._broker, topic or self._broker.topic())
         except BaseException:
@@ -55,7 +54,7 @@ class KafkaSourceSession(SourceSession):
         cls, sources: Mapping[str, KafkaSourceOptions]
     ) -> dict[str, SourceSession | DataflowError]:
         """A session for each flow, after one question about all of their topics."""
-        brokers = [Broker(source.bootstrap(), source.topic) for source in sources.values()]
+        brokers = [Broker(source.cluster(), source.topic) for source in sources.values()]
         found = zip(sources.items(), described(brokers), strict=True)
         return {
             flow: one if isinstance(one, DataflowError) else cls(source, flow, one)
@@ -126,6 +125,11 @@ class KafkaSourceSession(SourceSession):
 
     @override
     def reads_in_tasks(self, span: Span) -> bool:
+        """Spark's reader has its options from Spark's plan, where secrets may not be."""
+        return not self._broker.cluster.plain or self.is_small(span)
+
+    @override
+    def is_small(self, span: Span) -> bool:
         filled = [piece for piece in span.slices if not piece.empty]
         records = {
             int(piece.partition): piece.upto - piece.after
@@ -134,7 +138,7 @@ class KafkaSourceSession(SourceSession):
         }
         return (
             len(records) == len(filled)
-            and sum(records.values()) <= MOST_IN_TASKS
+            and sum(records.values()) <= MOST_TOGETHER
             and self._sizes.known_bytes(records) <= BUFFER_BYTES
         )
 
@@ -196,7 +200,7 @@ class KafkaSourceSession(SourceSession):
     @cached_property
     def ahead(self) -> Peek:
         """A look at records, without consuming them."""
-        return Peek(self._broker.bootstrap, self._source.topic)
+        return Peek(self._broker.cluster, self._source.topic)
 
     @cached_property
     def _sizes(self) -> Sizes:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
+from dataflow_assets.connectors.kafka.errors import meaning
 from dataflow_assets.connectors.kafka.headers import headers
 from dataflow_assets.connectors.kafka.peek import SCHEMA
 from dataflow_assets.contracts import Asked
@@ -60,6 +63,21 @@ class SmallSlice:
         self.following = offset + 1
         return True
 
+    def take_all(self, messages: Sequence[Message]) -> None:
+        """Records of its partition in their order, none of them an error; those it wants."""
+        offsets = [message.offset() or 0 for message in messages]
+        begin = bisect_left(offsets, self.following)
+        end = bisect_left(offsets, self.asked.piece.upto, begin)
+        while begin < end:
+            cut = begin + _fitting(messages[begin:end], BATCH_BYTES - self._open.size)
+            self._hold(self._open.add_all(offsets[begin:cut], messages[begin:cut]))
+            begin = cut
+        self.following = max(self.following, offsets[-1] + 1)
+
+    def skip(self, low: int) -> None:
+        """What lies below this offset is lost, and the flow goes on without."""
+        self.following = max(self.following, low)
+
     def reach(self, end: int | None) -> bool:
         """The log ends at this offset for now: nothing else lies below it."""
         self._end = end
@@ -77,15 +95,22 @@ class SmallSlice:
             "micro-batch was planned: a new leader is behind, or the log was cut off",
         )
 
-    def failed(self, bootstrap: str, error: KafkaError) -> TransientError:
+    def failed(self, bootstrap: str, error: KafkaError) -> DataflowError:
         """What the client says; the next plan finds out what is lost, if anything is."""
-        return self._error(bootstrap, error.str())
+        found = meaning(error, self._where(bootstrap))
+        if isinstance(found, TransientError):
+            return self._error(bootstrap, error.str())
+        return found
 
     def _error(self, bootstrap: str, reason: str) -> TransientError:
-        topic, partition = self.place
         return TransientError(
-            f"kafka {bootstrap}: reading {topic} partition {partition} from offset "
-            f"{self.following}: {reason}; the flow reads again from its checkpoint"
+            f"{self._where(bootstrap)}: {reason}; the flow reads again from its checkpoint"
+        )
+
+    def _where(self, bootstrap: str) -> str:
+        topic, partition = self.place
+        return (
+            f"kafka {bootstrap}: reading {topic} partition {partition} from offset {self.following}"
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -104,7 +129,9 @@ class SmallSlice:
             yield batch
 
     def _add(self, offset: int, message: Message) -> None:
-        size = self._open.add(offset, message)
+        self._hold(self._open.add(offset, message))
+
+    def _hold(self, size: int) -> None:
         self.held += size
         if self._open.size >= BATCH_BYTES:
             self._seal()
@@ -132,12 +159,23 @@ class _Columns:
         self.size += size
         return size
 
+    def add_all(self, offsets: Sequence[int], messages: Sequence[Message]) -> int:
+        """Takes many records; their bytes, roughly."""
+        slices, index = self._asked.slices, self._asked.index
+        self.at += [offset * slices + index for offset in offsets]
+        size = sum(self._put_all(name, messages) for name in self._wanted)
+        self.size += size
+        return size
+
+    def _put_all(self, name: str, messages: Sequence[Message]) -> int:
+        values = list(map(_VALUES[name], messages))
+        self._wanted[name] += values
+        return sum(map(_size, values)) if name == "headers" else _total(values)
+
     def _put(self, name: str, message: Message) -> int:
         value = _VALUES[name](message)
         self._wanted[name].append(value)
-        if isinstance(value, list):
-            return sum(len(each["key"]) + len(each["value"] or b"") for each in value)
-        return len(value) if isinstance(value, bytes) else 8
+        return _size(value)
 
     def batch(self) -> pa.RecordBatch:
         """All of them."""
@@ -145,6 +183,25 @@ class _Columns:
         arrays = [pa.array(self.at, pa.int64())]
         arrays += [pa.array(rows, schema.field(n).type) for n, rows in self._wanted.items()]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fitting(messages: Sequence[Message], most: int) -> int:
+    """How many of them have so many bytes, or one."""
+    sizes = accumulate(map(len, messages))
+    return next((n for n, size in enumerate(sizes, 1) if size >= most), len(messages))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(len(each["key"]) + len(each["value"] or b"") for each in value)
+    return len(value) if isinstance(value, bytes) else 8
+
+
+def _total(values: Sequence[Any]) -> int:
+    """The same of a column of bytes or of times."""
+    if not values or isinstance(values[0], int):
+        return 8 * len(values)
+    return sum(map(len, filter(None, values))) + 8 * len(values)
 
 
 def _headers(message: Message) -> list[dict[str, Any]]:

@@ -1,30 +1,35 @@
-"""Small spans, read inside tasks: the slices of many topics by one consumer, all at once.
+"""Slices read inside tasks: small ones of many topics by one consumer; large ones one by one.
 
 A slice is over when the consumer has come to a record at or behind its upper bound, or to the end
 of the log there, and by nothing else: whatever is missing before is an error of the slice, for the
 driver steps over what a reader has left out. Transaction markers, aborted records and what was
 compacted are gaps: the consumer passes them by itself.
 
-How a manifest tunes fetches is not asked: it holds answers back, or makes them large, for the sake
-of long reads.
+How a manifest tunes fetches is asked for large slices only: it holds answers back, or makes them
+large, for the sake of long reads.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from dataflow_assets.connectors.kafka.cluster import Cluster
 from dataflow_assets.connectors.kafka.consumers import SETTINGS, Consumers
+from dataflow_assets.connectors.kafka.options import KafkaSourceOptions
 from dataflow_assets.connectors.kafka.peek import MOST
 from dataflow_assets.connectors.kafka.source.confirm import refused
 from dataflow_assets.connectors.kafka.source.small_slice import BATCH_BYTES, Place, SmallSlice
-from dataflow_assets.contracts import Asked
+from dataflow_assets.contracts import Asked, Source
 
+MOST_TOGETHER = 5_000
+"""Records of a small span. A larger slice is read alone, and by Spark's reader where that may."""
 BUFFER_BYTES = 16 * 1024 * 1024
 """Of all slices that are read together; those that do not fit are read alone, batch by batch."""
 GRACE = 1.0  # quiet seconds after which the others go on, and the brokers are asked what is wrong
@@ -36,41 +41,58 @@ _FETCH = {
     "fetch.wait.max.ms": 5,
     "auto.offset.reset": "error",  # what is gone is an error, and never somewhere else in the log
 }
+_LARGE = {
+    "fetch.message.max.bytes": 4 * 1024 * 1024,
+    "fetch.max.bytes": 16 * 1024 * 1024,
+    "queued.max.messages.kbytes": 16 * 1024,
+}
+_GULP = 5_000  # records of a large slice that are taken at once, where the client has as many
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 - so are the client's own errors called
+_GONE = {
+    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+    KafkaError.OFFSET_OUT_OF_RANGE,
+}
 
 # Per process, for Spark's workers are forked and stay: connecting takes longer than reading.
-_pools: dict[tuple[int, str], Consumers] = {}
+_pools: dict[tuple[object, ...], Consumers] = {}
 
 
 Results = Iterator[tuple[int, Iterator[pa.RecordBatch]]]
 
 
-def read(bootstrap: str, asked: Sequence[tuple[str, Asked]]) -> Results:
+def read(cluster: Cluster, asked: Sequence[tuple[str, Asked]]) -> Results:
     """Each slice, given with its topic, and its batches, as `Source.messages_together` promises."""
-    waiting = [SmallSlice(number, *one) for number, one in enumerate(asked)]
+    pieces = [SmallSlice(number, *one) for number, one in enumerate(asked)]
+    waiting = [piece for piece in pieces if not _is_large(piece)]
     while waiting:
         # A consumer is at one place of a partition: of two flows the second one reads it later.
         now = {piece.place: piece for piece in reversed(waiting)}
         waiting = [piece for piece in waiting if now[piece.place] is not piece]
-        yield from _together(bootstrap, list(now.values()))
+        yield from _together(cluster, list(now.values()))
+    for piece in filter(_is_large, pieces):
+        yield piece.number, _alone(cluster, piece)
 
 
-def _together(bootstrap: str, pieces: Sequence[SmallSlice]) -> Results:
-    with _assigned(bootstrap, pieces) as consumer:
-        reading = _Reading(bootstrap, consumer, pieces, BUFFER_BYTES)
+def _is_large(piece: SmallSlice) -> bool:
+    return piece.asked.piece.upto - piece.asked.piece.after > MOST_TOGETHER
+
+
+def _together(cluster: Cluster, pieces: Sequence[SmallSlice]) -> Results:
+    with _assigned(cluster, pieces, _FETCH) as consumer:
+        reading = _Reading(cluster, consumer, pieces, BUFFER_BYTES)
         reading.go_on(GRACE)
         while reading.awaited:
             yield from reading.results()  # what is wrong with one slice does not hold up another
             reading.insist()
     yield from reading.results()
     for piece in reading.dropped:
-        yield piece.number, _alone(bootstrap, piece)
+        yield piece.number, _alone(cluster, piece)
 
 
-def _alone(bootstrap: str, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
+def _alone(cluster: Cluster, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
     """Batch by batch: in memory is one of them, and what the client fetches ahead."""
-    with _assigned(bootstrap, [piece]) as consumer:
-        reading = _Reading(bootstrap, consumer, [piece], BATCH_BYTES)
+    with _assigned(cluster, [piece], _FETCH | _LARGE | _declared(piece.asked.source)) as consumer:
+        reading = _Reading(cluster, consumer, [piece], BATCH_BYTES)
         while reading.awaited:
             reading.go_on(GRACE)
             yield from piece.full()
@@ -80,10 +102,17 @@ def _alone(bootstrap: str, piece: SmallSlice) -> Iterator[pa.RecordBatch]:
         yield from batches
 
 
-def _assigned(bootstrap: str, pieces: Iterable[SmallSlice]) -> AbstractContextManager[Consumer]:
-    key = os.getpid(), bootstrap
+def _declared(source: Source) -> dict[str, int]:
+    """How the manifest tunes fetches."""
+    return source.fetch_settings() if isinstance(source, KafkaSourceOptions) else {}
+
+
+def _assigned(
+    cluster: Cluster, pieces: Iterable[SmallSlice], fetch: Mapping[str, Any]
+) -> AbstractContextManager[Consumer]:
+    key = os.getpid(), cluster, *sorted(fetch.items())
     if key not in _pools:
-        _pools[key] = Consumers.join(bootstrap, SETTINGS | _FETCH)
+        _pools[key] = Consumers.join(cluster, SETTINGS | dict(fetch))
     wanted = [TopicPartition(*piece.place, piece.asked.piece.after) for piece in pieces]
     return _pools[key].assigned(wanted)
 
@@ -95,9 +124,11 @@ class _Reading:
     """
 
     def __init__(
-        self, bootstrap: str, consumer: Consumer, pieces: Collection[SmallSlice], most: int
+        self, cluster: Cluster, consumer: Consumer, pieces: Collection[SmallSlice], most: int
     ) -> None:
-        self._bootstrap, self._consumer, self._most = bootstrap, consumer, most
+        self._cluster, self._consumer, self._most = cluster, consumer, most
+        self._bootstrap = cluster.bootstrap
+        self._gulp = _GULP if len(pieces) == 1 else MOST
         self._over = [piece for piece in pieces if piece.over]
         self.awaited = {piece.place: piece for piece in pieces if not piece.over}
         self.dropped: list[SmallSlice] = []
@@ -117,8 +148,8 @@ class _Reading:
             first = self._consumer.poll(max(left, 0.0))
             self.quiet = first is None and left <= 0
             # A message without a value has the length 0, which counts as false.
-            for message in [] if first is None else [first, *self._consumer.consume(MOST, 0)]:
-                self._hear(message)
+            if first is not None:
+                self._hear_all([first, *self._consumer.consume(self._gulp, 0)])
 
     def insist(self) -> None:
         """Goes on with what is late. What is silent is asked for; what does not fit is dropped."""
@@ -142,6 +173,18 @@ class _Reading:
         for piece in over:
             yield piece.number, piece.batches()
 
+    def _hear_all(self, messages: Sequence[Message]) -> None:
+        """At once, where they are records of the one slice that is read."""
+        piece = next(iter(self.awaited.values())) if len(self._assigned) == 1 else None
+        ends = {(one.topic(), one.partition()) for one in (messages[0], messages[-1])}
+        if piece and ends == {piece.place} and all(one.error() is None for one in messages):
+            self._heard = time.monotonic()
+            piece.take_all(messages)
+            self._sort_out(piece)
+            return
+        for message in messages:
+            self._hear(message)
+
     def _hear(self, message: Message) -> None:
         place = str(message.topic()), int(message.partition() or 0)
         piece = self.awaited.get(place)
@@ -157,9 +200,26 @@ class _Reading:
             return piece.take(message)
         if error.code() == _END:
             return piece.reach(message.offset())
+        if error.code() in _GONE and self._skipped(piece):
+            return True
         self._refuse([piece])
         piece.error = piece.error or piece.failed(self._bootstrap, error)
         return True
+
+    def _skipped(self, piece: SmallSlice) -> bool:
+        """Goes on where the log begins by now, if the flow is to (`onDataLoss: continue`)."""
+        source = piece.asked.source
+        if not isinstance(source, KafkaSourceOptions) or source.on_data_loss != "continue":
+            return False
+        with suppress(KafkaException):
+            low, _ = self._consumer.get_watermark_offsets(TopicPartition(*piece.place), SILENCE)
+            if low > piece.following:
+                piece.skip(low)
+                # Not `seek`: errors about the old place that are on their way would count again.
+                self._consumer.incremental_unassign([TopicPartition(*piece.place)])
+                self._consumer.incremental_assign([TopicPartition(*piece.place, low)])
+                return True
+        return False
 
     def _leave(self, place: Place, message: Message) -> None:
         """Of a partition with more than is wanted nothing more is fetched."""
@@ -169,7 +229,7 @@ class _Reading:
 
     def _refuse(self, pieces: Collection[SmallSlice]) -> None:
         """Those whose topic is gone, or is another one, have failed."""
-        errors = refused(self._bootstrap, {piece.planned for piece in pieces})
+        errors = refused(self._cluster, {piece.planned for piece in pieces})
         for piece in pieces:
             found = errors.get(piece.planned)
             piece.error = None if found is None else type(found)(*found.args)

@@ -46,7 +46,7 @@ class KafkaSource(KafkaSourceOptions):
     @property
     @override
     def shared(self) -> Hashable:
-        return self.bootstrap()
+        return self.cluster()
 
     @override
     @classmethod
@@ -59,7 +59,7 @@ class KafkaSource(KafkaSourceOptions):
     def confirm(self, identity: str) -> None:
         from dataflow_assets.connectors.kafka.source.confirm import confirm
 
-        confirm(self.bootstrap(), self.topic, identity)
+        confirm(self.cluster(), self.topic, identity)
 
     @override
     def large_records(self, partition: str, offsets: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -76,4 +76,4 @@ class KafkaSource(KafkaSourceOptions):
 
         sources = [one.source for one in asked if isinstance(one.source, KafkaSource)]
         topics = [source.topic for source in sources]
-        return read(sources[0].bootstrap(), list(zip(topics, asked, strict=True)))
+        return read(sources[0].cluster(), list(zip(topics, asked, strict=True)))

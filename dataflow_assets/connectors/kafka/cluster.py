@@ -1,0 +1,61 @@
+"""A Kafka cluster as its clients see it, and the one table of security settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dataflow_assets.tls import Material
+
+Settings = tuple[tuple[str, str], ...]
+
+# What a manifest says, and librdkafka's names for it: certificates are texts, never files.
+_TLS = {"ca": "ssl.ca.pem", "cert": "ssl.certificate.pem", "key": "ssl.key.pem"}
+_VERIFY = "enable.ssl.certificate.verification"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """How clients reach a cluster, and as whom. Whoever has an equal one may share a connection."""
+
+    bootstrap: str
+    """The brokers, as `host:port,host:port`: what people are shown."""
+    security: Settings = field(default=(), repr=False)
+    """Settings with secrets in them; empty for plaintext without authentication."""
+    tls: Material | None = field(default=None, repr=False)
+    """The same for clients in Python; None where nothing is encrypted."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What each client of the cluster is given."""
+        return {"bootstrap.servers": self.bootstrap, **dict(self.security)}
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is neither encryption nor authentication."""
+        return not self.security
+
+
+def security(protocol: str, tls: Material | None, sasl: Mapping[str, str] | None) -> Settings:
+    """The settings that a client needs for a protocol.
+
+    Called whenever a cluster is named, on the driver and in tasks.
+
+    Args:
+        protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+        tls: certificates, where the protocol encrypts.
+        sasl: `mechanism`, `username` and `password`, where it authenticates.
+
+    Returns:
+        Names and values in a fixed order; nothing for PLAINTEXT.
+    """
+    if protocol == "PLAINTEXT":
+        return ()
+    found = {"security.protocol": protocol.lower()}
+    if tls is not None:
+        found |= {name: text for key, name in _TLS.items() if (text := getattr(tls, key))}
+        found |= {} if tls.verify else {_VERIFY: "false"}
+    if sasl is not None:
+        found |= {f"sasl.{key}": value for key, value in sasl.items()}
+    return tuple(sorted(found.items()))
