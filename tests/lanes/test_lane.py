@@ -498,7 +498,7 @@ def test_a_table_with_a_backlog_is_read_in_jobs_of_its_own(memory: Any, drive: A
     driven.until(lambda: small.complete, SOON)
     assert not driven.lane._single.lately
     large.produce(45)
-    driven.until(lambda: large.complete, SOON)
+    driven.until(lambda: large.complete and len(driven.reports(large.flow)) >= 5, SOON)
     assert driven.lane._single.lately
     assert [report.delta.rows for report in driven.reports(large.flow)] == [10, 10, 10, 10, 5]
 
