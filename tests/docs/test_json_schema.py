@@ -55,6 +55,7 @@ BEYOND = {
     "a source that is nowhere, and a sink",
     # rules between fields, or between documents
     "an engine",
+    "SASL_SSL alone",
     "plain text in a Secret's data",
     "its own table",
     "its own topic",

@@ -114,10 +114,20 @@ def _findings(
         if not (group and trouble.details["type"].endswith("_parsing")):
             group.append(trouble)
     told = islice(groups.items(), MOST_FINDINGS)
-    findings = [_finding(path, group, model, document, base) for path, group in told]
+    findings = [
+        _finding(path, some, model, document, base)
+        for path, group in told
+        for some in _apart(group)
+    ]
     if (more := len(groups) - MOST_FINDINGS) > 0:
         findings.append(document.finding(base, f"and {more} more mistakes in this block", key=True))
     return findings
+
+
+def _apart(group: list[_Trouble]) -> list[list[_Trouble]]:
+    """Rules of a connector that are broken at one key are a finding each; all else is one."""
+    rules = all(trouble.details["type"] == "rule" for trouble in group)
+    return [[trouble] for trouble in group] if rules else [group]
 
 
 def _located(details: ErrorDetails, document: Document, base: Path) -> _Trouble:
