@@ -23,7 +23,6 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
         (16, 25, f"{SOURCE}.securityProtocol", "SASL_PLAINTEXT forbids the block tls"),
         (19, 9, f"{SOURCE}.tls", SECURED),
         (26, 9, f"{SOURCE}.sasl", SECURED),
-        (35, 9, f"{SOURCE}.schemaRegistry", "not supported yet: Avro messages"),
     ],
     "kafka-sink": [
         (19, 25, f"{SINK}.securityProtocol", "SASL_PLAINTEXT forbids the block tls"),
@@ -76,7 +75,6 @@ def test_seed(name: str) -> None:
 PARTS = {
     "SASL": (".sasl", "SASL_SSL"),
     "TLS": (".tls",),
-    "schema registry": (".schemaRegistry",),
     "trino sink": ("the trino sink",),
     "nessie sink": ("the nessie sink",),
     "`SASL_PLAINTEXT` forbids `tls`": ("SASL_PLAINTEXT forbids the block tls",),

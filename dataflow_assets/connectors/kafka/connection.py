@@ -23,6 +23,7 @@ from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Refused, Spec, marks
+from dataflow_assets.tls import Tls
 
 Ref = SecretRef | None
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -42,33 +43,6 @@ class Later(Refused):
         self, source: type[Any], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return handler(source)
-
-
-class Tls(Spec):
-    """Encryption. Without a CA the system's own are trusted."""
-
-    insecure_skip_verify: bool = False
-    """Do not check the broker's certificate; ignored when a CA is given."""
-    ca_file: str | None = None
-    """Path of the CA certificates."""
-    ca_secret_ref: Annotated[Ref, Fills("ca_file")] = None
-    """Secret with the CA certificates, as PEM or as a path."""
-    cert_file: str | None = None
-    """Path of the client's certificate."""
-    cert_secret_ref: Annotated[Ref, Fills("cert_file")] = None
-    """Secret with the client's certificate, as PEM or as a path."""
-    key_file: SecretStr | None = None
-    """Path of the client's key."""
-    key_secret_ref: Annotated[Ref, Fills("key_file")] = None
-    """Secret with the client's key, as PEM or as a path."""
-
-    @model_validator(mode="after")
-    def _both_or_none(self) -> Self:
-        if bool(self.cert_file or self.cert_secret_ref) != bool(
-            self.key_file or self.key_secret_ref
-        ):
-            raise ValueError("certFile and keyFile belong together: set both or none")
-        return self
 
 
 class Sasl(Spec):

@@ -1,0 +1,281 @@
+"""TLS for any client: certificates and keys as PEM text, wherever a manifest has them from.
+
+A value is PEM text, the absolute path of a PEM file, or the name of one below DATAFLOW_SECRETS
+(`namespace/name/key`). Clients that take text get text. Those that take files only get a private
+file of this process, in memory where the system has such files, so that nothing is left behind
+however the process ends. No error shows what a value or a file holds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import ssl
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import SecretStr, model_validator
+from typing_extensions import override
+
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.secrets import FOLDER, Fills, SecretRef, is_place, mounted
+from dataflow_assets.spec import Spec
+
+LONGEST = 1024 * 1024  # bytes of a PEM file; a bundle of all public CAs has a quarter of it
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
+_BEGIN = "-----BEGIN"
+_PATH = re.compile(r"/[\w. @/-]{1,1000}")  # what may be shown: no base64 looks like it
+UNCHECKED = (
+    "the server's certificate is not checked: whoever is between this machine and the server can "
+    "read and change everything, passwords included; set caFile or caSecretRef instead"
+)
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a client needs for TLS, as PEM text; empty for what is not given."""
+
+    ca: str = field(default="", repr=False)
+    """Those that may have signed the server's certificate; empty: the system's own."""
+    cert: str = field(default="", repr=False)
+    """The client's certificate, and those that lead to its CA."""
+    key: str = field(default="", repr=False)
+    """The client's private key."""
+    verify: bool = True
+    """Whether the server's certificate and its name are checked."""
+
+
+class Tls(Spec):
+    """Encryption. Without a CA the system's own are trusted."""
+
+    insecure_skip_verify: bool = False
+    """Do not check the server's certificate; ignored when a CA is given."""
+    ca_file: str | None = None
+    """Path of the CA certificates."""
+    ca_secret_ref: Annotated[SecretRef | None, Fills("ca_file")] = None
+    """Secret with the CA certificates, as PEM or as a path."""
+    cert_file: str | None = None
+    """Path of the client's certificate."""
+    cert_secret_ref: Annotated[SecretRef | None, Fills("cert_file")] = None
+    """Secret with the client's certificate, as PEM or as a path."""
+    key_file: SecretStr | None = None
+    """Path of the client's key."""
+    key_secret_ref: Annotated[SecretRef | None, Fills("key_file")] = None
+    """Secret with the client's key, as PEM or as a path."""
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if bool(self.cert_file or self.cert_secret_ref) != bool(
+            self.key_file or self.key_secret_ref
+        ):
+            raise ValueError("certFile and keyFile belong together: set both or none")
+        return self
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        if self.insecure_skip_verify and (self.ca_file or self.ca_secret_ref):
+            yield "insecure_skip_verify", "ignored: a CA is given, by which the server is checked"
+        elif self.insecure_skip_verify:
+            yield "insecure_skip_verify", UNCHECKED
+
+    def material(self, where: str = "tls") -> Material:
+        """The block's values as PEM text.
+
+        Called with all secrets in place, on the driver and in tasks, whenever a client is made.
+
+        Args:
+            where: the block's key, for messages.
+
+        Returns:
+            The text of what is given, each checked to be what it must be.
+
+        Raises:
+            PermanentError: a file is missing, or a value is not what the option needs.
+        """
+        key = self.key_file.get_secret_value() if self.key_file else None
+        found = Material(
+            pem(self.ca_file, f"{where}.caFile"),
+            pem(self.cert_file, f"{where}.certFile"),
+            pem(key, f"{where}.keyFile"),
+            verify=bool(self.ca_file) or not self.insecure_skip_verify,
+        )
+        context(found, where)
+        return found
+
+
+def pem(value: str | None, option: str) -> str:
+    """The PEM text that an option's value is, or names.
+
+    Args:
+        value: PEM text, an absolute path, or `namespace/name/key`; None and blank: nothing.
+        option: the option's name, for messages.
+
+    Returns:
+        The blocks of the text, without what is around them; empty where there is no value.
+
+    Raises:
+        PermanentError: there is no such file, or no PEM in it.
+    """
+    text = (value or "").strip()
+    if not text:
+        return ""
+    if _BEGIN in text:
+        return _blocks(text, f"{option}: the value")
+    path = _named(text, option)
+    return _blocks(_read(path, option), f"{option}: {path}")
+
+
+def context(material: Material, where: str = "tls") -> ssl.SSLContext:
+    """A client's context of Python's own TLS, at least version 1.2.
+
+    For clients in Python, and to look at what a server does that another client cannot explain.
+
+    Args:
+        material: what it trusts, and who it is.
+        where: the key of the block, for messages.
+
+    Raises:
+        PermanentError: a certificate or key is broken, or they do not belong together.
+    """
+    return _context(material, where)
+
+
+@lru_cache(maxsize=64)
+def _context(material: Material, where: str) -> ssl.SSLContext:
+    found = ssl.create_default_context()
+    found.minimum_version = ssl.TLSVersion.TLSv1_2
+    if material.ca:
+        found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        found.minimum_version = ssl.TLSVersion.TLSv1_2
+        _trust(found, material.ca, f"{where}.caFile")
+    if not material.verify:
+        found.check_hostname, found.verify_mode = False, ssl.CERT_NONE
+    if material.cert:
+        _identify(found, material, where)
+    return found
+
+
+def _trust(found: ssl.SSLContext, ca: str, option: str) -> None:
+    try:
+        found.load_verify_locations(cadata=ca)
+    except (ssl.SSLError, ValueError):
+        raise PermanentError(
+            f"{option}: its PEM blocks must be CERTIFICATE, and whole: at least one is not"
+        ) from None
+
+
+def _identify(found: ssl.SSLContext, material: Material, where: str) -> None:
+    if "ENCRYPTED" in material.key:
+        raise PermanentError(
+            f"{where}.keyFile: the key is protected by a password, which is not supported here; "
+            "store it without: openssl pkey -in client.key -out plain.key"
+        )
+    try:
+        found.load_cert_chain(
+            private_file(material.cert), private_file(material.key), lambda: b"none"
+        )
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            reason = "do not belong together: the key is another certificate's"
+        else:
+            reason = "must be a certificate and a private key in PEM: one of them is broken"
+        raise PermanentError(f"{where}: certFile and keyFile {reason}") from None
+
+
+def _named(text: str, option: str) -> Path:
+    """The file that a value names."""
+    if text.startswith("/") and "\n" not in text:
+        return Path(text)
+    if is_place(text):
+        path = mounted(text)
+        if path is None:
+            raise PermanentError(f"{option}: {FOLDER} has no file {text}")
+        return path
+    raise PermanentError(
+        f"{option}: the value is neither PEM text ({_BEGIN} ...) nor a file's name; allowed are an "
+        f"absolute path and namespace/name/key below {FOLDER}"
+    )
+
+
+def _read(path: Path, option: str) -> str:
+    shown = path if _PATH.fullmatch(str(path)) else "the file that it names"
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
+                raise PermanentError(f"{option}: {shown} is not a PEM file")
+            return file.read(LONGEST).decode("utf-8", "replace")
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "cannot be read"
+        raise PermanentError(
+            f"{option}: {shown}: {reason}; the file must be on every machine where the flow runs, "
+            "or its text in a Secret"
+        ) from None
+
+
+def _blocks(text: str, what: str) -> str:
+    blocks = [match[0] for match in _BLOCK.finditer(text)]
+    if not blocks:
+        raise PermanentError(
+            f"{what} holds no whole PEM block ({_BEGIN} ...----- to -----END ...-----)"
+        )
+    return "\n".join(blocks) + "\n"
+
+
+# Per process. A fork has its parent's files: what is in memory has the same number there.
+_lock = threading.Lock()
+_files: dict[str, tuple[str, int]] = {}
+
+
+def private_file(text: str) -> str:
+    """A path under which this process alone can read the text, for clients that take files only.
+
+    Args:
+        text: what the file holds; an equal text has the same file.
+
+    Returns:
+        The path, which is good as long as the process lives, and has its owner's rights only.
+    """
+    with _lock:
+        path, number = _files.get(text, ("", 0))
+        if not path or not _is_there(path, number):
+            path = _in_memory(text) if hasattr(os, "memfd_create") else _on_disk(text)
+            _files[text] = path, os.stat(path).st_ino  # noqa: PTH116 - a link of /proc
+        return path
+
+
+def _is_there(path: str, number: int) -> bool:
+    try:
+        return os.stat(path).st_ino == number  # noqa: PTH116 - a link of /proc
+    except OSError:
+        return False
+
+
+def _in_memory(text: str) -> str:
+    descriptor = os.memfd_create("dataflow-assets")
+    os.fchmod(descriptor, 0o600)  # libpq takes no key that others may read
+    os.write(descriptor, text.encode())
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _on_disk(text: str) -> str:
+    descriptor, path = tempfile.mkstemp(suffix=".pem", dir=_folder(os.getpid()))
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    return path
+
+
+@lru_cache(maxsize=1)
+def _folder(_: int) -> str:
+    """Of this process; removed at its end."""
+    folder = tempfile.mkdtemp(prefix="dataflow-assets-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
