@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -120,10 +121,11 @@ class RegistryClient:
         headers = {"Accept": f"{MEDIA_TYPE}, application/json", **self._identity()}
         if body is not None:
             headers["Content-Type"] = MEDIA_TYPE
+        url = self.url.rstrip("/") + path
         try:
-            return _pool(self).request(
-                method, self.url.rstrip("/") + path, headers=headers, body=body
-            )
+            with warnings.catch_warnings():  # of insecureSkipVerify `dataflow check` warns
+                warnings.simplefilter("ignore", refusals.InsecureRequestWarning)
+                return _pool(self).request(method, url, headers=headers, body=body)
         except refusals.SSLError as error:
             text = str(error)
             if any(word in text.lower() for word in _UNTRUSTED):
