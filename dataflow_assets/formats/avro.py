@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
@@ -23,6 +24,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_blocks import UNFIT, Reader, why
 from dataflow_assets.formats.avro_columns import Columns, json_text
 from dataflow_assets.formats.avro_schema import AvroSchema
+from dataflow_assets.formats.avro_vectors import Block, Ints, Misfit, Vectors
 from dataflow_assets.formats.rows import cells
 
 Part: TypeAlias = "pa.RecordBatch | pa.Array"
@@ -52,9 +54,9 @@ class AvroFormat(MessageFormat):
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
         refused: dict[int, str] = {}
         groups = []
-        for head, at, values in self._sorted(bodies, refused):
+        for head, at, block in self._sorted(bodies, refused):
             kept, parts = [], []
-            for first, count, part in self._decoded(head, at, values, refused, as_json):
+            for first, count, part in self._decoded(head, at, block, refused, as_json):
                 kept.append(at[first : first + count])
                 parts.append(part)
             if parts:
@@ -72,45 +74,48 @@ class AvroFormat(MessageFormat):
 
     def _sorted(
         self, bodies: pa.Array, refused: dict[int, str]
-    ) -> Iterator[tuple[bytes, Any, list[bytes]]]:
-        """The values of each schema, by the number that names it; empty for the static schema."""
-        groups: dict[bytes, tuple[list[int], list[bytes]]] = {}
-        for row, body in enumerate(bodies.to_pylist()):
-            if body is None:
-                continue
-            head, value = self._parted(body)
-            if not head and self.schema is None:
-                refused[row] = _no_head(body)
-                continue
-            rows, values = groups.setdefault(head, ([], []))
-            rows.append(row)
-            values.append(value)
-        for head, (rows, values) in groups.items():
-            yield head, np.array(rows, np.int64), values
-
-    def _parted(self, body: bytes) -> tuple[bytes, bytes]:
-        headed = body[:1] == MAGIC and len(body) > HEAD_BYTES
-        if headed and self.head_ignored:
-            return b"", body[HEAD_BYTES:]
-        if headed and self.schemas is not None:
-            return body[1:HEAD_BYTES], body[HEAD_BYTES:]
-        return b"", body
+    ) -> Iterator[tuple[int | None, Ints, Block]]:
+        """The values of each schema, by the number that names it; None for the static schema."""
+        block = Block.of(bodies)
+        valid = bodies.is_valid().to_numpy(zero_copy_only=False)
+        headed = np.zeros(len(block), np.bool_)
+        if self.schemas is not None or self.head_ignored:
+            headed = valid & (block.ends - block.starts > HEAD_BYTES)
+            headed[headed] = block.data[block.starts[headed]] == 0
+        if self.head_ignored:
+            at = np.flatnonzero(valid)
+            if len(at):
+                yield None, at, _behind(block, at, headed[at])
+            return
+        at = np.flatnonzero(headed)
+        numbers = _numbers(block, at)
+        for number in np.unique(numbers).tolist():
+            rows = at[numbers == number]
+            yield number, rows, _behind(block, rows, np.ones(len(rows), np.bool_))
+        at = np.flatnonzero(valid & ~headed)
+        if self.schema is None:
+            refused |= {int(row): _no_head(bodies[int(row)].as_py()) for row in at}
+        elif len(at):
+            yield None, at, Block(block.data, block.starts[at], block.ends[at])
 
     def _decoded(
         self,
-        head: bytes,
-        at: Any,
-        values: Sequence[bytes],
+        number: int | None,
+        at: Ints,
+        block: Block,
         refused: dict[int, str],
         as_json: frozenset[str],
     ) -> Iterator[tuple[int, int, Part]]:
         """Pieces of the values as columns; what does not fit is found by halving."""
         try:
-            decoder = self._decoder(head, as_json)
+            decoder = self._decoder(number, as_json)
         except RejectedRecord as error:
             refused |= dict.fromkeys(at.tolist(), error.reason)
             return
-        waiting = [(0, len(values))]
+        if (part := decoder.at_once(block)) is not None:
+            yield 0, len(block), part
+            return
+        values, waiting = block.values(), [(0, len(block))]
         while waiting:
             first, count = waiting.pop()
             try:
@@ -122,12 +127,11 @@ class AvroFormat(MessageFormat):
                     half = count // 2
                     waiting += [(first + half, count - half), (first, half)]
 
-    def _decoder(self, head: bytes, as_json: frozenset[str]) -> Decoder:
+    def _decoder(self, number: int | None, as_json: frozenset[str]) -> Decoder:
         """Raises RejectedRecord where the schema cannot be used."""
-        if not head:
+        if number is None:
             return _made("the Avro schema", self.schema or "", (), self.reader, as_json)
         assert self.schemas is not None  # noqa: S101 - or no message would have a head
-        number = int.from_bytes(head, "big")
         found = self.schemas.by_id(number)
         name = f"schema {number} of the registry"
         if found.kind != _AVRO:
@@ -144,7 +148,17 @@ class Decoder:
     ) -> None:
         self.name = name
         self._columns = Columns.of(reader or schema, as_json)
+        self._vectors = None if reader else Vectors.of(schema, as_json)
         self._read = Reader(schema, reader, as_columns=self._columns is not None)
+
+    def at_once(self, block: Block) -> pa.RecordBatch | None:
+        """Columns of simple types; None where values must be looked at one by one."""
+        if self._vectors is None or self._columns is None:
+            return None
+        try:
+            return self._vectors(block)
+        except (Misfit, *UNFIT):
+            return None
 
     def __call__(self, values: Sequence[bytes]) -> Part:
         """Columns, or JSON texts of what are no records. Raises one of UNFIT."""
@@ -173,6 +187,20 @@ def _made(
     except ValueError as error:
         raise RejectedRecord("decode", f"{name} cannot be used: {error}") from None
     return Decoder(name, schema, AvroSchema(reader) if reader else None, as_json)
+
+
+def _behind(block: Block, rows: Ints, headed: npt.NDArray[np.bool_]) -> Block:
+    """The values of these rows, behind the heads of those that have one."""
+    starts = block.starts[rows] + HEAD_BYTES * headed
+    return Block(block.data, starts, block.ends[rows])
+
+
+def _numbers(block: Block, rows: Ints) -> Ints:
+    """The numbers of the schemas that these messages name."""
+    found = np.zeros(len(rows), np.int64)
+    for at in range(1, HEAD_BYTES):
+        found = found << 8 | block.data[block.starts[rows] + at]
+    return found
 
 
 def as_texts(rows: Part) -> list[bytes]:

@@ -73,47 +73,58 @@ def column(name: str, schema: Mapping[str, Any]) -> Made:
         return pa.field(name, pa.string(), metadata={KIND: b"uuid"}), _uuids
     if logical == "duration":
         return pa.field(name, pa.string(), metadata={KIND: b"text"}), _durations
+    kind = pa.date32() if logical == "date" else pa.time64("us")
+    if "timestamp-" in logical:
+        kind = _moments(logical)
+    of_numbers = numeric(schema)
+    assert of_numbers is not None  # noqa: S101 - all others were made of bytes
+    raw = pa.int32() if schema["type"] == "int" else pa.int64()
+    return pa.field(name, kind), _built(kind, raw, of_numbers)
+
+
+def numeric(schema: Mapping[str, Any]) -> Callable[[pa.Array], pa.Array] | None:
+    """What makes the column of a logical type of its numbers; None where it is made of bytes."""
+    logical = logical_type(schema) or ""
     if logical == "date":
-        return pa.field(name, pa.date32()), _dates
-    if logical.startswith("time-"):
-        factor = 1000 if logical.endswith("millis") else 1
-        return pa.field(name, pa.time64("us")), lambda values: _times(values, factor)
-    return _timestamp(name, logical)
-
-
-def _timestamp(name: str, logical: str) -> Made:
-    zone = None if logical.startswith("local-") else "UTC"
-    kind = pa.timestamp("ns" if logical.endswith("nanos") else "us", zone)
+        return lambda numbers: numbers.cast(pa.int32()).cast(pa.date32())
     factor = 1000 if logical.endswith("millis") else 1
+    if logical.startswith("time-"):
+        return lambda numbers: _time_of_day(numbers.cast(pa.int64()), factor)
+    if "timestamp-" not in logical:
+        return None
+    kind = _moments(logical)
+    return lambda numbers: _scaled(numbers, factor).cast(kind)
 
+
+def _moments(logical: str) -> pa.DataType:
+    zone = None if logical.startswith("local-") else "UTC"
+    return pa.timestamp("ns" if logical.endswith("nanos") else "us", zone)
+
+
+def _scaled(numbers: pa.Array, factor: int) -> pa.Array:
+    return pc.multiply_checked(numbers, factor) if factor > 1 else numbers
+
+
+def _time_of_day(numbers: pa.Array, factor: int) -> pa.Array:
+    micros = pc.multiply(numbers, factor)
+    inside = pc.and_(pc.greater_equal(micros, 0), pc.less(micros, _DAY))
+    if not pc.all(inside, min_count=0).as_py():
+        raise ValueError("a time outside the day")
+    return micros.cast(pa.time64("us"))
+
+
+def _built(
+    kind: pa.DataType, raw: pa.DataType, of_numbers: Callable[[pa.Array], pa.Array]
+) -> Build:
     def build(values: Sequence[Any]) -> pa.Array:
-        if not _raw(values, int):
-            return pa.array(values, kind)
-        numbers = pa.array(values, pa.int64())
-        return (pc.multiply_checked(numbers, factor) if factor > 1 else numbers).cast(kind)
+        return of_numbers(pa.array(values, raw)) if _raw(values, int) else pa.array(values, kind)
 
-    return pa.field(name, kind), build
+    return build
 
 
 def _raw(values: Sequence[Any], kind: type) -> bool:
     """Whether values are as the message holds them."""
     return isinstance(next((one for one in values if one is not None), None), kind | None)
-
-
-def _dates(values: Sequence[Any]) -> pa.Array:
-    if not _raw(values, int):
-        return pa.array(values, pa.date32())
-    return pa.array(values, pa.int32()).cast(pa.date32())
-
-
-def _times(values: Sequence[Any], factor: int) -> pa.Array:
-    if not _raw(values, int):
-        return pa.array(values, pa.time64("us"))
-    numbers = pc.multiply(pa.array(values, pa.int64()), factor)
-    inside = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, _DAY))
-    if not pc.all(inside, min_count=0).as_py():
-        raise ValueError("a time outside the day")
-    return numbers.cast(pa.time64("us"))
 
 
 def _uuids(values: Sequence[Any]) -> pa.Array:

@@ -387,7 +387,7 @@ EVERYTHING = json.dumps({
 })  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=60), st.none()), max_size=6), st.booleans())
 def test_no_bytes_break_the_decoder(sent: list[bytes | None], small: bool) -> None:
     schema = (
