@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import devservers
-from bench import bounds, flows, lake, merges, messages, polled, tables, topics
+from bench import avro, bounds, flows, lake, merges, messages, polled, tables, topics
 from bench.meters import Meter, Spent
 from bench.places import Places
 from dataflow_assets.contracts import Sink
@@ -51,6 +51,7 @@ def measures(ready: Ready) -> list[Measure]:
         *_appends(ready, "binary"),
         *_encrypted(ready),
         _steps(ready),
+        *_avro(ready),
         *_appends(ready, "numeric"),
         *_appends(ready, "text"),
         _iceberg(ready),
@@ -109,6 +110,28 @@ def _encrypted(ready: Ready) -> Iterator[Measure]:
             before=lambda: tables.fresh(places, table, "binary"),
             after=lambda: _checked(places, table, count),
         )
+
+
+def _avro(ready: Ready) -> Iterator[Measure]:
+    """The same rows as Avro messages; the flow into the table of `flow-binary`."""
+    places, count, table = ready.places, ready.counts["all"], "bench_avro"
+    yield Measure(
+        "decode-avro",
+        lambda: avro.decode_all(places, count),
+        before=lambda: avro.filled(places, count),
+    )
+    flow = flows.read(avro.source(places, count), "avro", flows.append(places, table))
+
+    def before() -> None:
+        avro.filled(places, count)
+        tables.fresh(places, table, "binary")
+
+    yield Measure(
+        "flow-avro",
+        lambda: _drained(ready, "all", flow),
+        before=before,
+        after=lambda: _checked(places, table, count),
+    )
 
 
 def _steps(ready: Ready) -> Measure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -35,18 +35,25 @@ def values(number: int) -> tuple[int, ...]:
     )
 
 
+def json_body(number: int) -> bytes:
+    """Message `number` as JSON."""
+    return MESSAGE % values(number)
+
+
 def bodies(first: int, count: int) -> Iterator[bytes]:
     """Messages `first` and on."""
     return (MESSAGE % values(number) for number in range(first, first + count))
 
 
-def filled(bootstrap: str, topic: str, count: int) -> float:
+def filled(
+    bootstrap: str, topic: str, count: int, body: Callable[[int], bytes] = json_body
+) -> float:
     """Makes a topic with so many messages, unless it is there; the seconds it took."""
     admin = _admin(bootstrap)
     if topic in admin.list_topics(timeout=10).topics and _ends(admin, topic) == count:
         return 0.0
     create(bootstrap, topic)
-    return Filler(bootstrap, topic).send(count)
+    return Filler(bootstrap, topic, body).send(count)
 
 
 def _ends(admin: AdminClient, topic: str) -> int:
@@ -84,8 +91,10 @@ def _code(failure: BaseException) -> int:
 class Filler:
     """Sends messages to a topic, the even numbers to partition 0."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._topic = topic
+    def __init__(
+        self, bootstrap: str, topic: str, body: Callable[[int], bytes] = json_body
+    ) -> None:
+        self._topic, self._body = topic, body
         self._sent = 0
         self._producer = Producer(
             {
@@ -110,7 +119,7 @@ class Filler:
     def _send(self, numbers: list[int]) -> None:
         for partition in range(PARTITIONS):
             mine = numbers[partition::PARTITIONS]
-            batch = [{"value": MESSAGE % values(number)} for number in mine]
+            batch = [{"value": self._body(number)} for number in mine]
             self._room(len(batch))
             sent = self._producer.produce_batch(self._topic, batch, partition=partition)
             assert sent == len(batch), "the producer's queue is too short"

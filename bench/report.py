@@ -33,6 +33,7 @@ TARGETS = {
     "flow-binary": Target("copy-binary", 0.34),
     "flow-mtls": Target("flow-binary", 0.7),
     "flow-steps": Target("flow-binary", 0.4),
+    "flow-avro": Target("flow-binary", 0.8),
     "flow-numeric": Target("copy-numeric", 0.34),
     "flow-text": Target("copy-text", 0.30),
     "flow-iceberg": Target("flow-binary", 1.0),

@@ -20,6 +20,7 @@ from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import KIND, OffsetSlice, Run, Target, Ticket
 from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
+from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record, parse, text
@@ -120,4 +121,5 @@ def _reader(steps: Steps | None) -> Read:
     source: Any = KafkaSource(brokers=("localhost:9092",), topic="bench")
     sink = PostgresqlSink(connection_string=SecretStr("postgresql://localhost/bench"), table="rows")
     ticket = Ticket(Target("bench/steps", "rows", "", "bench"), Run(), 1, SCHEMA)
-    return reader(source, steps, [PassBranch(sink, ticket)], OffsetSlice("0", 0, BATCH), 1)
+    rows = Rows(source, OffsetSlice("0", 0, BATCH), 1, steps.reads if steps else frozenset())
+    return reader(steps, [PassBranch(sink, ticket)], rows, None)

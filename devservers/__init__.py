@@ -8,6 +8,7 @@ finds yesterday's tables and topics on yesterday's ports.
 from dataflow_assets.spark.detached import FILE
 from dataflow_assets.spark.process import ServerError
 from dataflow_assets.spark.server import SparkConnect
+from devservers.apicurio import Apicurio
 from devservers.clickhouse import ClickHouse
 from devservers.folder import Servers, down, read, up
 from devservers.kafka import Kafka, ProxiedKafka
@@ -19,6 +20,7 @@ from devservers.spark_cluster import SparkCluster
 
 __all__ = [
     "FILE",
+    "Apicurio",
     "ClickHouse",
     "Kafka",
     "PostgreSQL",

@@ -99,6 +99,13 @@ def clickhouse(servers_folder: Path) -> Iterator[devservers.ClickHouse]:
 
 
 @pytest.fixture(scope="session")
+def apicurio(servers_folder: Path) -> Iterator[devservers.Apicurio]:
+    """A registry of this session's own: few tests need one, and those run in one process."""
+    with devservers.Apicurio(servers_folder / "apicurio") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def spark_server(servers_folder: Path) -> Iterator[devservers.SparkConnect]:
     yield from _shared_or_own(devservers.SparkConnect(servers_folder / "spark"))
 

@@ -21,6 +21,7 @@ from ruamel.yaml import YAML
 import devservers
 from dataflow_assets import registry
 from dataflow_assets.connectors.memory import Store
+from dataflow_assets.formats.avro_encoder import AvroEncoder
 from tests.connectors.kafka.topics import committed
 
 Row = dict[str, Any]
@@ -156,7 +157,7 @@ class Kafka(System):
         }
         producer = Producer(settings)
         for change in changes:
-            body = None if change.op == "delete" else json.dumps(change.row).encode()
+            body = None if change.op == "delete" else _message(config, change.row)
             id_ = change.row["id"]
             producer.produce(config["topic"], body, b'{"id":%d}' % id_, partition=id_ % 2)
         assert producer.flush(30) == 0
@@ -181,6 +182,14 @@ class Kafka(System):
         """Key and value of each committed record, partition by partition."""
         found = committed(self.server.bootstrap, config["topic"])
         return [(message.key(), message.value()) for message in found]
+
+
+def _message(config: Config, row: Row) -> bytes:
+    """A row in the format of the topic; of Avro the fields that the schema has."""
+    body = json.dumps(row).encode()
+    if config.get("format") != "avro":
+        return body
+    return AvroEncoder(config["avroSchema"], ignore_unknown=True)(body)
 
 
 class Postgresql(System):

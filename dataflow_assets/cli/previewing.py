@@ -42,7 +42,7 @@ def preview(asked: Namespace) -> int:
     tracer, print_line = Tracer(flow, local_now()), _printer()
     counts = dict.fromkeys(("passed on", "filtered", "rejected"), 0)
     for number, message in enumerate(_messages(asked, flow), 1):
-        trace = tracer.trace(message.raw, message.metadata)
+        trace = tracer.trace(message.raw, message.metadata, message.unreadable)
         counts[_fate(trace.result)] += 1
         if asked.json:
             out(as_json(message, trace.result))

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import pyarrow as pa
 
 from dataflow_assets.contracts.connector import Connector
+from dataflow_assets.contracts.message_format import MessageFormat
 from dataflow_assets.contracts.schema import TypeRow
 from dataflow_assets.contracts.slices import OffsetSlice, Slice
 from dataflow_assets.contracts.source_session import SourceSession
@@ -93,6 +94,21 @@ class Source(Connector):
             The option as a manifest says it; empty where rows come once.
         """
         return ""
+
+    def message_format(self) -> MessageFormat | None:
+        """What the bodies of messages are written in.
+
+        Called by the driver once for each attempt of a run, with all secrets in place, and by
+        previews and replays; what is returned travels to the tasks. Files that it is made of are
+        read here.
+
+        Returns:
+            None for JSON.
+
+        Raises:
+            PermanentError where a file cannot be read, or a schema in it cannot be used.
+        """
+        return None
 
     metadata_keys: ClassVar[Mapping[str, str]] = {}
     """For docs/connectors: each key of a record's metadata, and what it holds."""

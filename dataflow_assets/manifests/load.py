@@ -20,6 +20,7 @@ from dataflow_assets.manifests.dialects import dataflow, kubernetes
 from dataflow_assets.manifests.dialects.documents import Document, parse
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.folders import beside, expand
+from dataflow_assets.manifests.named_files import unusable
 from dataflow_assets.manifests.neighbours import clashes
 from dataflow_assets.manifests.secret_refs import absent, missing_keys
 from dataflow_assets.secrets import Secrets
@@ -86,7 +87,7 @@ def _assemble(
     readings = [reading for file in read for reading in file.readings]
     flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
-    late = [*clashes(flows), *missing_keys(flows, documents, unreadable)]
+    late = [*clashes(flows), *missing_keys(flows, documents, unreadable), *unusable(flows)]
     bad = {id(document) for document, _ in late}
     kept = [
         replace(flow, secrets=Secrets(flow.namespace, documents))

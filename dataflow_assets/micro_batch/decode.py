@@ -7,42 +7,45 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import Chunk, Slice
+from dataflow_assets.contracts import Chunk, MessageFormat
 from dataflow_assets.formats.json import JsonDecoder
 from dataflow_assets.micro_batch.branches import PassBranch
+from dataflow_assets.micro_batch.formatted import Formatted, forwarded_as_json
 from dataflow_assets.micro_batch.forward import forwarded
+from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.originals import Messages
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.records.wrapped import unwrapped_texts
 
-Decode = Callable[[pa.RecordBatch, pa.Array], Chunk]
+Decode = Callable[[pa.RecordBatch, Messages], Chunk]
 
 
 class Decoding:
     """Each branch's chunk of a batch of messages, no record between."""
 
     def __init__(
-        self, branches: Sequence[PassBranch], tombstones: str, piece: Slice, slices: int
+        self, branches: Sequence[PassBranch], rows: Rows, form: MessageFormat | None
     ) -> None:
-        places = Places(piece)
-        self._decodes = [_decode(branch, tombstones, places) for branch in branches]
-        self._slices = slices
+        tombstones = rows.source.null_messages
+        self._rows, self._places = rows, Places(rows.piece)
+        self._decodes = [_decode(branch, tombstones, form) for branch in branches]
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each branch's chunk."""
-        offsets = pa.array(batch.column("_at").to_numpy() // self._slices, pa.int64())
-        return [decode(batch, offsets) for decode in self._decodes]
+        offsets = pa.array(self._rows.offsets(batch), pa.int64())
+        sent = Messages(offsets, batch, places=self._places)
+        return [decode(batch, sent) for decode in self._decodes]
 
 
-def _decode(branch: PassBranch, tombstones: str, places: Places) -> Decode:
+def _decode(branch: PassBranch, tombstones: str, form: MessageFormat | None) -> Decode:
     if branch.sink.takes == "messages":
-        return lambda batch, offsets: forwarded(batch, offsets, tombstones, places)
+        if form is None:
+            return lambda batch, sent: forwarded(batch, sent, tombstones)
+        return lambda batch, sent: forwarded_as_json(batch, sent, tombstones, form)
     decoder, unwraps = branch.decoder(tombstones), branch.unwraps
-
-    def decode(batch: pa.RecordBatch, offsets: pa.Array) -> Chunk:
-        return _decoded(decoder, unwraps, batch, Messages(offsets, batch, places=places))
-
-    return decode
+    if form is not None:
+        return Formatted(form, branch, decoder)
+    return lambda batch, sent: _decoded(decoder, unwraps, batch, sent)
 
 
 def _decoded(decoder: JsonDecoder, unwraps: bool, batch: pa.RecordBatch, sent: Messages) -> Chunk:

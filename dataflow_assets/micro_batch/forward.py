@@ -13,19 +13,18 @@ from dataflow_assets.contracts import DELETE, INSERT, MESSAGES, OFFSET, OP, Chun
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.originals import Messages, unstored
-from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.records.record import NotJson, Record, text
 
 _HEADERS = MESSAGES.field("headers").type
 
 
-def forwarded(batch: pa.RecordBatch, offsets: pa.Array, tombstones: str, places: Places) -> Chunk:
+def forwarded(batch: pa.RecordBatch, sent: Messages, tombstones: str) -> Chunk:
     """The messages of a batch as they are; `tombstones` skip: without those of a null body."""
+    offsets = sent.offsets
     size = pc.sum(pc.binary_length(batch.column("body"))).as_py() or 0
     rows = _rows(batch, batch.column("body"), offsets)
     if tombstones == "skip":
         rows = rows.filter(rows.column("value").is_valid())
-    sent = Messages(offsets, batch, places=places)
     return Chunk(rows, [], int(offsets[-1].as_py()) + 1, size, sent)
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import (
     Chunk,
+    MessageFormat,
     OffsetSlice,
     Receipt,
     Slice,
@@ -34,7 +35,7 @@ from dataflow_assets.errors import DataflowError, PermanentError, blamed
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.large_records import completed
-from dataflow_assets.micro_batch.message_metadata import as_messages, numbered, wanted
+from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
 from dataflow_assets.micro_batch.places import Places
 from dataflow_assets.micro_batch.task_failures import Failure
 from dataflow_assets.micro_batch.tasks import RESULT, spare_worker
@@ -86,6 +87,8 @@ class Pass:
     steps: Steps | None = None
     most_bytes: int | None = None
     """What a slice of offsets is planned for; one that turns out much larger is not read on."""
+    format: MessageFormat | None = None
+    """What the bodies of messages are written in; None: JSON."""
 
     @property
     def in_order(self) -> bool:
@@ -98,9 +101,13 @@ class Pass:
         return any(branch.sink.takes == "messages" for branch in self.branches)
 
     @property
+    def _reads(self) -> frozenset[str]:
+        return self.steps.reads if self.steps else frozenset()
+
+    @property
     def wanted(self) -> frozenset[str]:
         """The metadata to read beside the bodies, of what the source offers as columns."""
-        reads = self.steps.reads if self.steps else frozenset[str]()
+        reads = self._reads
         if self.source.null_messages == "delete":
             reads |= {"key"}
         return wanted(self.source, reads | ({"key", "headers"} if self._forwards else frozenset()))
@@ -207,7 +214,8 @@ class Pass:
 
     def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
         slices = self.span.slices
-        read = reader(self.source, self.steps, self.branches, slices[index], len(slices))
+        rows = Rows(self.source, slices[index], len(slices), self._reads)
+        read = reader(self.steps, self.branches, rows, self.format)
         consumed = rejected = 0
         for batch in batches:
             if batch.column("_at")[-1].as_py() % len(slices) != index:

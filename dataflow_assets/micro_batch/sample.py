@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
-from dataflow_assets.contracts import TYPED, Asked, OffsetSlice, Sink, Source, SourceSession, Span
+from dataflow_assets.contracts import (
+    KIND,
+    TYPED,
+    Asked,
+    Group,
+    MessageFormat,
+    OffsetSlice,
+    Sink,
+    Source,
+    SourceSession,
+    Span,
+)
 from dataflow_assets.formats.json_types import infer, merge
-from dataflow_assets.formats.rows import cells, table_columns
+from dataflow_assets.formats.rows import cells, objects, table_columns
 from dataflow_assets.micro_batch.branches import Steps
+from dataflow_assets.micro_batch.formatted import in_json, is_wrapped
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
 from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, slice_rows, spare_worker
@@ -46,6 +59,8 @@ class Sampler:
     routes: tuple[str | None, ...]
     identity: str | None = None
     """Of the source of messages that tasks read themselves; None: from a frame."""
+    format: MessageFormat | None = None
+    """What the bodies of messages are written in; None: JSON."""
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -62,9 +77,34 @@ class Sampler:
 
     def sample(self, batches: Iterable[pa.RecordBatch]) -> Sample:
         """What all of them tell."""
+        if self.format is not None:
+            return self._of_groups(batches, self.format)
         bodies = (list(self._bodies(batch)) for batch in batches if batch.num_rows)
         found = [(len(one), infer(one)) for one in bodies]
         return Sample(sum(number for number, _ in found), merge(schema for _, schema in found))
+
+    def _of_groups(self, batches: Iterable[pa.RecordBatch], form: MessageFormat) -> Sample:
+        """The types of the messages' own schemas, for what steps have left alone."""
+        records, schemas = 0, []
+        for batch in batches:
+            groups = form.columns(batch.column("body")).groups
+            if self.steps is None:
+                records += batch.num_rows
+                schemas += [self._of_group(group) for group in groups]
+                continue
+            bodies = list(self._bodies(in_json(batch, form)[0]))
+            records += len(bodies)
+            schemas.append(reduce(lambda s, g: _typed(s, bodies, g), groups, infer(bodies)))
+        return Sample(records, united(schemas))
+
+    def _of_group(self, group: Group) -> pa.Schema:
+        if isinstance(group.rows, pa.RecordBatch):
+            if not (self.sink.unwraps and is_wrapped(group.rows.schema)):
+                return group.rows.schema.with_metadata({TYPED: b"1"})
+            texts = pa.array(objects(group.rows), pa.binary())
+        else:
+            texts = group.rows
+        return infer((unwrapped_texts(texts) if self.sink.unwraps else texts).to_pylist())
 
     def _messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The messages of a Spark partition, or of the slices that its rows name."""
@@ -125,6 +165,37 @@ class Sampler:
         piece = slices[batch.column("_at")[0].as_py() % len(slices)]
         rows = Rows(self.source, piece, len(slices), self.steps.reads)
         return sampled(self.steps, rows, batch, self.sink, self.routes)
+
+
+def _typed(
+    schema: pa.Schema, bodies: Sequence[bytes | dict[str, Any] | None], group: Group
+) -> pa.Schema:
+    is_record = isinstance(group.rows, pa.RecordBatch)
+    return _with_types(schema, bodies, group.rows) if is_record else schema
+
+
+def united(schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """The schema that fits all: a column keeps its very type where all have the same one."""
+    fields: dict[str, pa.Field] = {}
+    typed = True
+    for schema in schemas:
+        typed = typed and (schema.metadata or {}).get(TYPED) == b"1"
+        for field in schema:
+            known = fields.setdefault(field.name, field)
+            fields[field.name] = known if known.equals(field, True) else _united(known, field)
+    return pa.schema(fields.values(), {TYPED: b"1"} if typed else None)
+
+
+def _united(one: pa.Field, other: pa.Field) -> pa.Field:
+    """A type of both; JSON where there is none."""
+    plain = not any(KIND in (field.metadata or {}) for field in (one, other))
+    try:
+        if plain:
+            pair = [pa.schema([field]) for field in (one, other)]
+            return pa.unify_schemas(pair, promote_options="permissive").field(0)
+    except pa.ArrowException:
+        pass
+    return pa.field(one.name, pa.string(), metadata={KIND: b"json"})
 
 
 def _with_types(

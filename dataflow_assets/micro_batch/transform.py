@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import Chunk, Rejection, Sent, Sink, Slice, Source
+from dataflow_assets.contracts import Chunk, MessageFormat, Rejection, Sent, Sink
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
 from dataflow_assets.micro_batch.decode import Decoding
+from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.forward import Forwarded
 from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.originals import Messages, placed, rejection
@@ -30,23 +31,29 @@ from dataflow_assets.records.wrapped import unwrapped
 
 
 def reader(
-    source: Source, steps: Steps | None, branches: Sequence[PassBranch], piece: Slice, slices: int
+    steps: Steps | None, branches: Sequence[PassBranch], rows: Rows, form: MessageFormat | None
 ) -> Read:
-    """How the messages of one slice become rows; made once per slice, inside the task."""
+    """How the messages of one slice become rows; made once per slice, inside the task.
+
+    `rows` reads the metadata of the slice, `form` the bodies (None: they are JSON).
+    """
     if steps is None:
-        return Decoding(branches, source.null_messages, piece, slices)
-    return Transforming(
-        steps, source.null_messages, branches, Rows(source, piece, slices, steps.reads)
-    )
+        return Decoding(branches, rows, form)
+    return Transforming(steps, branches, rows, form)
 
 
 class Transforming:
     """Bodies as records through the chain; what comes out, as JSON again, for each branch."""
 
     def __init__(
-        self, steps: Steps, tombstones: str, branches: Sequence[PassBranch], rows: Rows
+        self,
+        steps: Steps,
+        branches: Sequence[PassBranch],
+        rows: Rows,
+        form: MessageFormat | None,
     ) -> None:
-        self._steps = steps
+        tombstones = rows.source.null_messages
+        self._steps, self._form = steps, form
         self._chain = self._compiled()
         self._branches = [_branch(branch, tombstones) for branch in branches]
         self._rows = rows
@@ -63,17 +70,19 @@ class Transforming:
         again = self._rows.again(batch)
         rejected: list[Rejection] = []
         several: dict[int, int] = {}
-        for at, (raw, metadata) in enumerate(self._rows.records(batch)):
+        as_json, unreadable = in_json(batch, self._form)
+        for at, (raw, metadata) in enumerate(self._rows.records(as_json)):
             pair = again[at] if again else None
             one = Again(*pair) if pair else None
             # What steps remember is of one micro-batch; entries are of many.
             chain = self._chain if again is None else self._compiled()
             try:
-                found = chain(Record(parse(raw), metadata))
+                found = chain(Record(_parsed(raw, unreadable.get(at)), metadata))
                 chosen = one.chosen(found, ways) if one else enumerate(found)
             except RejectedRecord as error:
-                place = self._places.of(batch, at, int(offsets[at]), raw)
-                message = Sent(raw, placed(metadata, int(offsets[at])), place=place)
+                body = batch.column("body")[at].as_py()
+                place = self._places.of(batch, at, int(offsets[at]), body)
+                message = Sent(body, placed(metadata, int(offsets[at])), place=place)
                 refused = rejection(int(offsets[at]), error, message)
                 if one is None:
                     rejected.append(refused)
@@ -92,6 +101,12 @@ class Transforming:
         numbers = pa.array(offsets, pa.int64())
         sent = Messages(numbers, batch, self._rows, several, places=self._places)
         return [branch.chunk(offsets, sent) for branch in branches]
+
+
+def _parsed(raw: bytes | None, unreadable: str | None) -> Any:
+    if unreadable is not None:
+        raise RejectedRecord("decode", unreadable)
+    return parse(raw)
 
 
 def _branch(branch: PassBranch, tombstones: str) -> Callable[[], BranchRows | Forwarded]:

@@ -14,14 +14,16 @@ import pyarrow as pa
 from dataflow_assets.contracts import OffsetSlice, Positions, SourceSession, lasting
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages
-from dataflow_assets.preview.messages import Message, written
+from dataflow_assets.preview.messages import Message, unreadable, written
 from dataflow_assets.runs.branch_turns import lowest
 
 _WIDEN = 8  # offsets may name no record: markers of transactions, what compaction took
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
-Row = tuple[bytes | None, Mapping[str, Any]]
+Row = tuple[bytes | None, Mapping[str, Any], str | None]
+"""Body and metadata; and why the body cannot be decoded."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,14 @@ def waiting(flow: Flow, limit: int) -> Found:
             rows = _last(resolved, session, limit)
             which = f"nothing is waiting after {place}; the last {_count(rows)}"
         which = which if rows else "it holds no records"
-    messages = [Message(raw, metadata, written(raw, metadata)) for raw, metadata in rows]
+    messages = [_message(*row) for row in rows]
     return Found(messages, f"{flow.source_address}: {which}")
+
+
+def _message(raw: bytes | None, metadata: Mapping[str, Any], reason: str | None) -> Message:
+    if reason is not None:
+        return unreadable(raw, metadata, reason)
+    return Message(raw, metadata, written(raw, metadata))
 
 
 def _count(rows: Sequence[Row]) -> str:
@@ -102,5 +110,10 @@ def _rows(flow: Flow, partition: str, batch: pa.RecordBatch) -> Iterator[Row]:
     rows = Rows(flow.source, OffsetSlice(partition, 0, 0), 1, everything)
     if flow.source.delivers == "columns":
         messages = as_messages([flow.source.message_form(batch)], 0, 1)
-        return (row for message in messages for row in rows.records(message))
-    return rows.records(batch)
+        return ((*row, None) for message in messages for row in rows.records(message))
+    as_json, reasons = in_json(batch, flow.source.message_format())
+    found = zip(rows.records(batch), rows.records(as_json), strict=True)
+    return (
+        (*sent, reasons[at]) if at in reasons else (*decoded, None)
+        for at, (sent, decoded) in enumerate(found)
+    )

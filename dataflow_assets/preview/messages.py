@@ -36,6 +36,8 @@ class Message:
     raw: bytes | None
     metadata: Mapping[str, Any]
     line: bytes
+    unreadable: str | None = None
+    """Why the body cannot be decoded; `raw` is JSON else."""
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -103,16 +105,23 @@ def written(raw: bytes | None, metadata: Mapping[str, Any]) -> bytes:
     try:
         body = given(record.parse(raw))
     except RejectedRecord:
-        body = _exact(raw)
+        body = exact(raw)
     return record.encode({**body, "metadata": plain(metadata)})
+
+
+def unreadable(raw: bytes | None, metadata: Mapping[str, Any], reason: str) -> Message:
+    """A message whose body cannot be decoded."""
+    line = record.encode({**exact(raw), "metadata": plain(metadata)})
+    return Message(raw, metadata, line, reason)
 
 
 def given(body: Any) -> dict[str, Any]:
     """A body under the key that says what it is."""
-    return _exact(body.raw) if isinstance(body, NotJson) else {"body": body}
+    return exact(body.raw) if isinstance(body, NotJson) else {"body": body}
 
 
-def _exact(raw: bytes | None) -> dict[str, Any]:
+def exact(raw: bytes | None) -> dict[str, Any]:
+    """A body by its bytes."""
     try:
         return {"text": None if raw is None else raw.decode()}
     except UnicodeDecodeError:

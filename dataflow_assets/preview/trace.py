@@ -14,7 +14,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.records.chain import Chain
 from dataflow_assets.records.record import Record
 from dataflow_assets.records.step import Context
-from dataflow_assets.testing import Result, outcome
+from dataflow_assets.testing import Rejected, Result, outcome
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,13 @@ class Tracer(Chain):
         self._holds = tuple(when.compile() if when else None for when in whens)
         self._visits: list[Visit] = []
 
-    def trace(self, raw: bytes | None, metadata: Mapping[str, Any]) -> Trace:
-        """One message through all steps."""
+    def trace(
+        self, raw: bytes | None, metadata: Mapping[str, Any], unreadable: str | None = None
+    ) -> Trace:
+        """One message through all steps; `unreadable`: why its body cannot be decoded."""
         self._visits = []
+        if unreadable is not None:
+            return Trace((), Result(rejected=Rejected(None, "decode", unreadable)))
         result = outcome(self, raw, metadata)
         return Trace(tuple(self._visits), result)
 

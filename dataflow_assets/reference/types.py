@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from dataflow_assets import registry
 from dataflow_assets.contracts import KIND, Sink, Source, TypeRow
+from dataflow_assets.formats import avro_columns
 from dataflow_assets.reference.blocks import escaped
 
 _TOP = """# Types
@@ -15,7 +16,8 @@ _TOP = """# Types
 Without steps the columns of a table go straight into those of another, in the types of Arrow that
 are listed below; no digit is lost on the way. A table that `autoCreateTable` makes has the types
 listed here. A table that exists takes every value that its column can hold; a value that the column
-cannot hold rejects its record. Bytes go into a column of text as base64.
+cannot hold rejects its record. Bytes go into a column of text as base64. The fields of Avro
+messages travel like columns of a table; a logical type that does not suit its type is ignored.
 
 With steps, in raw mode and for message sinks a row is a JSON object: numbers with all their digits,
 times as RFC 3339 in UTC, bytes as base64, values without a form in JSON as text.
@@ -57,7 +59,7 @@ INTERCHANGE = tuple(
 def render() -> str:
     """The whole page."""
     sources = (one for one in registry.sources().values() if one.types())
-    return "\n".join([_TOP, _interchange(), *map(_source, sources)])
+    return "\n".join([_TOP, _interchange(), *map(_source, sources), _avro()])
 
 
 def tables() -> dict[str, type[Sink]]:
@@ -75,6 +77,12 @@ def _source(source: type[Source]) -> str:
     rows = [[one.system, one.travels, *_stored(one, source), one.note] for one in source.types()]
     columns = [source.type, "travels as", *(f"in {name}" for name in tables()), ""]
     return _table(f"## From `{source.type}`", columns, rows)
+
+
+def _avro() -> str:
+    rows = [[one.system, one.travels, *_stored(one), one.note] for one in avro_columns.types()]
+    columns = ["Avro", "travels as", *(f"in {name}" for name in tables()), ""]
+    return _table("## From Avro messages", columns, rows)
 
 
 def _stored(row: TypeRow, source: type[Source] | None = None) -> list[str]:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import DECIMAL, KIND, Limit, SourceSession, Span, local_now
+from dataflow_assets.contracts import (
+    DECIMAL,
+    KIND,
+    Limit,
+    MessageFormat,
+    SourceSession,
+    Span,
+    local_now,
+)
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch.branches import Steps
@@ -24,8 +32,11 @@ _SHORT, _MOST_DIGITS = 38, 76  # of the two decimals that Arrow has
 class Creating:
     """Makes the missing tables of one attempt."""
 
-    def __init__(self, flow: Flow, source: SourceSession) -> None:
-        self._flow, self._source = flow, source
+    def __init__(
+        self, flow: Flow, source: SourceSession, form: MessageFormat | None = None
+    ) -> None:
+        """`form`: what the bodies of messages are written in; None: JSON."""
+        self._flow, self._source, self._format = flow, source, form
 
     def has_table(self, opened: OpenBranch, span: Span, spark: Callable[[], SparkSession]) -> bool:
         """True when the branch can take part in the span; `spark` gives a live session.
@@ -51,7 +62,8 @@ class Creating:
     def _sample(self, opened: OpenBranch, span: Span, spark: Callable[[], SparkSession]) -> Sample:
         branch = opened.branch
         steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
-        work = Sampler(self._flow.source, span, steps, branch.sink, branch.routes)
+        source = self._flow.source
+        work = Sampler(source, span, steps, branch.sink, branch.routes, format=self._format)
         return sample(spark, self._source, work)
 
 

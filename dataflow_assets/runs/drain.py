@@ -98,12 +98,13 @@ class _Attempt:
         self._request = request
         self._progress = progress
         self._stack = stack
+        self._format = self._flow.source.message_format()
         self._source = stack.enter_context(closing(self._flow.source.open(flow.id)))
         self._open_branches: list[OpenBranch] = []
         self._host = host
         self._committed = self._released = time.monotonic()
         self._reporting = Reporting(self._flow, self._source, progress, host.lag_seconds)
-        self._creating = Creating(self._flow, self._source)
+        self._creating = Creating(self._flow, self._source, self._format)
 
     def reports(self) -> Iterator[Report]:
         end = None if self._progress.continuous else self._end()
@@ -302,4 +303,4 @@ class _Attempt:
             self._flow, span.at or local_now(), [branch.shape() for branch in branches]
         )
         most = self._limit.bytes
-        return Pass(self._flow.source, span, branches, percent, steps, most)
+        return Pass(self._flow.source, span, branches, percent, steps, most, self._format)

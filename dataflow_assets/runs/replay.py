@@ -212,6 +212,7 @@ class _Putting:
     ) -> None:
         self.branch, self._flow, self._spark = branch, flow, spark
         self._target = replay_target(flow, branch)
+        self._format = flow.source.message_format()
         self._sink: SinkSession = branch.sink.open(self._target, run)
 
     def close(self) -> None:
@@ -236,7 +237,7 @@ class _Putting:
         failpoints.reach("replay.begun")
         branch = PassBranch(self.branch.sink, self._sink.ticket(), self.branch.routes)
         steps = _steps(self._flow, span.at or local_now(), branch, entries)
-        work = Pass(source, span, (branch,), 100.0, steps)
+        work = Pass(source, span, (branch,), 100.0, steps, format=self._format)
         receipts = job.run(self._spark(), Planned(work, session)).receipts[self._target.branch]
         failpoints.reach("replay.passed")
         self._sink.stage(span, receipts, self._spark)

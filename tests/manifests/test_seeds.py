@@ -17,7 +17,6 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
     "secrets-kafka-tls": [],
     "kafka-source": [
         (16, 25, f"{SOURCE}.securityProtocol", "SASL_PLAINTEXT forbids the block tls"),
-        (35, 9, f"{SOURCE}.schemaRegistry", "not supported yet: Avro messages"),
     ],
     "kafka-sink": [
         (19, 25, f"{SINK}.securityProtocol", "SASL_PLAINTEXT forbids the block tls"),
@@ -59,7 +58,6 @@ def test_seed(name: str) -> None:
 
 
 PARTS = {
-    "schema registry": (".schemaRegistry",),
     "trino sink": ("the trino sink",),
     "nessie sink": ("the nessie sink",),
     "`SASL_PLAINTEXT` forbids `tls`": ("SASL_PLAINTEXT forbids the block tls",),

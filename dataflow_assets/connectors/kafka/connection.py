@@ -7,20 +7,19 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    GetCoreSchemaHandler,
     SecretStr,
     ValidationError,
     field_validator,
     model_validator,
 )
-from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.cluster import Cluster, security
 from dataflow_assets.contracts import Address, Connector
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Fills, SecretRef
-from dataflow_assets.spec import Refused, Spec, marks
+from dataflow_assets.spec import Spec
 from dataflow_assets.tls import Tls
 
 Ref = SecretRef | None
@@ -31,15 +30,6 @@ Problem = tuple[str, str, str]  # kind of error, key, sentence
 DEFAULT_PORT = "9092"
 _BROKER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):\d{1,5}")
 NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")  # Kafka's own rule
-
-
-class Later(Refused):
-    """Refused, but only after it was validated: mistakes inside the block are findings too."""
-
-    def __get_pydantic_core_schema__(
-        self, source: type[Any], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return handler(source)
 
 
 class Sasl(Spec):
@@ -130,10 +120,6 @@ class KafkaConnection(Connector):
         if self.security_protocol:
             yield from _matrix(self.security_protocol, "tls", self.tls, "SSL")
             yield from _matrix(self.security_protocol, "sasl", self.sasl, "SASL")
-        for name, info in type(self).model_fields.items():
-            for mark in marks(info, Later):
-                if getattr(self, name) not in mark.allowed:
-                    yield "refused", info.alias or name, f"not supported yet: {mark.why}"
 
     @property
     def protocol(self) -> Protocol:

@@ -11,19 +11,18 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from typing_extensions import override
 
-from dataflow_assets.connectors.kafka.connection import KafkaConnection, Later, Problem, Ref
-from dataflow_assets.contracts import MessageSource, Sink
+from dataflow_assets.connectors.kafka.connection import KafkaConnection, Problem, Ref
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.sink_options import FormattedSink
+from dataflow_assets.formats.source_options import FormattedSource
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import METADATA, interpolated
 from dataflow_assets.secrets import Fills
-from dataflow_assets.spec import Addition, Hint, OneOrMany, Requires, Spec
-from dataflow_assets.tls import Tls
+from dataflow_assets.spec import Addition, Hint, OneOrMany, Requires
 
-_AVRO = "Avro messages"
 _INT32 = 2**31 - 1
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -85,33 +84,7 @@ def _with_zone(text: str) -> str:
 Timestamp = Annotated[str, AfterValidator(_with_zone)]
 
 
-class RegistryAuth(Spec):
-    """User and password of the schema registry; sent only if both are there."""
-
-    username: str | None = None
-    """User name."""
-    username_secret_ref: Annotated[Ref, Fills("username")] = None
-    """Secret with the user name."""
-    password: SecretStr | None = None
-    """Password."""
-    password_secret_ref: Annotated[Ref, Fills("password")] = None
-    """Secret with the password."""
-
-
-class SchemaRegistry(Spec):
-    """A registry that speaks Confluent's API."""
-
-    url: str = ""
-    """Address of the registry."""
-    url_secret_ref: Annotated[Ref, Fills("url", required=True)] = None
-    """Secret with the registry's address."""
-    basic_auth: RegistryAuth | None = None
-    """Basic authentication."""
-    tls: Tls | None = None
-    """Certificates."""
-
-
-class KafkaSourceOptions(KafkaConnection, MessageSource):
+class KafkaSourceOptions(KafkaConnection, FormattedSource):
     """What a manifest says about a source."""
 
     consumer_group: str = Field(default="dataflow-operator", min_length=1)
@@ -119,16 +92,6 @@ class KafkaSourceOptions(KafkaConnection, MessageSource):
     commits its progress to the group, but goes on from its own checkpoint."""
     consumer_group_secret_ref: Annotated[Ref, Fills("consumer_group")] = None
     """Secret with the consumer group."""
-    format: Annotated[Literal["json", "avro"], Later(_AVRO, ("json",))] = "json"
-    """Format of the messages."""
-    schema_registry: Annotated[SchemaRegistry | None, Later(_AVRO)] = None
-    """Where Avro schemas are kept."""
-    avro_schema: Annotated[str | None, Later(_AVRO)] = None
-    """The Avro schema of all messages, as JSON."""
-    avro_schema_secret_ref: Annotated[Ref, Later(_AVRO), Fills("avro_schema")] = None
-    """Secret with the Avro schema."""
-    avro_schema_file: Annotated[str | None, Later(_AVRO)] = None
-    """Path of the Avro schema."""
     consumer_max_wait: Duration | None = None
     """How long the broker may hold a fetch back until `fetchMinBytes` are there; 5ms by default."""
     fetch_min_bytes: int | None = Field(default=None, ge=0, le=_INT32)
@@ -171,6 +134,7 @@ class KafkaSourceOptions(KafkaConnection, MessageSource):
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
+        yield from self.format_problems()
         wait, read = self.consumer_max_wait, self.net_read_timeout
         if wait and read and milliseconds(read) <= milliseconds(wait):
             yield "value_error", "", "netReadTimeout must be greater than consumerMaxWait"
@@ -181,7 +145,7 @@ class KafkaSourceOptions(KafkaConnection, MessageSource):
             yield "value_error", "", sentence
 
 
-class KafkaSinkOptions(KafkaConnection, Sink):
+class KafkaSinkOptions(KafkaConnection, FormattedSink):
     """What a manifest says about a sink."""
 
     required_acks: Annotated[Literal["all", "local", "none"], Hint(_ALL)] = "all"
@@ -237,6 +201,7 @@ class KafkaSinkOptions(KafkaConnection, Sink):
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
+        yield from self.format_problems()
         if (
             "idempotent" in self.model_fields_set
             and self.idempotent

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path as File
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -76,20 +77,24 @@ def validate(
     """
     value = document.get(*base)
     text = json.dumps({} if value is None else value)
-    spec, errors = _tried(model, text, strict=False)
-    _, strict = _tried(model, text, strict=True)
+    folder = File(document.file).parent
+    spec, errors = _tried(model, text, folder, strict=False)
+    _, strict = _tried(model, text, folder, strict=True)
     errors = [e for e in strict if e["type"] in _SCALARS] + errors
     return (None if errors else spec), _findings(errors, model, document, base)
 
 
 def _tried(
-    model: type[AnySpec], text: str, *, strict: bool
+    model: type[AnySpec], text: str, folder: File, *, strict: bool
 ) -> tuple[AnySpec | None, list[ErrorDetails]]:
     """Once more strictly only for scalars: strictly, a model's own validators refuse lists."""
     try:
-        return model.model_validate_json(text, strict=strict, by_alias=True, by_name=False), []
+        found = model.model_validate_json(
+            text, strict=strict, context={"folder": folder}, by_alias=True, by_name=False
+        )
     except ValidationError as error:
         return None, error.errors(include_url=False, include_input=False)
+    return found, []
 
 
 def kind(value: Any) -> str:

@@ -257,10 +257,10 @@ def test_fetches_are_tuned_in_the_bounds_of_the_client(
         ({"brokers": ["one"]}, "brokers", "must each be host:port"),
         ({"brokers": []}, "", "brokers is required: set brokers or brokersSecretRef"),
         ({"topic": ""}, "", "topic is required"),
-        ({"format": "avro"}, "format", "not supported yet: Avro messages"),
+        ({"format": "avro"}, "format", "avro needs a schema: set schemaRegistry, avroSchema"),
         ({"format": "xml"}, "format", "Input should be 'json' or 'avro'"),
-        ({"schemaRegistry": {"url": "http://r"}}, "schemaRegistry", "not supported yet: Avro"),
-        ({"avroSchema": "{}"}, "avroSchema", "not supported yet: Avro"),
+        ({"schemaRegistry": {"url": "r"}}, "schemaRegistry.url", "must be the address of a"),
+        ({"avroSchema": "{}"}, "avroSchema", "no Avro schema"),
         ({"consumerMaxWait": "5"}, "consumerMaxWait", "must be a duration above zero"),
         ({"fetchMaxBytes": 0}, "fetchMaxBytes", "greater than 0"),
         ({"netReadTimeout": "1s", "consumerMaxWait": "1s"}, "", "netReadTimeout must be greater"),
@@ -277,10 +277,11 @@ def test_mistakes_are_found_where_they_are(
 
 def test_all_problems_come_at_once() -> None:
     found = errors(topic="", format="avro", securityProtocol="SSL")
-    assert found == [
+    needs = "avro needs a schema: set schemaRegistry, avroSchema, avroSchemaFile or "
+    assert sorted(found) == [
         ("", "topic is required: set topic or topicSecretRef"),
+        ("format", f"{needs}avroSchemaSecretRef"),
         ("securityProtocol", "SSL requires the block tls; add tls"),
-        ("format", "not supported yet: Avro messages"),
     ]
 
 

@@ -15,6 +15,7 @@ from dataflow_assets.connectors.kafka.producer import FRAMING, Headers, Outgoing
 from dataflow_assets.connectors.kafka.sink.checkpoint_records import FAMILY
 from dataflow_assets.contracts import DELETE, OFFSET, OP, N, Rejection, Sent
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.value_schema import Encode
 from dataflow_assets.records.paths.path import Path
 from dataflow_assets.records.placeholders import interpolated
 from dataflow_assets.records.record import MISSING, NotJson, Record, encode, parse, text_form
@@ -34,8 +35,11 @@ class Sorted:
 class Routing:
     """Keys and topics as the sink declares them; made once per slice, inside the task."""
 
-    def __init__(self, sink: KafkaSinkOptions, rules: RulesOf) -> None:
-        self._sink, self._rules = sink, rules
+    def __init__(
+        self, sink: KafkaSinkOptions, rules: RulesOf, encode: Encode | None = None
+    ) -> None:
+        """`encode`: writes a body as a value of the sink's schema; None: bodies are values."""
+        self._sink, self._rules, self._encode = sink, rules, encode
         self._key = _key_reader(sink)
         self._topic = sink.topic_field.getter() if sink.topic_field else None
         self._reads = self._key is not None or self._topic is not None
@@ -43,7 +47,7 @@ class Routing:
     def plain(self, rows: pa.RecordBatch) -> bool:
         """Whether all rows can be sent as they are: to one topic, each surely small enough."""
         rules = self._rules(self._sink.topic)
-        if self._reads or self._sink.upsert_mode or rules is None:
+        if self._reads or self._encode or self._sink.upsert_mode or rules is None:
             return False
         if rules.compacted and rows.column("key").null_count:
             return False
@@ -77,6 +81,8 @@ class Routing:
         if self._sink.upsert_mode and key is None:
             raise RejectedRecord("encode", "upsertMode: the record has no key")
         value = None if deleted and self._sink.upsert_mode else value
+        if self._encode is not None and value is not None:
+            value = self._encode(value)
         return Outgoing(topic, value, key, headers)
 
     def _key_of_key(self, key: bytes) -> bytes | None:

@@ -62,6 +62,7 @@ class KafkaSinkSession(SinkSession):
         self._closed = False
         self._epoch = 0
         self._topic: Topic | None = None
+        self._values = sink.value_schema(sink.topic)
         self._stored: Stored
         try:
             self._open()
@@ -153,7 +154,8 @@ class KafkaSinkSession(SinkSession):
             raise self._sink.no_topic()
         failpoint = failpoints.from_environment()
         target = replace(self._target, reading=self._stored.head.reading)
-        return Ticket(target, self._run, self._epoch, MESSAGES, failpoint)
+        schema = MESSAGES if self._values is None else self._values.marked(MESSAGES)
+        return Ticket(target, self._run, self._epoch, schema, failpoint)
 
     @override
     def finish(self, span: Span, receipts: Sequence[Receipt], source: SourceSession) -> Checkpoint:

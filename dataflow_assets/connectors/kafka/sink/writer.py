@@ -25,6 +25,7 @@ from dataflow_assets.connectors.kafka.sink.fencing import Claim
 from dataflow_assets.connectors.kafka.sink.routing import Routing
 from dataflow_assets.contracts import ErrorRecord, Position, Rejection, Sent, Slice, Ticket
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.sdk.rejected_records import error_record, settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 
@@ -41,7 +42,8 @@ class KafkaWriter(SliceTransaction):
         self._sink, self._target, self._cluster = sink, ticket.target, sink.cluster()
         self._side_topic = CheckpointTopic.of(self._cluster, ticket.target)
         self._rules = cache(partial(_rules, self._side_topic))
-        self._routing = Routing(sink, self._rules)
+        values = ValueSchema.of(ticket.schema)
+        self._routing = Routing(sink, self._rules, values.encoder() if values else None)
         self._producer: Transaction | None = None
         self._claim: Claim
 

@@ -1,0 +1,230 @@
+"""Avro messages to columns or JSON: by one schema, or by the registry's schema that each names.
+
+A message of a registry begins with the byte 0 and the number of its schema in four bytes; the rest
+is the value. Messages of one schema are decoded together (`avro_blocks`), straight to columns
+(`avro_columns`). What a schema or a message has wrong costs the messages concerned, each with the
+reason; what the registry has wrong is an error of the micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.avro_blocks import UNFIT, Reader, why
+from dataflow_assets.formats.avro_columns import Columns, json_text
+from dataflow_assets.formats.avro_schema import AvroSchema
+from dataflow_assets.formats.avro_vectors import Block, Ints, Misfit, Vectors
+from dataflow_assets.formats.rows import cells
+
+Part: TypeAlias = "pa.RecordBatch | pa.Array"
+
+HEAD_BYTES = 5
+MAGIC = b"\0"
+_AVRO = "AVRO"
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+@dataclass(frozen=True)
+class AvroFormat(MessageFormat):
+    """How the messages of one topic are decoded.
+
+    `schema`: of messages without a number of their own, as JSON text. `schemas`: those that a
+    message names by its number. `reader`: the schema that the result is to have, whatever schema a
+    message was written with. `head`: `ignored` strips magic byte and number of each message and
+    decodes it by `schema`.
+    """
+
+    schema: str | None = None
+    schemas: Schemas | None = None
+    reader: str | None = None
+    head_ignored: bool = False
+
+    @override
+    def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
+        refused: dict[int, str] = {}
+        groups = []
+        for head, at, block in self._sorted(bodies, refused):
+            kept, parts = [], []
+            for first, count, part in self._decoded(head, at, block, refused, as_json):
+                kept.append(at[first : first + count])
+                parts.append(part)
+            if parts:
+                groups.append(Group(np.concatenate(kept), _joined(parts)))
+        return Grouped(groups, refused)
+
+    @override
+    def texts(self, bodies: pa.Array) -> Texts:
+        found = self.columns(bodies)
+        texts: list[bytes | None] = [None] * len(bodies)
+        for group in found.groups:
+            for row, text in zip(group.at.tolist(), as_texts(group.rows), strict=True):
+                texts[row] = text
+        return Texts(pa.array(texts, pa.binary()), found.refused)
+
+    def _sorted(
+        self, bodies: pa.Array, refused: dict[int, str]
+    ) -> Iterator[tuple[int | None, Ints, Block]]:
+        """The values of each schema, by the number that names it; None for the static schema."""
+        block = Block.of(bodies)
+        valid = bodies.is_valid().to_numpy(zero_copy_only=False)
+        headed = np.zeros(len(block), np.bool_)
+        if self.schemas is not None or self.head_ignored:
+            headed = valid & (block.ends - block.starts > HEAD_BYTES)
+            headed[headed] = block.data[block.starts[headed]] == 0
+        if self.head_ignored:
+            at = np.flatnonzero(valid)
+            if len(at):
+                yield None, at, _behind(block, at, headed[at])
+            return
+        at = np.flatnonzero(headed)
+        numbers = _numbers(block, at)
+        for number in np.unique(numbers).tolist():
+            rows = at[numbers == number]
+            yield number, rows, _behind(block, rows, np.ones(len(rows), np.bool_))
+        at = np.flatnonzero(valid & ~headed)
+        if self.schema is None:
+            refused |= {int(row): _no_head(bodies[int(row)].as_py()) for row in at}
+        elif len(at):
+            yield None, at, Block(block.data, block.starts[at], block.ends[at])
+
+    def _decoded(
+        self,
+        number: int | None,
+        at: Ints,
+        block: Block,
+        refused: dict[int, str],
+        as_json: frozenset[str],
+    ) -> Iterator[tuple[int, int, Part]]:
+        """Pieces of the values as columns; what does not fit is found by halving."""
+        try:
+            decoder = self._decoder(number, as_json)
+        except RejectedRecord as error:
+            refused |= dict.fromkeys(at.tolist(), error.reason)
+            return
+        if (part := decoder.at_once(block)) is not None:
+            yield 0, len(block), part
+            return
+        values, waiting = block.values(), [(0, len(block))]
+        while waiting:
+            first, count = waiting.pop()
+            try:
+                yield first, count, decoder(values[first : first + count])
+            except UNFIT as error:
+                if count == 1:
+                    refused[int(at[first])] = decoder.explained(values[first], error)
+                else:
+                    half = count // 2
+                    waiting += [(first + half, count - half), (first, half)]
+
+    def _decoder(self, number: int | None, as_json: frozenset[str]) -> Decoder:
+        """Raises RejectedRecord where the schema cannot be used."""
+        if number is None:
+            return _made("the Avro schema", self.schema or "", (), self.reader, as_json)
+        assert self.schemas is not None  # noqa: S101 - or no message would have a head
+        found = self.schemas.by_id(number)
+        name = f"schema {number} of the registry"
+        if found.kind != _AVRO:
+            raise RejectedRecord("decode", f"{name} is of type {found.kind}, and not Avro")
+        references = tuple(text for _, text in found.references)
+        return _made(name, found.text, references, self.reader, as_json)
+
+
+class Decoder:
+    """Decodes values of one schema; made once per process."""
+
+    def __init__(
+        self, name: str, schema: AvroSchema, reader: AvroSchema | None, as_json: frozenset[str]
+    ) -> None:
+        self.name = name
+        self._columns = Columns.of(reader or schema, as_json)
+        self._vectors = None if reader else Vectors.of(schema, as_json)
+        self._read = Reader(schema, reader, as_columns=self._columns is not None)
+
+    def at_once(self, block: Block) -> pa.RecordBatch | None:
+        """Columns of simple types; None where values must be looked at one by one."""
+        if self._vectors is None or self._columns is None:
+            return None
+        try:
+            return self._vectors(block)
+        except (Misfit, *UNFIT):
+            return None
+
+    def __call__(self, values: Sequence[bytes]) -> Part:
+        """Columns, or JSON texts of what are no records. Raises one of UNFIT."""
+        found = self._read(values)
+        if self._columns is not None:
+            return self._columns.build(found)
+        return pa.array([json_text(one).encode() for one in found], pa.binary())
+
+    def explained(self, value: bytes, error: Exception) -> str:
+        """Why a value is refused, in words."""
+        if not isinstance(error, RejectedRecord):
+            error = self._read.own_error(value) or error
+        return f"{self.name}: {why(error)}"
+
+
+@lru_cache(maxsize=256)
+def _made(
+    name: str,
+    text: str,
+    references: tuple[str, ...],
+    reader: str | None,
+    as_json: frozenset[str],
+) -> Decoder:
+    try:
+        schema = AvroSchema(text, references)
+    except ValueError as error:
+        raise RejectedRecord("decode", f"{name} cannot be used: {error}") from None
+    return Decoder(name, schema, AvroSchema(reader) if reader else None, as_json)
+
+
+def _behind(block: Block, rows: Ints, headed: npt.NDArray[np.bool_]) -> Block:
+    """The values of these rows, behind the heads of those that have one."""
+    starts = block.starts[rows] + HEAD_BYTES * headed
+    return Block(block.data, starts, block.ends[rows])
+
+
+def _numbers(block: Block, rows: Ints) -> Ints:
+    """The numbers of the schemas that these messages name."""
+    found = np.zeros(len(rows), np.int64)
+    for at in range(1, HEAD_BYTES):
+        found = found << 8 | block.data[block.starts[rows] + at]
+    return found
+
+
+def as_texts(rows: Part) -> list[bytes]:
+    """Each row as a JSON object, keys in the order of the schema."""
+    if isinstance(rows, pa.Array):
+        return rows.to_pylist()  # type: ignore[no-any-return]
+    if not rows.num_columns:
+        return [b"{}"] * rows.num_rows
+    names = rows.schema.names
+    columns = [cells(rows.column(i), rows.schema.field(i)) for i in range(rows.num_columns)]
+    return [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+
+
+def _joined(parts: Sequence[Part]) -> Part:
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_arrays(parts) if isinstance(parts[0], pa.Array) else pa.concat_batches(parts)
+
+
+def _no_head(body: bytes) -> str:
+    if body[:1] == MAGIC:
+        return f"only {len(body)} bytes: no number of a schema and value behind the byte 0"
+    first = f"the byte {body[0]}" if body else "nothing"
+    return (
+        f"begins with {first} and not with the byte 0 and the number of a schema, and there is no "
+        "avroSchema for messages without a number"
+    )

@@ -1,0 +1,229 @@
+"""Avro values to Arrow columns, in the types that table sources deliver.
+
+| Avro | Arrow |
+|---|---|
+| boolean, int, long | bool, int32, int64 |
+| float, double | float32, float64 |
+| string, bytes | string, binary |
+| enum, fixed | string, binary |
+| array, record | list, struct |
+| map, a union of several types, a record that holds its own kind | JSON text |
+| a union with null | the other type |
+| logical types | see `avro_logical`; one that does not suit its type is ignored, as Avro asks |
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from dataflow_assets.contracts import KIND, SYSTEM_COLUMNS, TypeRow
+from dataflow_assets.formats import avro_logical
+from dataflow_assets.formats.avro_logical import Build, Made, logical_type
+from dataflow_assets.formats.avro_schema import AvroSchema, Schema
+
+_SIMPLE: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "bytes": pa.binary(),
+    "fixed": pa.binary(),
+}
+_JSON_FIELD = pa.field("", pa.string(), metadata={KIND: b"json"})
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a record's fields."""
+
+    schema: pa.Schema
+    builds: tuple[tuple[str, Build], ...]
+
+    @classmethod
+    def of(cls, schema: AvroSchema, as_json: frozenset[str] = frozenset()) -> Columns | None:
+        """None where the values are no records, or have fields of our own names.
+
+        `as_json`: fields that are to be JSON, where they can be so at once.
+        """
+        root = schema.resolved(schema.root)
+        if not isinstance(root, dict) or root["type"] != "record":
+            return None
+        names = [one["name"] for one in root["fields"]]
+        if not set(SYSTEM_COLUMNS).isdisjoint(names) or len(set(names)) < len(names):
+            return None
+        made = [
+            (_JSON_FIELD.with_name(one["name"]), _encoded)
+            if one["name"] in as_json and schema.is_plain(one["type"])
+            else _made(schema, one["name"], one["type"])
+            for one in root["fields"]
+        ]
+        builds = tuple((field.name, build) for field, build in made)
+        return cls(pa.schema([field for field, _ in made]), builds)
+
+    def build(self, records: Sequence[dict[str, Any]]) -> pa.RecordBatch:
+        """Raises ValueError or an error of Arrow where a value is none of its type."""
+        arrays = [build([one[name] for one in records]) for name, build in self.builds]
+        if not arrays:
+            return pa.RecordBatch.from_struct_array(pa.array(records, pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _made(schema: AvroSchema, name: str, kind: Schema) -> Made:
+    found = schema.resolved(kind)
+    if isinstance(found, list):
+        filled = [one for one in found if schema.resolved(one) not in ("null", {"type": "null"})]
+        if len(filled) == 1:
+            return _made(schema, name, filled[0])
+        if not filled:
+            return _made(schema, name, "null")
+    if schema.is_json(kind):
+        return pa.field(name, pa.string(), metadata={KIND: b"json"}), _json
+    if isinstance(found, dict) and logical_type(found):
+        return avro_logical.column(name, found)
+    if isinstance(found, dict) and found["type"] == "record":
+        return _record(schema, name, found)
+    if isinstance(found, dict) and found["type"] == "array":
+        return _array(schema, name, found)
+    simple = _SIMPLE[found if isinstance(found, str) else found["type"]]
+    return pa.field(name, simple), lambda values: pa.array(values, simple)
+
+
+def _record(schema: AvroSchema, name: str, found: Any) -> Made:
+    made = [_made(schema, one["name"], one["type"]) for one in found["fields"]]
+    fields = [field for field, _ in made]
+
+    def build(values: Sequence[Any]) -> pa.Array:
+        null = None
+        if None in values:
+            null = pa.array([one is None for one in values], pa.bool_())
+        if not fields:
+            return pa.array(values, pa.struct([]))
+        children = [
+            inner([None if one is None else one[field.name] for one in values])
+            for field, inner in made
+        ]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=null)
+
+    return pa.field(name, pa.struct(fields)), build
+
+
+def _array(schema: AvroSchema, name: str, found: Any) -> Made:
+    item, inner = _made(schema, "item", found["items"])
+    kind = pa.list_(item)
+
+    def build(values: Sequence[Any]) -> pa.Array:
+        lengths = np.fromiter((len(one or ()) for one in values), np.int32, len(values))
+        offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+        items = inner(list(chain.from_iterable(one or () for one in values)))
+        null = pa.array([one is None for one in values], pa.bool_()) if None in values else None
+        return pa.ListArray.from_arrays(pa.array(offsets), items, type=kind, mask=null)
+
+    return pa.field(name, kind), build
+
+
+def _encoded(values: Sequence[Any]) -> pa.Array:
+    """Of values that are what JSON has already."""
+    return pa.array([None if one is None else _encode(one) for one in values], pa.string())
+
+
+def _json(values: Sequence[Any]) -> pa.Array:
+    return pa.array([None if one is None else json_text(one) for one in values], pa.string())
+
+
+def json_text(value: Any) -> str:
+    """A value as fastavro reads it, as JSON; with the forms of `formats/rows`."""
+    return _encode(plain(value)).decode()
+
+
+def plain(value: Any) -> Any:
+    """The same value of what JSON has."""
+    form = _FORMS.get(value.__class__)
+    return value if form is None else form(value)
+
+
+def _fraction(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def _instant(value: datetime) -> str:
+    """A naive time counts as UTC."""
+    utc = value.astimezone(UTC) if value.tzinfo else value
+    fraction = f".{utc.microsecond:06}".rstrip("0") if utc.microsecond else ""
+    return f"{utc.isoformat(timespec='seconds')[:19]}{fraction}Z"
+
+
+def _time(value: time) -> str:
+    text = value.isoformat()
+    return text.rstrip("0") if value.microsecond else text
+
+
+_FORMS: dict[type, Callable[[Any], Any]] = {
+    dict: lambda found: {name: plain(one) for name, one in found.items()},
+    list: lambda found: [plain(one) for one in found],
+    float: _fraction,
+    bytes: lambda found: base64.b64encode(found).decode(),
+    datetime: _instant,
+    date: date.isoformat,
+    time: _time,
+    UUID: str,
+}
+
+
+def types() -> tuple[TypeRow, ...]:
+    """How Avro's types travel, for docs/types.md."""
+    record = '{"type": "record", "name": "r", "fields": [%s]}'
+    rows = []
+    for shown, schema, note in _SHOWN:
+        text = record % f'{{"name": "a", "type": {schema}}}'
+        found = Columns.of(AvroSchema(text))
+        assert found is not None  # noqa: S101 - it is a record
+        rows.append(TypeRow(shown, found.schema.field(0), note))
+    return tuple(rows)
+
+
+def _logical(base: str, name: str, more: str = "") -> str:
+    return f'{{"type": "{base}", "logicalType": "{name}"{more}}}'
+
+
+_FIXED = '{"type": "fixed", "name": "f", "size": %d%s}'
+_LIST = '{"type": "record", "name": "l", "fields": [{"name": "next", "type": ["null", "l"]}]}'
+_DIGITS = ', "precision": 18, "scale": 4'
+_SHOWN: tuple[tuple[str, str, str], ...] = (
+    *((name, f'"{name}"', "") for name in ("boolean", "int", "long", "float", "double")),
+    *((name, f'"{name}"', "") for name in ("string", "bytes")),
+    ("enum", '{"type": "enum", "name": "e", "symbols": ["A"]}', ""),
+    ("fixed", _FIXED % (4, ""), ""),
+    ("array", '{"type": "array", "items": "long"}', ""),
+    ("record", '{"type": "record", "name": "i", "fields": [{"name": "a", "type": "long"}]}', ""),
+    ("map", '{"type": "map", "values": "long"}', "a JSON object"),
+    ("union of null and a type", '["null", "long"]', "as the other type; null is null"),
+    ("union of several types", '["null", "long", "string"]', "the value itself, as JSON"),
+    ("record that holds its own kind", _LIST, "a JSON object"),
+    ("decimal(18, 4)", _logical("bytes", "decimal", _DIGITS), "of bytes or fixed"),
+    ("uuid", _logical("string", "uuid"), "of string or fixed"),
+    ("date", _logical("int", "date"), ""),
+    ("time-millis, time-micros", _logical("long", "time-micros"), ""),
+    ("timestamp-millis, timestamp-micros", _logical("long", "timestamp-micros"), ""),
+    ("timestamp-nanos", _logical("long", "timestamp-nanos"), ""),
+    ("local-timestamp-millis, -micros", _logical("long", "local-timestamp-micros"), ""),
+    ("local-timestamp-nanos", _logical("long", "local-timestamp-nanos"), ""),
+    ("duration", _FIXED % (12, ', "logicalType": "duration"'), "ISO 8601, such as P1M2DT3.500S"),
+)

@@ -1,0 +1,253 @@
+"""Avro schemas: read, checked, and written once more as the decoder is to read them.
+
+fastavro makes a Python object of each date, time and decimal. A column of them is built many times
+faster from what the message holds, so the logical types are left out of the schema that fastavro
+reads. Where a value becomes JSON and not a column (in maps, in unions of several types, in records
+that hold records of their own kind) they stay, for there only the decoder knows the type of each
+value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from fastavro import parse_schema
+from fastavro.schema import SchemaParseException, UnknownType
+
+from dataflow_assets.formats.avro_logical import logical_type
+
+Schema = Any
+"""A schema as JSON: a name, a list (a union), or an object with `type`."""
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_NOT_JSON = frozenset({"float", "double", "bytes", "fixed"})
+_KEPT = ("name", "aliases", "symbols", "size", "default", "order")
+_INNER = ("type", "items", "values", "fields")
+_LOGICAL = ("logicalType", "precision", "scale")
+_REFUSALS = (SchemaParseException, UnknownType, ValueError, TypeError, LookupError, AttributeError)
+
+
+class AvroSchema:
+    """A schema whose names are all known.
+
+    Raises ValueError, with the line of a mistake in the JSON, where the text is no Avro schema.
+    """
+
+    def __init__(self, text: str, references: Sequence[str] = ()) -> None:
+        """`references`: the schemas whose names it uses, each after those that it uses itself."""
+        known: dict[str, Any] = {}
+        self._names: dict[str, Schema] = {}
+        for one in references:
+            self._add(_parsed(one, known))
+        self.root = _parsed(text, known)
+        self._add(self.root)
+        if unbounded := next(filter(self._takes_no_bytes, self._items(self.root, set())), None):
+            raise ValueError(
+                f"an array of {_shown(unbounded)}: its items have no bytes, so that a message of a "
+                "few bytes may hold any number of them"
+            )
+
+    def _add(self, schema: Schema) -> None:
+        for one in _parts(schema):
+            if isinstance(one, dict) and "name" in one and "type" in one:
+                self._names[one["name"]] = one
+
+    def resolved(self, schema: Schema) -> Schema:
+        """What a name stands for; a nested `{"type": {...}}` as what is inside."""
+        while True:
+            if isinstance(schema, str) and schema not in PRIMITIVES:
+                schema = self._names[schema]
+            elif isinstance(schema, dict) and not isinstance(schema["type"], str):
+                schema = schema["type"]
+            elif isinstance(schema, dict) and schema["type"] in self._names:
+                schema = self._names[schema["type"]]
+            else:
+                return schema
+
+    @cached_property
+    def recursive(self) -> frozenset[str]:
+        """The names of records that can hold a record of their own kind."""
+        return frozenset(name for name in self._names if name in self._reached(name))
+
+    def _reached(self, name: str) -> set[str]:
+        found: set[str] = set()
+        waiting = [self._names[name]]
+        while waiting:
+            for one in _children(self.resolved(waiting.pop())):
+                inner = self.resolved(one)
+                named = inner.get("name") if isinstance(inner, dict) else None
+                if named is None or named not in found:
+                    waiting.append(inner)
+                if named is not None:
+                    found.add(named)
+        return found
+
+    def is_json(self, schema: Schema) -> bool:
+        """Whether values of a type become JSON: no column has a type for them."""
+        found = self.resolved(schema)
+        if isinstance(found, list):
+            return len(_filled(found)) > 1 or any(map(self.is_json, _filled(found)))
+        if not isinstance(found, dict):
+            return False
+        return bool(found["type"] == "map" or found.get("name") in self.recursive)
+
+    def is_plain(self, schema: Schema) -> bool:
+        """Whether values of a type are, as fastavro reads them, what JSON has."""
+        waiting, seen = [schema], set[str]()
+        while waiting:
+            found = self.resolved(waiting.pop())
+            kind = found if isinstance(found, str) else "union"
+            if isinstance(found, dict):
+                kind = found["type"]
+                if "name" in found and found["name"] in seen:
+                    continue
+                seen.add(found.get("name", ""))
+            if kind in _NOT_JSON or (isinstance(found, dict) and logical_type(found)):
+                return False
+            waiting += _children(found)
+        return True
+
+    @cached_property
+    def _kept(self) -> frozenset[str]:
+        """The names of types whose values are, in some place, part of JSON."""
+        kept = set(self.recursive)
+        for schema in self._everything:
+            if self.is_json(schema):
+                found = self.resolved(schema)
+                kept |= {name for one in _children(found) for name in self._within(one)}
+                kept |= self._within(found)
+        return frozenset(kept)
+
+    @property
+    def _everything(self) -> Iterator[Schema]:
+        yield from _parts(self.root)
+        for schema in self._names.values():
+            yield from _parts(schema)
+
+    def _within(self, schema: Schema) -> set[str]:
+        found = self.resolved(schema)
+        named = {found["name"]} if isinstance(found, dict) and "name" in found else set()
+        reached = [self._reached(name) for name in named]
+        inner = [] if named else [self._within(one) for one in _children(found)]
+        return named.union(*reached, *inner)
+
+    @cached_property
+    def plain(self) -> Schema:
+        """The schema that fastavro reads, with every name where it is used first."""
+        return self._written(self.root, set(), kept=False)
+
+    @cached_property
+    def bare(self) -> Schema:
+        """The schema without any logical type: what fastavro writes, of numbers and bytes."""
+        return self._written(self.root, set(), kept=None)
+
+    def _written(self, schema: Schema, done: set[str], *, kept: bool | None) -> Schema:
+        """`kept`: whether values are part of JSON; None: no logical type is kept at all."""
+        kept = None if kept is None else kept or self.is_json(schema)
+        found = self.resolved(schema)
+        if isinstance(found, str):
+            return found
+        if isinstance(found, list):
+            return [self._written(one, done, kept=kept) for one in found]
+        if "name" in found:
+            if found["name"] in done:
+                return found["name"]
+            done.add(found["name"])
+            kept = None if kept is None else found["name"] in self._kept
+        written = {"type": found["type"], **_some(found, _KEPT)}
+        if kept and logical_type(found):
+            written |= _some(found, _LOGICAL)
+        for key in ("items", "values"):
+            if key in found:
+                written[key] = self._written(found[key], done, kept=kept)
+        if "fields" in found:
+            written["fields"] = [
+                _some(one, _KEPT) | {"type": self._written(one["type"], done, kept=kept)}
+                for one in found["fields"]
+            ]
+        return written
+
+    def _items(self, schema: Schema, seen: set[str]) -> Iterator[Schema]:
+        """The types of the items of every array."""
+        found = self.resolved(schema)
+        if isinstance(found, dict) and "name" in found:
+            if found["name"] in seen:
+                return
+            seen.add(found["name"])
+        if isinstance(found, dict) and found["type"] == "array":
+            yield found["items"]
+        for one in _children(found):
+            yield from self._items(one, seen)
+
+    def _takes_no_bytes(self, schema: Schema) -> bool:
+        found = self.resolved(schema)
+        if isinstance(found, str | list):
+            return bool(found == "null")
+        if found["type"] == "record":
+            inner = (one["type"] for one in found["fields"])
+            return found["name"] not in self.recursive and all(map(self._takes_no_bytes, inner))
+        return bool(found["type"] == "null" or found.get("size") == 0)
+
+
+def _parsed(text: str, known: dict[str, Any]) -> Schema:
+    try:
+        written = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"line {error.lineno}, column {error.colno}: no JSON: {error.msg}"
+        ) from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    try:
+        return parse_schema(_suited(written), named_schemas=known)
+    except UnknownType as error:
+        raise ValueError(f"unknown type {error.name}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except _REFUSALS as error:
+        raise ValueError(f"no Avro schema: {error}") from None
+
+
+def _suited(written: Any) -> Any:
+    """Without logical types that do not suit their type: Avro ignores those, fastavro does not."""
+    if isinstance(written, list):
+        return [_suited(one) for one in written]
+    if not isinstance(written, dict):
+        return written
+    kept = {key: _suited(one) if key in _INNER else one for key, one in written.items()}
+    if "logicalType" in kept and logical_type(kept) is None:
+        del kept["logicalType"]
+    return kept
+
+
+def _children(schema: Schema) -> Sequence[Schema]:
+    if isinstance(schema, list):
+        return schema
+    if not isinstance(schema, dict):
+        return ()
+    inner = [schema[key] for key in ("items", "values") if key in schema]
+    inner += [one["type"] for one in schema.get("fields", ())]
+    return inner if isinstance(schema["type"], str) else [*inner, schema["type"]]
+
+
+def _parts(schema: Schema) -> Iterator[Schema]:
+    """A schema and everything inside; names are not followed."""
+    yield schema
+    for one in _children(schema):
+        yield from _parts(one)
+
+
+def _filled(union: list[Schema]) -> list[Schema]:
+    """The types of a union beside null."""
+    return [one for one in union if one not in ("null", {"type": "null"})]
+
+
+def _some(found: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {key: found[key] for key in keys if key in found}
+
+
+def _shown(schema: Schema) -> str:
+    return schema if isinstance(schema, str) else json.dumps(schema)[:80]

@@ -1,0 +1,145 @@
+"""Protobuf messages of a registry to JSON.
+
+A message begins with the byte 0, the number of its schema in four bytes, and which of the schema's
+message types it is. Fields have the names of the schema. A field without presence has its default
+where it is not sent; any other one is null then. Numbers are numbers, also of 64 bits; bytes are
+base64, enums their names; `google.protobuf.Timestamp` and other well-known types have the form of
+Protobuf's own JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from typing_extensions import override
+
+from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, StoredSchema, Texts
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.protobuf_json import plain
+from dataflow_assets.formats.protobuf_schema import compiled
+
+_PROTOBUF = "PROTOBUF"
+_HEAD = 5
+_UNFIT = (DecodeError, ValueError, RecursionError, OverflowError)
+_encode = msgspec.json.encode
+
+
+@dataclass(frozen=True)
+class ProtobufFormat(MessageFormat):
+    """How the messages of one topic are decoded: by the schemas that they name."""
+
+    schemas: Schemas
+
+    @override
+    def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
+        found = self.texts(bodies)
+        there = np.flatnonzero(found.texts.is_valid().to_numpy(zero_copy_only=False))
+        groups = [Group(there, found.texts.take(pa.array(there)))] if len(there) else []
+        return Grouped(groups, found.refused)
+
+    @override
+    def texts(self, bodies: pa.Array) -> Texts:
+        refused: dict[int, str] = {}
+        known: dict[bytes, StoredSchema | RejectedRecord] = {}
+        texts = []
+        for row, body in enumerate(bodies.to_pylist()):
+            try:
+                texts.append(None if body is None else self._text(body, known))
+            except RejectedRecord as error:
+                refused[row] = error.reason
+                texts.append(None)
+        return Texts(pa.array(texts, pa.binary()), refused)
+
+    def _text(self, body: bytes, known: dict[bytes, StoredSchema | RejectedRecord]) -> bytes:
+        if body[:1] != b"\0" or len(body) <= _HEAD:
+            raise _unfit("does not begin with the byte 0 and the number of a schema")
+        head = body[1:_HEAD]
+        if head not in known:
+            known[head] = self._asked(head)
+        schema = known[head]
+        if isinstance(schema, RejectedRecord):
+            raise schema
+        name = f"schema {int.from_bytes(head, 'big')} of the registry"
+        path, at = _path(body, _HEAD)
+        read = _reader(name, schema, path)
+        try:
+            return _encode(read(body[at:]))
+        except _UNFIT as error:
+            text = (str(error).splitlines() or [""])[0][:200]
+            raise _unfit(f"{name}: {text or 'no value of the schema'}") from None
+
+    def _asked(self, head: bytes) -> StoredSchema | RejectedRecord:
+        """Once for each batch, however many messages name it."""
+        try:
+            return self.schemas.by_id(int.from_bytes(head, "big"))
+        except RejectedRecord as error:
+            return error
+
+
+@lru_cache(maxsize=256)
+def _reader(name: str, schema: StoredSchema, path: tuple[int, ...]) -> Callable[[bytes], Any]:
+    """Reads one message type of a schema. Raises RejectedRecord where there is none."""
+    if schema.kind != _PROTOBUF:
+        raise _unfit(f"{name} is of type {schema.kind}, and not Protobuf")
+    try:
+        file = compiled(schema.text, schema.references)
+    except ValueError as error:
+        raise _unfit(f"{name} cannot be used: {error}") from None
+    made = GetMessageClass(_named(name, list(file.message_types_by_name.values()), path))
+
+    def read(value: bytes) -> Any:
+        message: Message = made()
+        message.ParseFromString(value)
+        return plain(message)
+
+    return read
+
+
+def _named(name: str, types: Sequence[Descriptor], path: tuple[int, ...]) -> Descriptor:
+    """The message type at a path of indexes: in the file, in that type, and so on."""
+    for step, index in enumerate(path):
+        if index >= len(types):
+            raise _unfit(f"{name} has no message type {'.'.join(map(str, path))}")
+        if step + 1 == len(path):
+            return types[index]
+        types = list(types[index].nested_types)
+    raise _unfit(f"{name}: no message type is named")
+
+
+def _path(body: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """The indexes that name a message type, and where the value begins."""
+    count, at = _number(body, at)
+    if count == 0:
+        return (0,), at
+    if not 0 < count <= len(body):
+        raise _unfit("the message type is named by nonsense")
+    found = []
+    for _ in range(count):
+        index, at = _number(body, at)
+        found.append(index)
+    if min(found) < 0:
+        raise _unfit("the message type is named by nonsense")
+    return tuple(found), at
+
+
+def _number(body: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(body) and shift < 64:
+        value |= (body[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if body[at - 1] < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise _unfit("ends before its value begins")
+
+
+def _unfit(reason: str) -> RejectedRecord:
+    return RejectedRecord("decode", reason)

@@ -1,0 +1,83 @@
+"""Protobuf messages as what JSON has."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+_KNOWN = "google.protobuf."
+_WRAPPERS = frozenset(
+    f"{_KNOWN}{name}Value"
+    for name in ("Bool", "Int32", "Int64", "UInt32", "UInt64", "Float", "Double", "String", "Bytes")
+)
+_OWN_JSON = frozenset(
+    f"{_KNOWN}{name}"
+    for name in ("Timestamp", "Duration", "FieldMask", "Struct", "Value", "ListValue")
+)
+
+
+def plain(message: Message) -> Any:
+    """A message as an object with a member for each of its fields."""
+    name = message.DESCRIPTOR.full_name
+    if name in _OWN_JSON:
+        return MessageToDict(message)
+    if name in _WRAPPERS:
+        return _value(message.DESCRIPTOR.fields_by_name["value"], message.value)
+    return {field.name: _member(message, field) for field in message.DESCRIPTOR.fields}
+
+
+def _member(message: Message, field: FieldDescriptor) -> Any:
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    value = getattr(message, field.name)
+    if isinstance(value, Mapping):
+        inner = field.message_type.fields_by_name["value"]
+        return {_key(key): _value(inner, value[key]) for key in value}
+    return _value(field, value) if _is_one(field) else [_value(field, one) for one in value]
+
+
+def _is_one(field: FieldDescriptor) -> bool:
+    return not field.is_repeated
+
+
+def _key(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _value(field: FieldDescriptor, value: Any) -> Any:
+    form = _FORMS.get(field.type)
+    return value if form is None else form(field, value)
+
+
+def _enum(field: FieldDescriptor, value: int) -> str | int:
+    """A number that the schema does not name stays a number."""
+    found = field.enum_type.values_by_number.get(value)
+    return value if found is None else found.name
+
+
+def _fraction(_: FieldDescriptor, value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def _short(field: FieldDescriptor, value: float) -> float | str:
+    """A float of 32 bits as the shortest decimal that reads back the same."""
+    return float(str(np.float32(value))) if math.isfinite(value) else _fraction(field, value)
+
+
+_FORMS: dict[int, Callable[[FieldDescriptor, Any], Any]] = {
+    FieldDescriptor.TYPE_MESSAGE: lambda _, value: plain(value),
+    FieldDescriptor.TYPE_GROUP: lambda _, value: plain(value),
+    FieldDescriptor.TYPE_ENUM: _enum,
+    FieldDescriptor.TYPE_BYTES: lambda _, value: base64.b64encode(value).decode(),
+    FieldDescriptor.TYPE_DOUBLE: _fraction,
+    FieldDescriptor.TYPE_FLOAT: _short,
+}

@@ -1,0 +1,68 @@
+"""Protobuf schemas as text, compiled by protoc."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import FileDescriptor
+
+SECONDS = 60.0
+_MAIN = "dataflow_schema.proto"
+_NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\.proto")
+
+
+@lru_cache(maxsize=256)
+def compiled(text: str, references: tuple[tuple[str, str], ...] = ()) -> FileDescriptor:
+    """The file of a schema.
+
+    Called inside tasks, once per process for each schema.
+
+    Args:
+        text: the schema.
+        references: names and texts of the files that it imports.
+
+    Raises:
+        ValueError with the line of a mistake.
+    """
+    with tempfile.TemporaryDirectory(prefix="dataflow-proto-") as name:
+        folder = Path(name)
+        for path, content in (*references, (_MAIN, text)):
+            _written(folder, path, content)
+        found = _descriptors(folder)
+    pool = descriptor_pool.DescriptorPool()
+    for file in found.file:
+        pool.Add(file)
+    return pool.FindFileByName(_MAIN)
+
+
+def _written(folder: Path, path: str, text: str) -> None:
+    """No name leads out of the folder."""
+    if _NAME.fullmatch(path) is None:
+        raise ValueError(f"it refers to a file of the name {path[:80]!r}, which protoc cannot have")
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text(text, "utf-8")
+
+
+def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
+    """In a process of its own: what protoc has to say, it says there."""
+    made = folder / "descriptors.bin"
+    known = files("grpc_tools") / "_proto"  # google/protobuf/timestamp.proto and the like
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"-I{known}"]
+    options = ["--include_imports", f"--descriptor_set_out={made}", _MAIN]
+    try:
+        done = subprocess.run(
+            [*command, *options], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError("protoc does not come to an end") from None
+    if done.returncode != 0:
+        lines = done.stderr.replace(f"{_MAIN}:", "line ").splitlines()
+        raise ValueError(f"no Protobuf schema: {(lines or ['unknown'])[0][:300]}")
+    return descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())

@@ -1,0 +1,217 @@
+"""A schema registry that speaks Confluent's API: schemas by id, versions by subject."""
+
+from __future__ import annotations
+
+import base64
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import urllib3
+from urllib3 import exceptions as refusals
+
+from dataflow_assets.contracts import StoredSchema
+from dataflow_assets.errors import PermanentError, RejectedRecord, TransientError
+from dataflow_assets.tls import Material, context
+
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+TIMES = urllib3.Timeout(connect=5.0, read=30.0)
+_NO_SCHEMA = 40403
+_BUSY = frozenset({408, 425, 429})
+_UNTRUSTED = ("certificate", "alert", "wrong version number", "unknown ca")
+
+
+@dataclass(frozen=True)
+class RegistryClient:
+    """Where a registry is, and who asks. Equal ones share connections and what they have found."""
+
+    url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    material: Material | None = None
+    """What is trusted, and who we are; None: what the system trusts."""
+
+    def by_id(self, number: int) -> StoredSchema:
+        """The schema of an id, with all that it refers to.
+
+        Called inside tasks, once for each batch and id. An id never gets another schema, so that
+        what was found is kept for the life of the process.
+
+        Args:
+            number: as a message names it.
+
+        Raises:
+            RejectedRecord where the registry has no such schema; TransientError where it cannot be
+            reached; PermanentError where a person must act.
+        """
+        return _by_id(self, number)
+
+    def latest(self, subject: str) -> tuple[int, StoredSchema]:
+        """The newest schema of a subject, and its id.
+
+        Called on the driver, once for each attempt of a run.
+
+        Raises:
+            PermanentError where there is no such subject, or a person must act; TransientError.
+        """
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        if found is None:
+            raise PermanentError(f"{self}: there is no subject {subject}: register a schema for it")
+        return int(found["id"]), self._stored(found)
+
+    def register(self, subject: str, kind: str, text: str) -> int:
+        """The id of a schema in a subject; one that is new there is registered.
+
+        Called on the driver, once for each attempt of a run.
+
+        Raises:
+            PermanentError where the registry refuses the schema, for instance because readers of
+            the subject's older schemas could not read what it writes; TransientError.
+        """
+        body: dict[str, Any] = {"schema": text}
+        if kind != "AVRO":
+            body["schemaType"] = kind
+        path = f"/subjects/{quote(subject, safe='')}/versions"
+        answer = self._ask("POST", path, msgspec.json.encode(body))
+        if answer.status in (409, 422):
+            raise PermanentError(
+                f"{self}: refuses the schema for subject {subject}: {_said(answer)}; register a "
+                "compatible schema, or name another subject"
+            )
+        found = self._content(answer, path)
+        if found is None:
+            raise self._no_registry(answer, path)
+        return int(found["id"])
+
+    def __str__(self) -> str:
+        return f"schema registry {self.url}"
+
+    def _stored(self, found: Mapping[str, Any]) -> StoredSchema:
+        references: dict[str, str] = {}
+        self._follow(found, references)
+        return StoredSchema(
+            found.get("schemaType") or "AVRO", found["schema"], tuple(references.items())
+        )
+
+    def _follow(self, found: Mapping[str, Any], known: dict[str, str]) -> None:
+        """Each reference after those that it refers to itself."""
+        for one in found.get("references") or ():
+            if one["name"] in known:
+                continue
+            path = f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}"
+            inner = self._get(path)
+            if inner is None:
+                raise RejectedRecord(
+                    "decode",
+                    f"{self} has no version {one['version']} of subject {one['subject']}, which "
+                    "the schema refers to",
+                )
+            self._follow(inner, known)
+            known[one["name"]] = inner["schema"]
+
+    def _get(self, path: str) -> Mapping[str, Any] | None:
+        return self._content(self._ask("GET", path), path)
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": f"{MEDIA_TYPE}, application/json", **self._identity()}
+        if body is not None:
+            headers["Content-Type"] = MEDIA_TYPE
+        url = self.url.rstrip("/") + path
+        try:
+            with warnings.catch_warnings():  # of insecureSkipVerify `dataflow check` warns
+                warnings.simplefilter("ignore", refusals.InsecureRequestWarning)
+                return _pool(self).request(method, url, headers=headers, body=body)
+        except refusals.SSLError as error:
+            text = str(error)
+            if any(word in text.lower() for word in _UNTRUSTED):
+                raise PermanentError(
+                    f"{self}: no encrypted connection: {text}; check schemaRegistry.tls and the "
+                    "registry's certificate"
+                ) from None
+            raise TransientError(f"{self}: {text}") from None
+        except refusals.LocationValueError as error:
+            raise PermanentError(f"{self}: not an address: {error}") from None
+        except refusals.HTTPError as error:
+            raise TransientError(f"{self} cannot be reached: {_reason(error)}") from None
+
+    def _identity(self) -> dict[str, str]:
+        if self.token is not None:
+            return {"Authorization": f"Bearer {self.token.strip()}"}
+        if self.username is None or self.password is None:
+            return {}
+        pair = f"{self.username}:{self.password}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+    def _content(self, answer: urllib3.BaseHTTPResponse, path: str) -> Mapping[str, Any] | None:
+        """What was found; None where the registry says that there is no such thing."""
+        if answer.status in (401, 403):
+            allowed = "refuses the credentials" if answer.status == 401 else "allows no access"
+            raise PermanentError(
+                f"{self} {allowed} (HTTP {answer.status}): check schemaRegistry.basicAuth or "
+                "schemaRegistry.bearerToken"
+            )
+        if answer.status in _BUSY or answer.status >= 500:
+            raise TransientError(f"{self}: HTTP {answer.status} for {path}: {_said(answer)}")
+        if answer.status == 404 and _error_code(answer) // 100 == _NO_SCHEMA // 100:
+            return None
+        try:
+            found = msgspec.json.decode(answer.data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            found = None
+        if answer.status != 200 or not isinstance(found, dict):
+            raise self._no_registry(answer, path)
+        return found
+
+    def _no_registry(self, answer: urllib3.BaseHTTPResponse, path: str) -> PermanentError:
+        return PermanentError(
+            f"{self}: HTTP {answer.status} for {path}: {_said(answer)}; url must be where a "
+            "registry answers in Confluent's API"
+        )
+
+
+@lru_cache(maxsize=4096)
+def _by_id(registry: RegistryClient, number: int) -> StoredSchema:
+    found = registry._get(f"/schemas/ids/{number}")  # noqa: SLF001 - its own cache
+    if found is None:
+        raise RejectedRecord("decode", f"{registry} has no schema of the id {number}")
+    return registry._stored(found)  # noqa: SLF001
+
+
+@lru_cache(maxsize=64)
+def _pool(registry: RegistryClient) -> urllib3.PoolManager:
+    """Connections of this process; tasks that run side by side have one each."""
+    if not registry.url.startswith("https:"):
+        return urllib3.PoolManager(timeout=TIMES, retries=False)
+    trusted = context(registry.material or Material(), "schemaRegistry.tls")
+    return urllib3.PoolManager(timeout=TIMES, retries=False, ssl_context=trusted)
+
+
+def _error_code(answer: urllib3.BaseHTTPResponse) -> int:
+    """Confluent's number of an error; 0 where the answer has none."""
+    try:
+        found = msgspec.json.decode(answer.data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 0
+    code = found.get("error_code") if isinstance(found, dict) else None
+    return code if isinstance(code, int) else 0
+
+
+def _said(answer: urllib3.BaseHTTPResponse) -> str:
+    text = answer.data.decode("utf-8", "replace")
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        found = None
+    message = found.get("message") if isinstance(found, dict) else None
+    shown = message if isinstance(message, str) else text
+    return " ".join(shown.split())[:300] or "no content"
+
+
+def _reason(error: Exception) -> str:
+    """Without the name of a Python object at its beginning."""
+    return str(error).rpartition(">: ")[2] or str(error)

@@ -1,0 +1,60 @@
+"""Schemas that a manifest holds, or names by a file: read and judged."""
+
+from __future__ import annotations
+
+import stat
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import ValidationInfo
+
+from dataflow_assets.errors import PermanentError
+
+LONGEST = 1024 * 1024  # bytes of a schema
+
+
+def folder_of(info: ValidationInfo) -> Path | None:
+    """The folder of the manifest that is validated; None where a model is made by itself."""
+    folder = (info.context or {}).get("folder")
+    return Path(folder) if folder is not None else None
+
+
+def read(path: Path, key: str) -> str:
+    """The text of a file; `key` is the option that names it.
+
+    Raises PermanentError where it cannot be read.
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LONGEST:
+            raise PermanentError(f"{key}: {path} is not a schema's file")
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise PermanentError(f"{key}: {path} is not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a path"
+        raise PermanentError(f"{key}: {path} cannot be read: {reason}") from None
+
+
+@lru_cache(maxsize=512)
+def problem(text: str) -> str:
+    """What is wrong with the text of an Avro schema; empty where it is one."""
+    from dataflow_assets.formats.avro_schema import AvroSchema
+
+    try:
+        AvroSchema(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@lru_cache(maxsize=512)
+def json_problem(text: str) -> str:
+    """What is wrong with the text of a JSON Schema; empty where it is one."""
+    from dataflow_assets.formats.json_schema import JsonSchemaEncoder
+
+    try:
+        JsonSchemaEncoder(text)
+    except ValueError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,114 @@
+"""A schema registry as a manifest declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.registry_client import RegistryClient
+from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.spec import Addition, Spec
+from dataflow_assets.tls import Tls
+
+Ref = SecretRef | None
+
+
+class RegistryAuth(Spec):
+    """User and password of the schema registry; sent only if both are there."""
+
+    username: str | None = None
+    """User name."""
+    username_secret_ref: Annotated[Ref, Fills("username")] = None
+    """Secret with the user name."""
+    password: SecretStr | None = None
+    """Password."""
+    password_secret_ref: Annotated[Ref, Fills("password")] = None
+    """Secret with the password."""
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        named = self.username or self.username_secret_ref
+        if named and not (self.password or self.password_secret_ref):
+            yield "username", "not sent: there is no password"
+
+
+class SchemaRegistry(Spec):
+    """A registry that speaks Confluent's API. Its certificate is checked, also without `tls`."""
+
+    url: str = ""
+    """Address of the registry."""
+    url_secret_ref: Annotated[Ref, Fills("url", required=True)] = None
+    """Secret with the registry's address."""
+    basic_auth: RegistryAuth | None = None
+    """Basic authentication."""
+    bearer_token: Annotated[SecretStr | None, Addition()] = None
+    """A token, sent instead of user and password."""
+    bearer_token_secret_ref: Annotated[Ref, Fills("bearer_token"), Addition()] = None
+    """Secret with the token."""
+    tls: Tls | None = None
+    """Certificates."""
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        if value and (wrong := _wrong(value)):
+            raise ValueError(wrong)
+        return value
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if not (self.url or self.url_secret_ref):
+            raise ValueError("url is required: set url or urlSecretRef")
+        if self.basic_auth and (self.bearer_token or self.bearer_token_secret_ref):
+            raise ValueError("bearerToken and basicAuth exclude each other: keep one")
+        return self
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        known = self.basic_auth or self.bearer_token or self.bearer_token_secret_ref
+        if self.url.startswith("http:") and known:
+            yield "url", "the credentials go over the network as they are: use https"
+        if self.url.startswith("http:") and self.tls:
+            yield "tls", "has no effect: url is not https"
+
+    def client(self) -> RegistryClient:
+        """The registry, with all secrets in place.
+
+        Called by connectors on the driver, once for each attempt of a run; nothing is asked yet.
+
+        Raises:
+            PermanentError where a secret or a file of `tls` is not what the option needs.
+        """
+        if wrong := _wrong(self.url):
+            raise PermanentError(f"the secret of schemaRegistry.urlSecretRef: the url {wrong}")
+        auth = self.basic_auth or RegistryAuth()
+        return RegistryClient(
+            self.url.strip(),
+            auth.username or None,
+            _shown(auth.password),
+            _shown(self.bearer_token),
+            self.tls.material("schemaRegistry.tls") if self.tls else None,
+        )
+
+
+def _wrong(url: str) -> str:
+    """What is wrong with an address; empty where it is one."""
+    try:
+        parts = urlsplit(url.strip())
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if host is None or parts.scheme not in ("http", "https"):
+        return "must be the address of a registry, like https://registry:8081"
+    if "@" in parts.netloc:
+        return "must not hold a user: use basicAuth"
+    return ""
+
+
+def _shown(value: SecretStr | None) -> str | None:
+    return value.get_secret_value() if value and value.get_secret_value() else None

@@ -1,0 +1,121 @@
+"""What the manifest of a source says about the format of its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import ValidationInfo, field_validator
+from typing_extensions import override
+
+from dataflow_assets.contracts import MessageFormat, MessageSource
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.schema_files import folder_of, problem, read
+from dataflow_assets.formats.schema_registry import SchemaRegistry
+from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.spec import Addition, Needs
+
+Ref = SecretRef | None
+_AVRO = Needs("format", "avro")
+
+
+class FormattedSource(MessageSource):
+    """A source whose messages are JSON, or values of a schema."""
+
+    format: Literal["json", "avro", "protobuf"] = "json"
+    """Format of the messages. `protobuf` is an addition, and needs `schemaRegistry`."""
+    schema_registry: SchemaRegistry | None = None
+    """Where the schemas are whose numbers messages begin with."""
+    avro_schema: Annotated[str | None, _AVRO] = None
+    """The Avro schema, as JSON, of messages that name none of the registry."""
+    avro_schema_secret_ref: Annotated[Ref, _AVRO, Fills("avro_schema")] = None
+    """Secret with the Avro schema."""
+    avro_schema_file: Annotated[str | None, _AVRO] = None
+    """Path of the Avro schema, where `avroSchema` is not given; a relative one begins in the folder
+    of the manifest."""
+    avro_reader_schema: Annotated[str | None, Addition(), _AVRO] = None
+    """The Avro schema that records shall have whatever schema they were written with, by Avro's
+    rules of schema resolution: fields that are new in it get their defaults, those that it lacks
+    are left out."""
+    avro_reader_schema_file: Annotated[str | None, Addition(), _AVRO] = None
+    """Path of that schema, where `avroReaderSchema` is not given."""
+
+    @field_validator("avro_schema_file", "avro_reader_schema_file")
+    @classmethod
+    def _beside_the_manifest(cls, value: str | None, info: ValidationInfo) -> str | None:
+        folder = folder_of(info)
+        return value if value is None or folder is None else str(folder / value)
+
+    @field_validator("avro_schema", "avro_reader_schema")
+    @classmethod
+    def _readable(cls, value: str | None) -> str | None:
+        if value and (wrong := problem(value)):
+            raise ValueError(wrong)
+        return value
+
+    def format_problems(self) -> Iterator[tuple[str, str, str]]:
+        """What the options say that cannot be.
+
+        Called when a manifest is validated, by the connector, which tells it with its own.
+
+        Returns:
+            Kind of error, key and sentence.
+        """
+        if self.format == "protobuf" and self.schema_registry is None:
+            yield "value_error", "format", "protobuf needs schemaRegistry, where the schemas are"
+        given = (self.avro_schema, self.avro_schema_secret_ref, self.avro_schema_file)
+        if self.format == "avro" and not any(given) and self.schema_registry is None:
+            ways = "schemaRegistry, avroSchema, avroSchemaFile or avroSchemaSecretRef"
+            yield "value_error", "format", f"avro needs a schema: set {ways}"
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if self.format == "json" and self.schema_registry:
+            yield "schema_registry", "has no effect without format: avro or protobuf"
+        if self.avro_schema_file and (self.avro_schema or self.avro_schema_secret_ref):
+            yield "avro_schema_file", "is not read: avroSchema is there"
+        if self.avro_reader_schema_file and self.avro_reader_schema:
+            yield "avro_reader_schema_file", "is not read: avroReaderSchema is there"
+
+    @override
+    def file_problems(self) -> Iterator[tuple[str, str]]:
+        if self.format != "avro":
+            return
+        for key, file, text in (
+            ("avroSchemaFile", self.avro_schema_file, self.avro_schema),
+            ("avroReaderSchemaFile", self.avro_reader_schema_file, self.avro_reader_schema),
+        ):
+            if file and not text:
+                try:
+                    self._text(key, None, file)
+                except PermanentError as error:
+                    yield key, str(error).removeprefix(f"{key}: ")
+
+    @override
+    def message_format(self) -> MessageFormat | None:
+        if self.format == "json":
+            return None
+        schemas = self.schema_registry.client() if self.schema_registry else None
+        if self.format == "protobuf":
+            from dataflow_assets.formats.protobuf import ProtobufFormat
+
+            assert schemas is not None  # noqa: S101 - the options need one
+            return ProtobufFormat(schemas)
+        from dataflow_assets.formats.avro import AvroFormat
+
+        return AvroFormat(
+            self._text("avroSchema", self.avro_schema, self.avro_schema_file),
+            schemas,
+            self._text("avroReaderSchema", self.avro_reader_schema, self.avro_reader_schema_file),
+        )
+
+    @staticmethod
+    def _text(key: str, text: str | None, file: str | None) -> str | None:
+        """A schema as text. Raises PermanentError for one that cannot be used."""
+        found = text or (read(Path(file), key) if file else None)
+        if found and (wrong := problem(found)):
+            where = "the schema" if text else file
+            raise PermanentError(f"{key}: {where}: {wrong}")
+        return found

@@ -1,0 +1,140 @@
+"""Messages whose bodies are not JSON: as columns where no step needs a record, else as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dataflow_assets.contracts import (
+    INSERT,
+    OFFSET,
+    OP,
+    Chunk,
+    Group,
+    MessageFormat,
+    Rejection,
+    kind_of,
+)
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.formats.columns import conform
+from dataflow_assets.formats.json import Decoded, JsonDecoder
+from dataflow_assets.micro_batch.branches import PassBranch
+from dataflow_assets.micro_batch.forward import forwarded
+from dataflow_assets.micro_batch.originals import Messages
+from dataflow_assets.records.wrapped import METADATA, VALUE, unwrapped_texts
+
+
+def in_json(
+    batch: pa.RecordBatch, form: MessageFormat | None
+) -> tuple[pa.RecordBatch, Mapping[int, str]]:
+    """The batch with JSON bodies, and by its row why a body cannot be decoded (it is null then)."""
+    if form is None:
+        return batch, {}
+    found = form.texts(batch.column("body"))
+    return batch.set_column(
+        batch.schema.get_field_index("body"), "body", found.texts
+    ), found.refused
+
+
+def forwarded_as_json(
+    batch: pa.RecordBatch, sent: Messages, tombstones: str, form: MessageFormat
+) -> Chunk:
+    """The messages of a batch with JSON bodies, for sinks that take messages."""
+    as_json, refused = in_json(batch, form)
+    chunk = forwarded(as_json, sent, tombstones)
+    if not refused:
+        return chunk
+    offsets = sent.offsets.to_pylist()
+    rejected = [_undecoded(offsets[row], reason, sent) for row, reason in sorted(refused.items())]
+    gone = pa.array([one.offset for one in rejected], pa.int64())
+    rows = chunk.rows.filter(pc.invert(pc.is_in(chunk.rows.column(OFFSET), gone)))
+    return replace(chunk, rows=rows, rejected=rejected)
+
+
+class Formatted:
+    """Each schema's messages as typed columns, converted without loss into those of the sink."""
+
+    def __init__(self, form: MessageFormat, branch: PassBranch, decoder: JsonDecoder) -> None:
+        """`decoder`: reads null messages, and what is no record."""
+        self._form, self._decoder = form, decoder
+        self._schema, self._unknown = branch.ticket.schema, branch.sink.unknown_fields
+        self._unwraps = branch.unwraps
+        self._as_json = frozenset(one.name for one in self._schema if kind_of(one) == b"json")
+
+    def __call__(self, batch: pa.RecordBatch, sent: Messages) -> Chunk:
+        """The branch's chunk of a batch."""
+        bodies = batch.column("body")
+        found = self._form.columns(bodies, self._as_json)
+        parts = [self._decoded(group, bodies, sent) for group in found.groups]
+        if bodies.null_count or not parts:
+            parts.append(self._nulls(batch, sent.offsets))
+        offsets = sent.offsets.to_pylist()
+        rejected = [_undecoded(offsets[row], why, sent) for row, why in found.refused.items()]
+        rejected += [one.of(sent[one.offset]) for part in parts for one in part.rejected]
+        size = pc.sum(pc.binary_length(bodies)).as_py() or 0
+        ordered = sorted(rejected, key=lambda one: one.offset)
+        return Chunk(_merged([one.rows for one in parts]), ordered, offsets[-1] + 1, size, sent)
+
+    def _decoded(self, group: Group, bodies: pa.Array, sent: Messages) -> Decoded:
+        offsets = sent.offsets.take(pa.array(group.at))
+        if isinstance(group.rows, pa.RecordBatch):
+            if not (self._unwraps and is_wrapped(group.rows.schema)):
+                return self._conformed(group.rows.append_column(OFFSET, offsets))
+            texts = self._form.texts(bodies.take(pa.array(group.at))).texts
+        else:
+            texts = group.rows
+        return self._decoder.decode(unwrapped_texts(texts) if self._unwraps else texts, offsets)
+
+    def _conformed(self, rows: pa.RecordBatch) -> Decoded:
+        offsets = rows.column(OFFSET)
+        try:
+            found = conform(rows, self._schema, self._unknown)
+        except PermanentError as error:  # of this schema; other messages may have another one
+            refused = dict.fromkeys(range(rows.num_rows), str(error))
+            none = self._decoder.decode(pa.array([], pa.binary()), pa.array([], pa.int64())).rows
+            return Decoded(none, list(_refused(refused, offsets)))
+        return Decoded(found.rows, list(_refused(found.refused, offsets)))
+
+    def _nulls(self, batch: pa.RecordBatch, offsets: pa.Array) -> Decoded:
+        null = batch.column("body").is_null()
+        keys = batch.column("key").filter(null) if "key" in batch.schema.names else None
+        return self._decoder.decode(batch.column("body").filter(null), offsets.filter(null), keys)
+
+
+def is_wrapped(schema: pa.Schema) -> bool:
+    """Whether records of a schema are wrapped bodies, as a sink in raw mode hands them on."""
+    return set(schema.names) == {VALUE, METADATA}
+
+
+def _refused(reasons: Mapping[int, str], offsets: pa.Array) -> Iterator[Rejection]:
+    for row, reason in sorted(reasons.items()):
+        yield Rejection(offsets[row].as_py(), "encode", reason, None)
+
+
+def _undecoded(offset: int, reason: str, sent: Messages) -> Rejection:
+    return Rejection(offset, "decode", reason, None).of(sent[offset])
+
+
+def _merged(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows in the order of their offsets."""
+    if len(parts) == 1:
+        return parts[0]
+    tables = [pa.Table.from_batches([one]) for one in _with_operations(parts)]
+    merged = pa.concat_tables(tables, promote_options="default")
+    batches = merged.sort_by(OFFSET).combine_chunks().to_batches()
+    return batches[0] if batches else parts[0]
+
+
+def _with_operations(parts: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    if not any(OP in one.schema.names for one in parts):
+        return parts
+    return [
+        one
+        if OP in one.schema.names
+        else one.append_column(OP, pa.array(np.full(one.num_rows, INSERT), pa.int8()))
+        for one in parts
+    ]
