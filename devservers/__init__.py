@@ -11,15 +11,18 @@ from dataflow_assets.spark.server import SparkConnect
 from devservers.clickhouse import ClickHouse
 from devservers.folder import Servers, down, read, up
 from devservers.kafka import Kafka, ProxiedKafka
+from devservers.keycloak import Keycloak
 from devservers.postgresql import PostgreSQL
 from devservers.proxy import Proxy
 from devservers.seaweedfs import SeaweedFS
 from devservers.spark_cluster import SparkCluster
+from devservers.trino import Trino
 
 __all__ = [
     "FILE",
     "ClickHouse",
     "Kafka",
+    "Keycloak",
     "PostgreSQL",
     "ProxiedKafka",
     "Proxy",
@@ -28,6 +31,7 @@ __all__ = [
     "Servers",
     "SparkCluster",
     "SparkConnect",
+    "Trino",
     "down",
     "read",
     "up",

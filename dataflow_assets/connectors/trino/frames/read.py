@@ -1,0 +1,1 @@
+describe=read=write=None

@@ -1,0 +1,17 @@
+"""What tests ask Trino for, past every flow."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import devservers
+from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.connectors.trino.client import Client
+
+
+def execute(server: devservers.Trino, sql: str) -> list[list[Any]]:
+    """The rows of a statement's answer."""
+    config = {"serverURL": server.uri, "catalog": "lake", "schema": "information_schema"}
+    with closing(Client(TrinoSink.model_validate(config | {"table": "t"}), "tests")) as client:
+        return client.rows(sql)
