@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SHARED = "DATAFLOW_TEST_SERVERS"
 S = TypeVar("S", bound=Server)
 HEAVY = frozenset({"trino"})
-"""Connectors whose servers take long to start: one process starts them, in `make test` at the end."""
+"""Connectors whose servers take long to start: one process starts them, at the end."""
 ESSENTIAL: Mapping[str, frozenset[str]] = {
     "test_drains_everything_once_and_resumes": frozenset(
         {"memory-offsets-trino", "trino-memory-span"}

@@ -169,6 +169,3 @@ class TrinoTable(SourceDriver, _Tables):
         return b'AS "#0"' in request and b"ORDER BY" in request
 
     final = busy
-
-
-

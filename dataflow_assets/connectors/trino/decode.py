@@ -4,16 +4,48 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from dataflow_assets.connectors.trino.client import Rows
+from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.connectors.trino.type_names import Type
 
 _ZONED = "timestamp with time zone"
+BATCH_ROWS = 20_000
+
+
+def batches(
+    pages: Iterator[Rows], columns: Sequence[tuple[Column, pa.Field]]
+) -> Iterator[pa.RecordBatch]:
+    """The pages of an answer as batches of some size.
+
+    Called inside tasks, once for each query.
+
+    Args:
+        pages: rows as Trino's JSON has them.
+        columns: as they were selected (`types.selected`), and what they travel as.
+    """
+    waiting: Rows = []
+    for page in pages:
+        waiting += page
+        if len(waiting) >= BATCH_ROWS:
+            yield _batch(waiting, columns)
+            waiting = []
+    if waiting:
+        yield _batch(waiting, columns)
+
+
+def _batch(rows: Rows, columns: Sequence[tuple[Column, pa.Field]]) -> pa.RecordBatch:
+    arrays = [
+        decoded(values, column.kind, field.type)
+        for values, (column, field) in zip(zip(*rows, strict=True), columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field for _, field in columns]))
 
 
 def decoded(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:

@@ -156,7 +156,7 @@ def doc(column: pa.Field) -> str:
     return DOCS.get(kind or b"", "")
 
 
-def _declared(arrow: pa.DataType, kind: bytes | None) -> str:  # noqa: C901 - a table of types
+def _declared(arrow: pa.DataType, kind: bytes | None) -> str:
     if kind is not None:
         return "uuid" if kind == b"uuid" else "varchar"
     if pa.types.is_decimal(arrow):

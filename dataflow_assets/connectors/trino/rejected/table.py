@@ -87,9 +87,7 @@ def add(
         _insert(client, place, columns, waiting)
 
 
-def note_replayed(
-    client: Client, place: Place, names: Sequence[tuple[str, str, int]]
-) -> None:
+def note_replayed(client: Client, place: Place, names: Sequence[tuple[str, str, int]]) -> None:
     """Notes that records have had their replay: flow, id and reading. Raises Failure."""
     given = {"flow": "varchar", "id": "varchar", "reading": "bigint"}
     values = "flow, id, reading, true, localtimestamp"
@@ -108,7 +106,7 @@ def pending_sql(place: Place, body: Sequence[str], flow: str, since: str, held: 
     )
     listed = ", ".join(map(quote, body))
     grouped = (
-        f"SELECT id, {latest}, min(created_at) FILTER (WHERE {_WAITS}) AS since, "
+        f"SELECT id, {latest}, min(created_at) FILTER (WHERE {_WAITS}) AS since, "  # noqa: S608 - quoted
         f"max(reading) FILTER (WHERE {_WAITS}) AS latest, "
         f"coalesce(max(reading) FILTER (WHERE replayed), -1) AS done "
         f"FROM {place.quoted} WHERE flow = {literal(flow)} GROUP BY id"

@@ -18,10 +18,9 @@ from typing_extensions import override
 from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.sink import create_table, stage, statement
 from dataflow_assets.connectors.trino.sink.recovery import has_committed, head
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
-from dataflow_assets.connectors.trino.table import capabilities
+from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
 from dataflow_assets.connectors.trino.table.checkpoint_table import (
     CheckpointTable,
@@ -47,7 +46,7 @@ _AT_LEAST_ONCE = (
 
 
 class TrinoSinkSession(StoredSession):
-    """The state is a row of a table; the statement that stores rows asks that row whether it may."""
+    """The state is a row of a table, which the statement that stores rows asks whether it may."""
 
     _sink: TrinoSinkOptions
 

@@ -96,10 +96,9 @@ class TrinoSink(TrinoSinkOptions, FrameSink):
     @override
     def frames(self, namespace: str | None, table: str) -> TableFrames:
         """Tables of a catalog of Trino. A write is one statement."""
-        from dataflow_assets.connectors.trino.frames import read, write
+        from dataflow_assets.connectors.trino.frames.read import describe, read
+        from dataflow_assets.connectors.trino.frames.write import write
 
         schema = namespace or self.usual_schema()
         sink = self.model_copy(update={"namespace": schema, "table": f'"{table}"'})
-        return TableFrames(
-            partial(read.read, sink), partial(write.write, sink), partial(read.describe, sink)
-        )
+        return TableFrames(partial(read, sink), partial(write, sink), partial(describe, sink))

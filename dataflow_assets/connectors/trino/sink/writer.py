@@ -19,7 +19,7 @@ from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.rejected.table import store
 from dataflow_assets.connectors.trino.sink.refused_values import Trial
-from dataflow_assets.connectors.trino.sink.stage import Chunks
+from dataflow_assets.connectors.trino.table.stage import Chunks
 from dataflow_assets.connectors.trino.table.table import Column, Place
 from dataflow_assets.contracts import (
     ABSENT,

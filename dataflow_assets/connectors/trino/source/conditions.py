@@ -21,7 +21,7 @@ def compared(column: SourceColumn, left: str | None, right: str | None) -> tuple
     return f"{one} < {two}", f"{one} = {two}"
 
 
-def _truth(found: bool) -> str:  # noqa: FBT001 - a value, not a switch
+def _truth(found: bool) -> str:
     return "true" if found else "false"
 
 

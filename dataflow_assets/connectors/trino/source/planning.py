@@ -163,7 +163,7 @@ class PolledTable:
         )
         # OFFSET of an ordered query keeps all rows before it: numbered rows are a bounded sort.
         numbered = (
-            f"SELECT {texts}, row_number() OVER (ORDER BY {ranks}) AS {quote('#at')} "  # noqa: S608
+            f"SELECT {texts}, row_number() OVER (ORDER BY {ranks}) AS {quote('#at')} "
             f"{self._from(where)}"
         )
         listed = ", ".join(quote(f"#{n}") for n in range(len(columns)))

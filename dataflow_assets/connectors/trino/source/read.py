@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from dataflow_assets import failpoints
 from dataflow_assets.connectors.trino import types
-from dataflow_assets.connectors.trino.client import Client, Rows, quote
-from dataflow_assets.connectors.trino.decode import decoded
+from dataflow_assets.connectors.trino.client import Client, quote
+from dataflow_assets.connectors.trino.decode import batches
 from dataflow_assets.connectors.trino.options import TrinoSourceOptions
 from dataflow_assets.connectors.trino.source.conditions import conditions
 from dataflow_assets.connectors.trino.source.relation import Relation, describe
@@ -21,8 +21,6 @@ from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.contracts import METADATA
 from dataflow_assets.sdk.polling import Part
 from dataflow_assets.sdk.server_failure import translated
-
-BATCH_ROWS = 20_000
 
 
 def read(
@@ -55,43 +53,12 @@ def _rows(
     selected = [types.selected(quote(each.name), each.type) for each, _ in columns]
     query = _query(relation, part, selected) + ("" if most is None else f" LIMIT {most}")
     made = False
-    for rows in gathered(client.pages(query)):
-        yield batch(rows, columns)
+    for batch in batches(client.pages(query), columns):
+        yield batch
         failpoints.reach("trino.read-batch")
         made = True
     if not made:
         yield pa.RecordBatch.from_pylist([], schema=pa.schema([field for _, field in columns]))
-
-
-def gathered(pages: Iterator[Rows]) -> Iterator[Rows]:
-    """Pages put together until there are enough rows for a batch.
-
-    Called inside tasks, once for each query.
-    """
-    waiting: Rows = []
-    for page in pages:
-        waiting += page
-        if len(waiting) >= BATCH_ROWS:
-            yield waiting
-            waiting = []
-    if waiting:
-        yield waiting
-
-
-def batch(rows: Rows, columns: list[tuple[Column, pa.Field]]) -> pa.RecordBatch:
-    """Rows as Trino's JSON has them as a batch.
-
-    Called inside tasks, for each batch.
-
-    Args:
-        rows: at least one.
-        columns: as they were selected, and what they travel as.
-    """
-    arrays = [
-        decoded(values, column.kind, field.type)
-        for values, (column, field) in zip(zip(*rows, strict=True), columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field for _, field in columns]))
 
 
 def _query(relation: Relation, part: Part, selected: list[str]) -> str:

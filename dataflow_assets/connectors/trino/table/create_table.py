@@ -10,7 +10,7 @@ from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.client import Client, literal, quote
 from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.sink.stage import drop
+from dataflow_assets.connectors.trino.table.stage import drop
 from dataflow_assets.connectors.trino.table.table import Place, find
 from dataflow_assets.connectors.trino.type_names import Type
 from dataflow_assets.errors import PermanentError
