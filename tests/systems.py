@@ -12,6 +12,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -379,6 +380,67 @@ class Files(System):
         return [row for file in driver.lines(self.folder) for row in file]
 
 
+class Trino(System):
+    """Tables of an Iceberg catalog."""
+
+    type = "trino"
+    upsert: ClassVar[Config | None] = {
+        "upsertMode": True,
+        "conflictKey": "id",
+        "deleteMode": "hard",
+    }
+
+    def at(self, role: str, config: Config) -> Config:
+        self.server: devservers.Trino = self.request.getfixturevalue("trino")
+        self.schema: str = self.request.getfixturevalue("trino_schema")
+        given = {k: v for k, v in config.items() if k not in ("keycloak", "schemaSecretRef")}
+        where = {"serverURL": self.server.uri, "catalog": "lake", "schema": self.schema}
+        return {**given, **where, "table": role}
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        kinds = {"id": "bigint", "name": "varchar", "price": "double", "ok": "boolean"}
+        kinds["updated_at"] = "timestamp(6) with time zone"
+        names = list(changes[0].row)
+        listed = ", ".join(f"{name} {kinds[name]}" for name in names)
+        self.execute(f"CREATE TABLE {config['table']} ({listed})")
+        rows = [f"({', '.join(map(_trino, row.values()))})" for row in state(changes)]
+        self.execute(f"INSERT INTO {config['table']} VALUES {', '.join(rows)}")
+
+    def rows(self, config: Config) -> list[Row]:
+        """By way of Python's values, as the client maps them."""
+        import trino
+
+        host, port = "127.0.0.1", self.server.ports["http"]
+        with trino.dbapi.connect(  # type: ignore[no-untyped-call]
+            host=host, port=port, user="tests", catalog="lake", schema=self.schema
+        ) as connection:
+            cursor = connection.cursor()
+            cursor.execute(f'SELECT * FROM "{config["table"]}"')
+            found = cursor.fetchall()
+            names = [column.name for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def declared(self, config: Config) -> dict[str, str]:
+        found = self.execute(f"DESCRIBE {config['table']}")
+        return {name: kind for name, kind, *_ in found}
+
+    def execute(self, sql: str) -> list[list[Any]]:
+        from tests.connectors.trino.driver import execute
+
+        return execute(self.server, sql, self.schema)
+
+
+def _trino(value: Any) -> str:
+    """A value of Python as SQL."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value:%Y-%m-%d %H:%M:%S.%f} UTC'"
+    if isinstance(value, float):
+        return f"DOUBLE '{value}'"
+    return str(value) if isinstance(value, int) else f"'{value}'"
+
+
 def _without(row: Mapping[str, Any], names: Iterable[str]) -> Row:
     return {name: value for name, value in row.items() if name not in set(names)}
 
@@ -395,6 +457,7 @@ SYSTEMS: dict[str, type[System]] = {
         Clickhouse,
         Iceberg,
         Files,
+        Trino,
     )
 }
 

@@ -51,7 +51,7 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
     "clickhouse-sink": [],
     "clickhouse-source": [],
     "clickhouse-to-clickhouse": [],
-    "kafka-to-trino": [(14, 11, "spec.sink.type", "not supported yet: the trino sink")],
+    "kafka-to-trino": [],
     "kafka-to-nessie": [(14, 11, "spec.sink.type", "not supported yet: the nessie sink")],
 }
 
@@ -77,7 +77,6 @@ PARTS = {
     "SASL": (".sasl", "SASL_SSL"),
     "TLS": (".tls",),
     "schema registry": (".schemaRegistry",),
-    "trino sink": ("the trino sink",),
     "nessie sink": ("the nessie sink",),
     "`SASL_PLAINTEXT` forbids `tls`": ("SASL_PLAINTEXT forbids the block tls",),
 }

@@ -10,8 +10,10 @@ from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.connectors.trino.client import Client
 
 
-def execute(server: devservers.Trino, sql: str) -> list[list[Any]]:
+def execute(
+    server: devservers.Trino, sql: str, schema: str = "information_schema"
+) -> list[list[Any]]:
     """The rows of a statement's answer."""
-    config = {"serverURL": server.uri, "catalog": "lake", "schema": "information_schema"}
+    config = {"serverURL": server.uri, "catalog": "lake", "schema": schema}
     with closing(Client(TrinoSink.model_validate(config | {"table": "t"}), "tests")) as client:
         return client.rows(sql)

@@ -114,7 +114,7 @@ class TrinoSinkSession(StoredSession):
             changes = {"emptying": True} if empty else {}
             stored = self._settled(self._checkpoints.move(step, **changes))
             if stored.document.emptying:
-                stored = self._emptied()
+                stored = self._emptied(stored)
         return stored.state
 
     @override
@@ -241,11 +241,25 @@ class TrinoSinkSession(StoredSession):
         kept = document.pending if self._able.exactly_once else None
         return self._checkpoints.move(_as_it_is, pending=None, doubt=kept)
 
-    def _emptied(self) -> Stored:
+    def _emptied(self, stored: Stored) -> Stored:
+        """Takes the rows out while the checkpoint's row is this session's."""
         reach("trino.emptying")
         if self._table is not None:
+            condition = self._checkpoints.may_write(stored.stamp)
+            try:
+                self._client.run(f"DELETE FROM {self._place.quoted} WHERE {condition}")  # noqa: S608 - quoted
+            except Failure as failure:
+                if failure.name != "NOT_SUPPORTED":
+                    raise
+                self._empty_at_once(stored)
+        emptied = msgspec.structs.replace(stored.document, emptying=False)
+        done = self._checkpoints.swap(stored, emptied)
+        return done or self._checkpoints.move(self._owning(_as_it_is))  # raises TakenOver
+
+    def _empty_at_once(self, stored: Stored) -> None:
+        """Of a catalog that deletes only what it can find by itself: the condition comes before."""
+        if self._client.value(f"SELECT {self._checkpoints.may_write(stored.stamp)}"):
             self._client.run(f"DELETE FROM {self._place.quoted}")  # noqa: S608 - quoted
-        return self._checkpoints.move(_as_it_is, emptying=False)
 
     def _drop_stages(self) -> None:
         """Those of this branch; one that is left behind costs space until the next run."""
