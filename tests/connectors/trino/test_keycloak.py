@@ -116,7 +116,9 @@ def test_a_client_that_is_disabled_while_a_flow_runs(
 
 def test_keycloak_is_away(config: Config, realm: Config) -> None:
     grant = realm | {"serverURL": "http://127.0.0.1:1", "clientSecret": "away"}
-    with pytest.raises(TransientError, match=r"no token for client flows from http://127\.0\.0\.1:1/"):
+    with pytest.raises(
+        TransientError, match=r"no token for client flows from http://127\.0\.0\.1:1/"
+    ):
         user(config | {"keycloak": grant})
 
 

@@ -81,7 +81,7 @@ def _alone(client: Client, place: Place, kind: str) -> str:
 def _tried(client: Client, place: Place, wanted: dict[str, str]) -> dict[str, str]:
     import uuid
 
-    trial = place.beside(f"_dataflow_types_{uuid.uuid4().hex[:12]}")
+    trial = place.beside(f"dataflow_types_{uuid.uuid4().hex[:12]}")
     values = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in wanted.items())
     try:
         client.run(f"CREATE TABLE {trial.quoted} AS SELECT {values} WITH NO DATA")

@@ -18,7 +18,7 @@ from dataflow_assets.connectors.trino.client import Client, literal
 from dataflow_assets.connectors.trino.errors import MISSING, Failure
 from dataflow_assets.connectors.trino.table.table import Place
 
-PREFIX = "_dataflow_stage_"
+PREFIX = "dataflow_stage_"
 MOST_INLINE = 100_000
 """Characters of rows that travel in one receipt."""
 SPARE = 60_000
