@@ -2,7 +2,7 @@
 
 Its tokens are signed with a key that is given, so that Trino can check them without asking. The
 client `flows` has a service account, may use the password grant, and gets tokens for `trino` and
-`nessie`; those of `strangers` are for nobody. `brief` is as `flows`, with tokens of a few seconds.
+`nessie`; those of `strangers` are for nobody. `brief` is as `flows`, with tokens of eight seconds.
 Only tests start it: it takes half a minute and 500 MB.
 """
 
@@ -140,7 +140,7 @@ class Keycloak(Server):
             "clients": [
                 self._client(self.client, AUDIENCES),
                 self._client(self.stranger, ()),
-                self._client(self.brief, AUDIENCES) | {"attributes": _lifespan(3)},
+                self._client(self.brief, AUDIENCES) | {"attributes": _lifespan(8)},
             ],
             "users": [
                 {

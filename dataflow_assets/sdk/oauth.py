@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from requests import PreparedRequest, RequestException
+from requests import PreparedRequest, RequestException, Response
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from typing_extensions import override
@@ -25,6 +25,7 @@ RENEWED_AT = 0.8
 """Of a token's life: when a new one is fetched."""
 UNKNOWN_LIFE = 300
 """Seconds that a token is used whose server does not say how long it lives."""
+REFUSED = 401
 TIMEOUT = 30
 """Seconds that the token server may take to answer."""
 
@@ -110,16 +111,36 @@ def tokens(grant: Grant) -> Tokens:
 
 
 class Bearer(AuthBase):
-    """Puts a token on each request of a `requests` session."""
+    """Puts a token on each request of a `requests` session.
+
+    One that was fetched and is refused all the same (its time ran out on the way, or the server
+    was restored) is fetched anew, and the request sent once more.
+    """
 
     def __init__(self, source: Tokens | str) -> None:
         self._source = source
 
     @override
     def __call__(self, r: PreparedRequest) -> PreparedRequest:
-        token = self._source if isinstance(self._source, str) else self._source.current()
-        r.headers["Authorization"] = f"Bearer {token}"
+        if isinstance(self._source, str):
+            r.headers["Authorization"] = f"Bearer {self._source}"
+            return r
+        r.headers["Authorization"] = f"Bearer {self._source.current()}"
+        r.register_hook("response", self._again)
         return r
+
+    def _again(self, answer: Response, **kwargs: Any) -> Response:
+        if answer.status_code != REFUSED or isinstance(self._source, str):
+            return answer
+        self._source.forget()
+        request = answer.request.copy()
+        request.deregister_hook("response", self._again)
+        request.headers["Authorization"] = f"Bearer {self._source.current()}"
+        answer.content  # noqa: B018 - read to its end, so that the connection can be used again
+        answer.close()
+        again: Response = answer.connection.send(request, **kwargs)
+        again.request = request
+        return again
 
 
 class OwnAuthorities(HTTPAdapter):

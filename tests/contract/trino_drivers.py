@@ -70,8 +70,8 @@ class Trino(SinkDriver, _Tables):
     table = "target"
     down = rf"opening trino/\S+/target: no answer from {_DOWN}"
     altered = (
-        r"stops at t, partition \d, offset \d+, for trino:\S+:target: decode: Object contains "
-        r"unknown field `name`; the flow goes on once it can be stored: fix the table"
+        r"writing to trino/\S+/target: .*Merge column name does not exist in target table: name "
+        r"\(COLUMN_NOT_FOUND\); was the table altered\? the next run reads its columns again"
     )
     dropped = (
         r"table \S+\.target does not exist at trino/\S+; create it, or set autoCreateTable: true"

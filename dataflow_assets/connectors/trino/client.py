@@ -41,7 +41,8 @@ class Client:
         self._where = f"{options.host}:{options.port}"
         self._http = _session(options)
         # An authenticated user is the token's own, where none is named.
-        user = options.user or (None if options.keycloak else USER)
+        asked = options.keycloak is not None and options.scheme == "https"
+        user = options.user or (None if asked else USER)
         session = ClientSession(
             user=user,  # type: ignore[arg-type]  # a header that is None is not sent
             catalog=options.catalog,

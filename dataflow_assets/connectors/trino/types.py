@@ -142,7 +142,7 @@ def declared(column: pa.Field) -> str:
     metadata = column.metadata or {}
     if hint := metadata.get(TRINO_TYPE):
         return str(hint.decode())
-    return _declared(column.type, metadata.get(KIND))
+    return "varchar" if _holds_json(column) else _declared(column.type, metadata.get(KIND))
 
 
 def doc(column: pa.Field) -> str:
@@ -152,8 +152,19 @@ def doc(column: pa.Field) -> str:
         return ""
     wide = pa.types.is_decimal(column.type) and column.type.precision > 38
     kind = b"numeric" if wide else metadata.get(KIND)
-    kind = b"json" if isinstance(column.type, pa.JsonType) else kind
-    return DOCS.get(kind or b"", "")
+    return DOCS.get(b"json" if _holds_json(column) else kind or b"", "")
+
+
+def _holds_json(column: pa.Field) -> bool:
+    """Whether a column is JSON text as a whole: what is inside an array or a row has no comment."""
+    kind = column.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _holds_json(kind.value_field)
+    if pa.types.is_map(kind):
+        return _holds_json(kind.item_field)
+    if pa.types.is_struct(kind):
+        return kind.num_fields == 0 or any(map(_holds_json, kind))
+    return isinstance(kind, pa.JsonType) or (column.metadata or {}).get(KIND) == b"json"
 
 
 def _declared(arrow: pa.DataType, kind: bytes | None) -> str:

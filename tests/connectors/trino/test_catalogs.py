@@ -135,7 +135,7 @@ def test_tables_are_made_in_the_types_of_the_catalog(
             row["key"],
             "00FF",
             row["text"],
-            '{"a":[1,{"b":null}]}',
+            '{"a": [1, {"b": null}]}',
             None,
         ]
     ]
@@ -155,6 +155,8 @@ def test_many_rows_wait_in_a_stage_that_is_dropped(
     config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
     config |= {"maxStatementLength": 150_000}  # type: ignore[dict-item]
     path = manifest(tmp_path, ("memory-offsets", read), ("trino", config), records=10_000)
+    with path.open("a", encoding="utf-8") as file:
+        file.write("  onRejected: table\n")
     assert run(chosen(load(path), None), engine) == 1_000
     place = f"lake.{trino_schema}"
     found = execute(trino, f"SELECT id, name FROM {place}.target ORDER BY id")
