@@ -148,8 +148,6 @@ def declared(column: pa.Field) -> str:
 def doc(column: pa.Field) -> str:
     """The comment of a column that is made for this one: what its text is."""
     metadata = column.metadata or {}
-    if TRINO_TYPE in metadata and Type.of(metadata[TRINO_TYPE].decode()).name != "varchar":
-        return ""
     wide = pa.types.is_decimal(column.type) and column.type.precision > 38
     kind = b"numeric" if wide else metadata.get(KIND)
     return DOCS.get(b"json" if _holds_json(column) else kind or b"", "")
