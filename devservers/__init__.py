@@ -12,17 +12,20 @@ from devservers.apicurio import Apicurio
 from devservers.clickhouse import ClickHouse
 from devservers.folder import Servers, down, read, up
 from devservers.kafka import Kafka, ProxiedKafka
+from devservers.keycloak import Keycloak
 from devservers.postgresql import PostgreSQL
 from devservers.proxy import Proxy
 from devservers.seaweedfs import SeaweedFS
 from devservers.secure_kafka import SecureKafka
 from devservers.spark_cluster import SparkCluster
+from devservers.trino import Trino
 
 __all__ = [
     "FILE",
     "Apicurio",
     "ClickHouse",
     "Kafka",
+    "Keycloak",
     "PostgreSQL",
     "ProxiedKafka",
     "Proxy",
@@ -32,6 +35,7 @@ __all__ = [
     "Servers",
     "SparkCluster",
     "SparkConnect",
+    "Trino",
     "down",
     "read",
     "up",

@@ -20,6 +20,7 @@ def main() -> None:
         sub.add_argument("folder", type=Path, help="of data, logs and servers.json")
         if action == "up":
             sub.add_argument("--spark", action="store_true", help="a Spark Connect server as well")
+            sub.add_argument("--trino", action="store_true", help="Trino as well")
     actions.add_parser("fetch", help="fill the cache with every archive of jars.lock")
     pin = actions.add_parser("pin", help="print lines for jars.lock")
     pin.add_argument(
@@ -34,7 +35,7 @@ def main() -> None:
 def _do(arguments: argparse.Namespace) -> None:
     match arguments.action:
         case "up":
-            up(arguments.folder, spark=arguments.spark)
+            up(arguments.folder, spark=arguments.spark, trino=arguments.trino)
         case "down":
             down(arguments.folder)
         case "show":

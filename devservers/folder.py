@@ -14,6 +14,7 @@ from devservers.clickhouse import ClickHouse
 from devservers.kafka import Kafka
 from devservers.postgresql import PostgreSQL
 from devservers.seaweedfs import SeaweedFS
+from devservers.trino import Trino
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Servers:
     seaweedfs: SeaweedFS | None = None
     clickhouse: ClickHouse | None = None
     spark: SparkConnect | None = None
+    trino: Trino | None = None
 
     def running(self) -> Iterator[Server]:
         """Those that are there."""
@@ -39,9 +41,13 @@ def up(  # noqa: PLR0913 (a switch per server)
     seaweedfs: bool = True,
     clickhouse: bool = True,
     spark: bool = False,
+    trino: bool = False,
     progress: Progress = print,
 ) -> Servers:
-    """Start what is wanted and not yet running. When one fails, the others stay up."""
+    """Start what is wanted and not yet running. When one fails, the others stay up.
+
+    Trino starts behind the others: its catalogs are those of SeaweedFS and PostgreSQL.
+    """
     flags = {
         "kafka": kafka,
         "postgresql": postgresql,
@@ -50,7 +56,11 @@ def up(  # noqa: PLR0913 (a switch per server)
         "spark": spark,
     }
     wanted = {name for name, flag in flags.items() if flag}
-    return _bundle(detached.up(folder, _all(folder), wanted, progress))
+    servers, known = _all(folder), detached.up(folder, _all(folder), wanted, progress)
+    if trino:  # over two of the others, whose ports it must know
+        servers = {**servers, **known, "trino": _trino(folder, known)}
+        known = detached.up(folder, servers, {"trino"}, progress)
+    return _bundle(known)
 
 
 def read(folder: Path) -> Servers:
@@ -71,7 +81,15 @@ def _all(folder: Path) -> detached.Known[Server]:
         ClickHouse(folder / "clickhouse", detached=True),
         SparkConnect(folder / "spark", detached=True),
     ]
-    return {server.name: server for server in servers}
+    known = {server.name: server for server in servers}
+    return {**known, "trino": _trino(folder, known)}
+
+
+def _trino(folder: Path, servers: detached.Known[Server]) -> Trino:
+    store, database = servers["seaweedfs"], servers["postgresql"]
+    assert isinstance(store, SeaweedFS)  # noqa: S101 - each is under its name
+    assert isinstance(database, PostgreSQL)  # noqa: S101 - as above
+    return Trino(folder / "trino", store=store, database=database, detached=True)
 
 
 def _bundle(servers: detached.Known[Server]) -> Servers:

@@ -35,6 +35,17 @@ if TYPE_CHECKING:
 
 SHARED = "DATAFLOW_TEST_SERVERS"
 S = TypeVar("S", bound=Server)
+HEAVY = frozenset({"trino"})
+"""Connectors whose servers take long to start: one process starts them, at the end."""
+ESSENTIAL: Mapping[str, frozenset[str]] = {
+    "test_drains_everything_once_and_resumes": frozenset(
+        {"memory-offsets-trino", "trino-memory-span"}
+    ),
+    "test_a_failure_at_every_step_neither_loses_nor_doubles": frozenset(
+        {"trino-trino.recorded", "trino-trino.written", "trino-upsert-trino.written"}
+    ),
+}
+"""By test: those of its cases with a heavy server that `make test` runs too."""
 
 
 class Topics(Protocol):
@@ -48,15 +59,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="every law on Spark, with every other end")
 
 
+def _heavy(item: pytest.Item) -> bool:
+    """Whether one of its parameters is the name of a connector whose server is heavy."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    names = [name for value in values for name in (value if isinstance(value, tuple) else [value])]
+    return any(isinstance(name, str) and name.partition("-")[0] in HEAVY for name in names)
+
+
 def pytest_configure() -> None:
     """Manifests of tests may name folders of the disk, where tests make theirs."""
     os.environ["DATAFLOW_FILES"] = tempfile.gettempdir()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked `full` are for `make test-all` alone: others hold the same in less time."""
+    """Tests marked `full` are for `make test-all` alone: others hold the same in less time.
+
+    So are the laws for a connector whose server is heavy, but for those of ESSENTIAL.
+    """
     if config.getoption("--full"):
         return
+    for item in items:
+        if _heavy(item):
+            essential = ESSENTIAL.get(getattr(item, "originalname", ""), frozenset())
+            item.add_marker("alone" if item.callspec.id in essential else "full")  # type: ignore[attr-defined]
     left = [item for item in items if item.get_closest_marker("full")]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
@@ -103,6 +128,37 @@ def apicurio(servers_folder: Path) -> Iterator[devservers.Apicurio]:
     """A registry of this session's own: few tests need one, and those run in one process."""
     with devservers.Apicurio(servers_folder / "apicurio") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def trino(
+    servers_folder: Path, seaweedfs: devservers.SeaweedFS, postgresql: devservers.PostgreSQL
+) -> Iterator[devservers.Trino]:
+    """That of DATAFLOW_TEST_SERVERS where one runs; skipped where there is no Java 24."""
+    from devservers.trino import missing
+
+    if reason := missing():
+        pytest.skip(reason)
+    folder = os.environ.get(SHARED)
+    if folder and (shared := devservers.read(Path(folder)).trino):
+        yield shared
+        return
+    own = devservers.Trino(servers_folder / "trino", store=seaweedfs, database=postgresql)
+    with own:
+        yield own
+
+
+@pytest.fixture
+def trino_schema(trino: devservers.Trino) -> Iterator[str]:
+    """The name of a fresh schema of the catalog `lake`; its tables go with it after the test."""
+    from tests.connectors.trino.driver import execute
+
+    name = _fresh("t")
+    execute(trino, f"CREATE SCHEMA lake.{name}")
+    yield name
+    for (table,) in execute(trino, f"SHOW TABLES FROM lake.{name}"):
+        execute(trino, f'DROP TABLE lake.{name}."{table}"')
+    execute(trino, f"DROP SCHEMA lake.{name}")
 
 
 @pytest.fixture(scope="session")

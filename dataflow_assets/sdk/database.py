@@ -1,4 +1,4 @@
-"""A table in a database that a connection string reaches: what such ends declare alike."""
+"""A table with a name, and the database that a connection string reaches: declared alike."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def foreign(text: str) -> str:
     return ""
 
 
-class DatabaseTable(Connector):
-    """A database and a table in it, both known without network.
+class NamedTable(Connector):
+    """A table of some system, known without network.
 
     Options of connectors derive from it. Methods may be called before secrets are resolved, when
     manifests are loaded, unless they say otherwise.
@@ -52,21 +52,13 @@ class DatabaseTable(Connector):
     quotes: ClassVar = '"'
     """What may enclose a name in `table`."""
 
-    connection_string: SecretStr | None = None
-    """How the database is reached."""
-    connection_string_secret_ref: Annotated[
-        SecretRef | None, Fills("connection_string", required=True)
-    ] = None
-    """Secret with the connection string."""
     table: str | None = None
     """The table's name. A name with a dot in it stands in quotes."""
     table_secret_ref: Annotated[SecretRef | None, Fills("table", required=True)] = None
     """Secret with the table's name."""
 
     @model_validator(mode="after")
-    def _reachable(self) -> Self:
-        if self.connection_string is None and self.connection_string_secret_ref is None:
-            raise ValueError("connectionString or connectionStringSecretRef is required")
+    def _named(self) -> Self:
         if not self.names_table and not self.does_without_table:
             raise ValueError("table or tableSecretRef is required")
         return self
@@ -80,30 +72,6 @@ class DatabaseTable(Connector):
     def does_without_table(self) -> bool:
         """True where something else says what is meant."""
         return False
-
-    @override
-    def address(self) -> Address:
-        if self.connection_string_secret_ref:
-            connection = slugify(self.connection_string_secret_ref.name)
-        else:
-            connection = slugify(self.server())
-        return Address(self.type, connection, *self.named())
-
-    @override
-    def spellings(self) -> tuple[str | SecretRef, ...]:
-        if self.connection_string_secret_ref:
-            return (self.connection_string_secret_ref,)
-        return self.servers()
-
-    def dsn(self) -> str:
-        """The connection string itself, for the database's client only. Secrets must be resolved.
-
-        Raises:
-            PermanentError: the secret was not resolved.
-        """
-        if self.connection_string is None:
-            raise PermanentError("connectionStringSecretRef was not resolved")
-        return self.connection_string.get_secret_value()
 
     def named(self) -> tuple[str | None, str]:
         """Schema and name in the address: the same before and after secrets are resolved."""
@@ -163,6 +131,53 @@ class DatabaseTable(Connector):
     def usual_schema(self) -> str:
         """Where a table is that is named without a schema. Secrets must be resolved."""
 
+    def _split(self) -> tuple[str, str]:
+        """Schema, empty where there is none, and name."""
+        if not self.table:
+            raise PermanentError("tableSecretRef was not resolved")
+        return split(self.table, self.quotes)
+
+
+class DatabaseTable(NamedTable):
+    """A database that a connection string reaches, and a table in it."""
+
+    connection_string: SecretStr | None = None
+    """How the database is reached."""
+    connection_string_secret_ref: Annotated[
+        SecretRef | None, Fills("connection_string", required=True)
+    ] = None
+    """Secret with the connection string."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.connection_string is None and self.connection_string_secret_ref is None:
+            raise ValueError("connectionString or connectionStringSecretRef is required")
+        return self
+
+    @override
+    def address(self) -> Address:
+        if self.connection_string_secret_ref:
+            connection = slugify(self.connection_string_secret_ref.name)
+        else:
+            connection = slugify(self.server())
+        return Address(self.type, connection, *self.named())
+
+    @override
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        if self.connection_string_secret_ref:
+            return (self.connection_string_secret_ref,)
+        return self.servers()
+
+    def dsn(self) -> str:
+        """The connection string itself, for the database's client only. Secrets must be resolved.
+
+        Raises:
+            PermanentError: the secret was not resolved.
+        """
+        if self.connection_string is None:
+            raise PermanentError("connectionStringSecretRef was not resolved")
+        return self.connection_string.get_secret_value()
+
     @abstractmethod
     def server(self) -> str:
         """Host and database, never user or password.
@@ -176,12 +191,6 @@ class DatabaseTable(Connector):
 
         Called where the connection string is in the manifest, or secrets are resolved.
         """
-
-    def _split(self) -> tuple[str, str]:
-        """Schema, empty where there is none, and name."""
-        if not self.table:
-            raise PermanentError("tableSecretRef was not resolved")
-        return split(self.table, self.quotes)
 
 
 def split(table: str, quotes: str = '"') -> tuple[str, str]:

@@ -9,6 +9,7 @@ from tests.contract import (
     iceberg_drivers,
     kafka_drivers,
     postgresql_drivers,
+    trino_drivers,
 )
 from tests.contract.drivers import SinkDriver, SourceDriver
 
@@ -22,6 +23,7 @@ SOURCES: dict[str, type[SourceDriver]] = {
         iceberg_drivers.IcebergTable,
         clickhouse_drivers.ClickhouseTable,
         postgresql_drivers.PostgresqlTable,
+        trino_drivers.TrinoTable,
     )
 }
 SINKS: dict[str, type[SinkDriver]] = {
@@ -37,5 +39,7 @@ SINKS: dict[str, type[SinkDriver]] = {
         iceberg_drivers.IcebergUpsert,
         kafka_drivers.KafkaTarget,
         postgresql_drivers.Postgresql,
+        trino_drivers.Trino,
+        trino_drivers.TrinoUpsert,
     )
 }

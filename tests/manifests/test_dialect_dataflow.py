@@ -74,9 +74,9 @@ BAD_SPEC = [
         ),
     ),
     (
-        "  errors: {type: trino, config: {a: 1}}",
+        "  errors: {type: nessie, config: {a: 1}}",
         (
-            "12:18: spec.errors.type: not supported yet: the trino sink; "
+            "12:18: spec.errors.type: not supported yet: the nessie sink; "
             "allowed: " + ", ".join(systems())
         ),
     ),
@@ -139,7 +139,7 @@ BAD_ENDS = [
         "7:11: spec.source.type: unknown source type; did you mean kafka?",
     ),
     ("memory-offsets", "zzz", "7:11: spec.source.type: unknown source type; allowed: "),
-    ("memory-offsets", "trino", "7:11: spec.source.type: not supported yet: the trino source; "),
+    ("memory-offsets", "nessie", "7:11: spec.source.type: not supported yet: the nessie source; "),
     ("memory-slice", "nessie", "10:11: spec.sink.type: not supported yet: the nessie sink; "),
     (
         "memory-slice",

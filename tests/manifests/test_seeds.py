@@ -35,7 +35,7 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
     "clickhouse-sink": [],
     "clickhouse-source": [],
     "clickhouse-to-clickhouse": [],
-    "kafka-to-trino": [(14, 11, "spec.sink.type", "not supported yet: the trino sink")],
+    "kafka-to-trino": [],
     "kafka-to-nessie": [(14, 11, "spec.sink.type", "not supported yet: the nessie sink")],
 }
 
@@ -58,7 +58,6 @@ def test_seed(name: str) -> None:
 
 
 PARTS = {
-    "trino sink": ("the trino sink",),
     "nessie sink": ("the nessie sink",),
     "`SASL_PLAINTEXT` forbids `tls`": ("SASL_PLAINTEXT forbids the block tls",),
 }

@@ -7,6 +7,7 @@ which makes the table, and both the column's type and the value are compared.
 from __future__ import annotations
 
 import json
+import uuid
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -170,18 +171,72 @@ POSTGRESQL = (
         )
     ),
 )
+TRINO = (
+    _same("boolean", "true", True),
+    _same("tinyint", "-128", -128),
+    _same("smallint", "-32768", -32768),
+    _same("integer", "-2147483648", -(2**31)),
+    _same("bigint", "9223372036854775807", 2**63 - 1),
+    _same("real", "REAL '0.5'", 0.5),
+    _same("double", "DOUBLE '0.1'", 0.1),
+    _same("varchar", "U&'\\00fc\\000a'", "ü\n"),
+    Cell("char", "char(3)", "'ab'", "ab "),
+    _same("varbinary", "X'00ff'", b"\x00\xff"),
+    _same("date", "DATE '1920-02-29'", "1920-02-29"),
+    _same("json", 'JSON \'{"a": [1, "x"]}\'', {"a": [1, "x"]}),
+    _same("uuid", f"UUID '{UUID}'", UUID),
+    _same("ipaddress", "IPADDRESS '::1'", "::1"),
+    _same("interval day to second", "INTERVAL '3' DAY", "3 00:00:00.000"),
+    _same("interval year to month", "INTERVAL '5' MONTH", "0-5"),
+    _same("decimal(10, 2)", "DECIMAL '1.25'", Decimal("1.25")),
+    _same("time(6)", "TIME '23:59:59.999999'", "23:59:59.999999"),
+    _same("time(6) with time zone", "TIME '12:00:00.123456 +02:00'", "12:00:00.123456+02:00"),
+    _same("timestamp(6)", "TIMESTAMP '2020-02-29 12:00:00.123456'", STAMP),
+    _same("timestamp(9)", "TIMESTAMP '2020-02-29 12:00:00.123456000'", STAMP),
+    Cell(
+        "timestamp(6) with time zone",
+        "timestamp(6) with time zone",
+        "TIMESTAMP '2020-02-29 13:00:00.123456 Europe/Berlin'",
+        STAMP,
+    ),
+    Cell(
+        "timestamp(9) with time zone",
+        "timestamp(9) with time zone",
+        "TIMESTAMP '2020-02-29 12:00:00.123456000 UTC'",
+        STAMP,
+    ),
+    _same("array(integer)", "ARRAY[1, 2]", [1, 2]),
+    _same("row(a integer)", "ROW(7)", {"a": 7}),
+    _same("map(varchar, integer)", "MAP(ARRAY['k'], ARRAY[5])", {"k": 5}),
+)
 EXTENSIONS = {"citext"}  # only where somebody has installed it
 CELLS: Mapping[str, tuple[Cell, ...]] = {
     "clickhouse": CLICKHOUSE,
     "iceberg": ICEBERG,
     "postgresql": POSTGRESQL,
+    "trino": TRINO,
 }
 
 
 def seed(system: System, config: Config, cells: Sequence[Cell]) -> None:
     """One table, a column for each cell: c0, c1, ...; one row."""
-    known = {"clickhouse": _clickhouse, "iceberg": _iceberg, "postgresql": _postgresql}
+    known = {
+        "clickhouse": _clickhouse,
+        "iceberg": _iceberg,
+        "postgresql": _postgresql,
+        "trino": _trino,
+    }
     known[system.type](system, config, cells)
+
+
+def _trino(system: Any, config: Config, cells: Sequence[Cell]) -> None:
+    """In the catalog `memory`: those of databases and lakes do not have every type."""
+    config |= {"catalog": "memory", "schema": "default", "table": f"t_{uuid.uuid4().hex[:12]}"}
+    place = f"memory.default.{config['table']}"
+    columns = ", ".join(f"c{number} {cell.declared}" for number, cell in enumerate(cells))
+    system.execute(f"CREATE TABLE {place} (id bigint, {columns})")
+    values = ", ".join(f"CAST({cell.given} AS {cell.declared})" for cell in cells)
+    system.execute(f"INSERT INTO {place} VALUES (1, {values})")
 
 
 def _postgresql(system: Any, config: Config, cells: Sequence[Cell]) -> None:

@@ -13,14 +13,14 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import PartSlice, Slice, Source
 from dataflow_assets.errors import PermanentError, TransientError
-from dataflow_assets.sdk.database import ColumnName, DatabaseTable
+from dataflow_assets.sdk.database import ColumnName, NamedTable
 from dataflow_assets.sdk.place import named_by
 from dataflow_assets.sdk.polling.positions import Part
 
 C = TypeVar("C")
 
 
-class PolledSource(DatabaseTable, Source):
+class PolledSource(NamedTable, Source):
     """Reads new and changed rows, in the order of their changes."""
 
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"

@@ -1,0 +1,223 @@
+"""How a Trino coordinator is reached, as manifests say it: its address, and a token for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.contracts import Address
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.database import NamedTable, slugify
+from dataflow_assets.sdk.oauth import Grant
+from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.spec import Addition, Spec
+
+Secret = SecretStr | None
+Ref = SecretRef | None
+_IN_CLEAR = (
+    "the token is sent without encryption, and whoever reads it may use it: take an https:// "
+    "address (Trino itself checks tokens over https only)"
+)
+_PORTS = {"http": 80, "https": 443}
+
+
+def _with_host(value: str | None) -> str | None:
+    parts = urlsplit(value or "")
+    if value and not (parts.scheme in _PORTS and parts.hostname):
+        raise ValueError("must have a scheme and a host, like https://trino:8443")
+    return value.rstrip("/") if value else value
+
+
+class Keycloak(Spec):
+    """A token for Trino: given, or fetched from a realm of Keycloak and renewed while a run lasts.
+
+    The first of these that is complete is used: `token`; `username` and `password`; the client's
+    own credentials.
+    """
+
+    token: Secret = None
+    """A token as it is; it is never renewed."""
+    token_secret_ref: Annotated[Ref, Fills("token")] = None
+    """Secret with the token."""
+    server_url: str | None = Field(None, alias="serverURL")
+    """Keycloak's address, such as `https://keycloak.example.com`."""
+    server_url_secret_ref: Annotated[Ref, Fills("server_url")] = Field(
+        None, alias="serverURLSecretRef"
+    )
+    """Secret with Keycloak's address."""
+    realm: str | None = None
+    """The realm that knows the client."""
+    realm_secret_ref: Annotated[Ref, Fills("realm")] = None
+    """Secret with the realm."""
+    client_id: str | None = Field(None, alias="clientID")
+    """The client that asks for tokens."""
+    client_id_secret_ref: Annotated[Ref, Fills("client_id")] = Field(
+        None, alias="clientIDSecretRef"
+    )
+    """Secret with the client's id."""
+    client_secret: Secret = None
+    """The client's secret; a public client has none."""
+    client_secret_secret_ref: Annotated[Ref, Fills("client_secret")] = None
+    """Secret with the client's secret."""
+    username: str | None = None
+    """With `password`: the user whose token it is."""
+    username_secret_ref: Annotated[Ref, Fills("username")] = None
+    """Secret with the user's name."""
+    password: Secret = None
+    """The user's password."""
+    password_secret_ref: Annotated[Ref, Fills("password")] = None
+    """Secret with the user's password."""
+
+    _address = field_validator("server_url")(_with_host)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self._given("token"):
+            return self
+        for name in ("server_url", "realm", "client_id"):
+            if not self._given(name):
+                key = type(self).model_fields[name].alias
+                raise ValueError(f"{key} is required where no token is given")
+        if self._given("username") != self._given("password"):
+            raise ValueError("username and password belong together: set both or none")
+        if not self._given("username") and not self._given("client_secret"):
+            raise ValueError("set token, username and password, or clientSecret")
+        return self
+
+    def _given(self, name: str) -> bool:
+        return bool(getattr(self, name) or getattr(self, f"{name}_secret_ref"))
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        if (self.server_url or "").startswith("http://"):
+            yield "server_url", "passwords and tokens are sent without encryption; take https://"
+
+    def grant(self, ca: str | None) -> Grant | None:
+        """How tokens are fetched; None where one is given. Secrets must be resolved."""
+        if self.token is not None:
+            return None
+        secret, password = self.client_secret, self.password
+        return Grant(
+            f"{self.server_url}/realms/{self.realm}/protocol/openid-connect/token",
+            self.client_id or "",
+            secret.get_secret_value() if secret else None,
+            self.username,
+            password.get_secret_value() if password else None,
+            ca=ca,
+        )
+
+
+class TrinoConnection(NamedTable):
+    """A table of a catalog that a coordinator of Trino reaches."""
+
+    type: ClassVar = "trino"
+
+    server_url: str | None = Field(None, alias="serverURL")
+    """The coordinator's address, such as `https://trino:8443`."""
+    server_url_secret_ref: Annotated[Ref, Fills("server_url", required=True)] = Field(
+        None, alias="serverURLSecretRef"
+    )
+    """Secret with the coordinator's address."""
+    catalog: str | None = None
+    """The catalog that the table is in."""
+    catalog_secret_ref: Annotated[Ref, Fills("catalog", required=True)] = None
+    """Secret with the catalog's name."""
+    namespace: str | None = Field(None, alias="schema")
+    """The schema that the table is in."""
+    namespace_secret_ref: Annotated[Ref, Fills("namespace", required=True)] = Field(
+        None, alias="schemaSecretRef"
+    )
+    """Secret with the schema's name."""
+    keycloak: Keycloak | None = None
+    """Where the token for Trino comes from; without it none is sent."""
+    user: Annotated[str | None, Addition()] = None
+    """Who runs the statements; with a token the token's own user, else `dataflow-operator`."""
+    ca: Annotated[Secret, Addition()] = None
+    """Certificates (PEM text, or the path of a file) that Trino's and Keycloak's own are checked
+    with; without them the usual authorities."""
+    ca_secret_ref: Annotated[Ref, Fills("ca")] = None
+    """Secret with these certificates."""
+    query_timeout_seconds: int = 600
+    """How long one statement may run; 0 or less for 300 seconds."""
+
+    _address = field_validator("server_url")(_with_host)
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        for name in ("server_url", "catalog", "namespace"):
+            if not (getattr(self, name) or getattr(self, f"{name}_secret_ref")):
+                key = type(self).model_fields[name].alias
+                raise ValueError(f"{key} or {key}SecretRef is required")
+        return self
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if self.keycloak is not None and (self.server_url or "").startswith("http://"):
+            yield "server_url", _IN_CLEAR
+
+    @property
+    def in_clear(self) -> str:
+        """A warning where a token goes over plain http; empty elsewhere."""
+        sent = self.keycloak is not None and (self.server_url or "").startswith("http://")
+        return _IN_CLEAR if sent else ""
+
+    @property
+    def seconds(self) -> int:
+        """How long one statement may run."""
+        return self.query_timeout_seconds if self.query_timeout_seconds > 0 else 300
+
+    @property
+    def host(self) -> str:
+        """Of the coordinator. Secrets must be resolved."""
+        return urlsplit(self.server_url or "").hostname or ""
+
+    @property
+    def port(self) -> int:
+        """Of the coordinator. Secrets must be resolved."""
+        parts = urlsplit(self.server_url or "")
+        return parts.port or _PORTS[parts.scheme]
+
+    @property
+    def scheme(self) -> str:
+        """Either http or https. Secrets must be resolved."""
+        return urlsplit(self.server_url or "").scheme
+
+    @override
+    def address(self) -> Address:
+        return Address("trino", self._connection(), *self.named())
+
+    def _connection(self) -> str:
+        where = _shown(urlsplit(self.server_url or "").netloc, self.server_url_secret_ref)
+        return slugify(f"{where} {_shown(self.catalog, self.catalog_secret_ref)}")
+
+    @override
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        if self.server_url_secret_ref:
+            return (self.server_url_secret_ref,)
+        return (f"{self.server_url}/{_shown(self.catalog, self.catalog_secret_ref)}",)
+
+    @override
+    def usual_schema(self) -> str:
+        if self.namespace is None:
+            raise PermanentError("schemaSecretRef was not resolved")
+        return self.namespace
+
+    @override
+    def known_schema(self) -> str | None:
+        return _shown(self.namespace, self.namespace_secret_ref)
+
+    @property
+    def shared(self) -> Any:
+        """The coordinator, the catalog, and who asks."""
+        known = self.keycloak.grant(None) if self.keycloak else None
+        token = self.keycloak.token if self.keycloak else None
+        return (self.server_url, self.catalog, self.user, known, token)
+
+
+def _shown(value: str | None, ref: SecretRef | None) -> str:
+    return ref.name if ref else value or ""

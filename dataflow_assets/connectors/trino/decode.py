@@ -1,0 +1,121 @@
+"""Values as Trino's JSON has them -> Arrow columns. Called in tasks, for each page of an answer."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.trino.client import Rows
+from dataflow_assets.connectors.trino.table.table import Column
+from dataflow_assets.connectors.trino.type_names import Type
+
+_ZONED = "timestamp with time zone"
+BATCH_ROWS = 20_000
+
+
+def batches(
+    pages: Iterator[Rows], columns: Sequence[tuple[Column, pa.Field]]
+) -> Iterator[pa.RecordBatch]:
+    """The pages of an answer as batches of some size.
+
+    Called inside tasks, once for each query.
+
+    Args:
+        pages: rows as Trino's JSON has them.
+        columns: as they were selected (`types.selected`), and what they travel as.
+    """
+    waiting: Rows = []
+    for page in pages:
+        waiting += page
+        if len(waiting) >= BATCH_ROWS:
+            yield _batch(waiting, columns)
+            waiting = []
+    if waiting:
+        yield _batch(waiting, columns)
+
+
+def _batch(rows: Rows, columns: Sequence[tuple[Column, pa.Field]]) -> pa.RecordBatch:
+    arrays = [
+        decoded(values, column.kind, field.type)
+        for values, (column, field) in zip(zip(*rows, strict=True), columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field for _, field in columns]))
+
+
+def decoded(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:
+    """One column.
+
+    Args:
+        values: of one column, as `types.selected` selects it.
+        kind: the column's type in Trino.
+        arrow: what it travels as.
+    """
+    if pa.types.is_timestamp(arrow):
+        return _timestamps(values, kind, arrow)
+    if kind.name == "array":
+        return _lists(values, kind, arrow)
+    if kind.name == "row":
+        return _structs(values, kind, arrow)
+    if kind.name == "map":
+        return pa.array([_json(value) for value in values], arrow)
+    if kind.name == "varbinary":
+        return pa.array([None if v is None else base64.b64decode(v) for v in values], arrow)
+    if kind.name in {"real", "double"}:
+        return pa.array([float(v) if v.__class__ is str else v for v in values], arrow)
+    if pa.types.is_decimal(arrow) or pa.types.is_date(arrow):
+        return pa.array(values, pa.string()).cast(arrow)
+    if pa.types.is_time(arrow):
+        return pa.array(values, pa.string()).cast(pa.time64("ns")).cast(arrow)
+    return pa.array(values, arrow)
+
+
+def _timestamps(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
+    if kind.name == _ZONED:  # of elements: a column of its own is selected in UTC
+        values = [None if v is None or v.__class__ is not str else _in_utc(v) for v in values]
+    naive = pa.array(values, pa.string()).cast(pa.timestamp(arrow.unit))
+    return naive.cast(arrow) if arrow.tz else naive
+
+
+def _in_utc(text: str) -> str:
+    """`2020-05-01 12:34:56.123456789 Europe/Berlin` in UTC, without the zone."""
+    moment, _, zone = text.rpartition(" ")
+    if not zone[:1].isdigit() and zone in {"UTC", "Z", "+00:00"}:
+        return moment
+    if ":" in zone and zone[:1].isdigit():  # no zone at all
+        return text
+    seconds, dot, fraction = moment.partition(".")
+    naive = datetime.fromisoformat(f"{seconds}{zone}" if zone[0] in "+-" else seconds)
+    aware = naive if naive.tzinfo else naive.replace(tzinfo=ZoneInfo(zone))
+    return aware.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") + dot + fraction
+
+
+def _lists(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
+    offsets, flat = [0], list[Any]()
+    for value in values:
+        flat.extend(value or ())
+        offsets.append(len(flat))
+    items = decoded(flat, kind.inner[0], arrow.value_type)
+    mask = pa.array([value is None for value in values], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=arrow, mask=mask)
+
+
+def _structs(values: Sequence[Any], kind: Type, arrow: Any) -> pa.Array:
+    children = [
+        decoded([None if v is None else v[at] for v in values], inner, arrow.field(at).type)
+        for at, inner in enumerate(kind.inner)
+    ]
+    mask = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(children, fields=list(arrow), mask=mask)
+
+
+def _json(value: Any) -> str | None:
+    """A map: at the top it was selected as JSON, inside of others it is an object."""
+    if value is None or value.__class__ is str:
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,135 @@
+"""What an error of Trino means, judged by its name and type, or by the HTTP status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from typing_extensions import override
+
+from dataflow_assets.errors import DataflowError, PermanentError, TransientError
+from dataflow_assets.sdk.server_failure import ServerFailure
+
+LONGEST = 500
+CONFLICT = "ICEBERG_COMMIT_ERROR"
+"""Somebody else has committed to the table meanwhile: nothing of the statement is stored."""
+_LATER_TYPES = frozenset({"INTERNAL_ERROR", "INSUFFICIENT_RESOURCES", "EXTERNAL"})
+_LATER = frozenset(
+    {
+        CONFLICT,
+        "TRANSACTION_CONFLICT",
+        "SERVER_STARTING_UP",
+        "SERVER_SHUTTING_DOWN",
+        "QUERY_QUEUE_FULL",
+        "EXCEEDED_TIME_LIMIT",
+        "ABANDONED_QUERY",
+        "ADMINISTRATIVELY_KILLED",
+        "ADMINISTRATIVELY_PREEMPTED",
+        "TOO_MANY_REQUESTS_FAILED",
+        "TRANSACTION_ALREADY_ABORTED",
+        "USER_CANCELED",
+    }
+)
+_NEVER = frozenset({"UNSUPPORTED_TABLE_TYPE", "ICEBERG_INVALID_METADATA"})
+_STATUS_LATER = frozenset({408, 429, 500, 502, 503, 504})
+_ADVICE = {
+    "CATALOG_NOT_FOUND": "correct `catalog`",
+    "SCHEMA_NOT_FOUND": "create the schema, or correct `schema`",
+    "TABLE_NOT_FOUND": "create the table, or correct `table`",
+    "COLUMN_NOT_FOUND": "was the table altered? the next run reads its columns again",
+    "PERMISSION_DENIED": "give the user of the flow what is missing",
+    "EXCEEDED_TIME_LIMIT": "raise queryTimeoutSeconds, or lower maxRecordsPerBatch",
+    "QUERY_TEXT_TOO_LARGE": "set maxStatementLength to the coordinator's query.max-length",
+}
+_UNAUTHORIZED = (
+    "Trino refuses the token: check that it has not expired, is for Trino's audience and is of the "
+    "issuer that Trino trusts"
+)
+MISSING = frozenset({"TABLE_NOT_FOUND", "SCHEMA_NOT_FOUND"})
+
+
+class Failure(ServerFailure):
+    """One error of Trino, or of the way to it. `name` empty: no statement has failed."""
+
+    def __init__(
+        self, message: str, name: str = "", kind: str = "", status: int | None = None
+    ) -> None:
+        self.message = message.strip()[:LONGEST]
+        self.name, self.type, self.status = name, kind, status
+        super().__init__(self.reason)
+
+    @property
+    def reason(self) -> str:
+        """Trino's words and the name of the error."""
+        return f"{self.message} ({self.name})" if self.name else self.message
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same may succeed later."""
+        if self.name:
+            later = self.name in _LATER or self.type in _LATER_TYPES
+            return later and self.name not in _NEVER
+        return self.status is None or self.status in _STATUS_LATER
+
+    @property
+    def answered(self) -> bool:
+        """False where what was asked may have been done all the same."""
+        return bool(self.name) or self.status is not None
+
+    @override
+    def error(self, what: str) -> DataflowError:
+        advice = _ADVICE.get(self.name)
+        if self.status in {401, 403}:
+            advice = _UNAUTHORIZED
+        text = f"{what}: {self.reason}" + (f"; {advice}" if advice else "")
+        return TransientError(text) if self.transient else PermanentError(text)
+
+
+@contextmanager
+def failing(where: str) -> Iterator[None]:
+    """Errors of the client and of the way inside as a Failure.
+
+    Args:
+        where: host and port of the coordinator.
+    """
+    import requests
+    from trino import exceptions
+
+    try:
+        yield
+    except exceptions.TrinoQueryError as error:
+        raise _of_query(error) from None
+    except exceptions.HttpError as error:
+        raise _of_status(str(error)) from None
+    except (exceptions.Error, requests.RequestException, OSError) as error:
+        raise Failure(f"no answer from {where}: {_cause(error)}") from None
+
+
+def _of_query(error: Any) -> Failure:
+    return Failure(
+        _one_line(error.message), str(error.error_name or "UNKNOWN"), str(error.error_type or "")
+    )
+
+
+def _of_status(text: str) -> Failure:
+    status = re.search(r"error (\d{3})", text)
+    said = re.sub(r"^error \d{3}:? ?(b['\"])?|['\"]$", "", text)
+    code = int(status[1]) if status else None
+    return Failure(f"HTTP status {code}" + (f": {_one_line(said)}" if said else ""), status=code)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(str(text).split())
+
+
+def _cause(error: BaseException) -> str:
+    """What is at the bottom of an error of the way, in words."""
+    inner = [getattr(error, "reason", None), error.__cause__, error.__context__, *error.args[-1:]]
+    deeper = next((each for each in inner if isinstance(each, BaseException)), None)
+    if deeper is not None and deeper is not error:
+        return _cause(deeper)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return _one_line(str(error))[:200] or type(error).__name__

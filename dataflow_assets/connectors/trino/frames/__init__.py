@@ -1,0 +1,1 @@
+"""Whole tables as DataFrames, for users' assets."""

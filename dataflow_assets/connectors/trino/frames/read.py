@@ -1,0 +1,115 @@
+"""Trino table -> lazy Spark DataFrame.
+
+One query reads it, in one task: two queries could see two states of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.trino import types
+from dataflow_assets.connectors.trino.client import Client, listed, quote
+from dataflow_assets.connectors.trino.decode import batches
+from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.table.table import Column, Place, Table, find
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.server_failure import translated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def place_of(sink: TrinoSinkOptions) -> Place:
+    """The table that the sink names."""
+    schema, name = sink.place()
+    return Place(sink.catalog or "", schema, name)
+
+
+def described(client: Client, place: Place) -> Table:
+    """The table. Raises PermanentError where there is none, and Failure."""
+    table = find(client, place)
+    if table is None:
+        raise PermanentError(f"table {place} does not exist")
+    return table
+
+
+def describe(sink: TrinoSinkOptions) -> tuple[pa.Schema, int | None]:
+    """As `TableFrames.describe`."""
+    place = place_of(sink)
+    with translated(f"looking at {place}"), closing(Client(sink, "dataflow-frames")) as client:
+        table = described(client, place)
+        count = client.value(f"SELECT count(*) FROM {place.quoted}")  # noqa: S608 - quoted
+    return table.schema(), int(count)
+
+
+def read(
+    sink: TrinoSinkOptions,
+    spark: SparkSession,
+    names: Sequence[str] | None,
+    held: ExitStack,  # noqa: ARG001 - what other systems need
+) -> DataFrame:
+    """As `TableFrames.read`: one query, read in one task, sees one state."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    place = place_of(sink)
+    with translated(f"reading {place}"), closing(Client(sink, "dataflow-frames")) as client:
+        table = described(client, place)
+    known = {column.name: column for column in table.columns}
+    if absent := [name for name in names or () if name not in known]:
+        raise PermanentError(
+            f"{place} has no column {', '.join(absent)}; it has {', '.join(known)}"
+        )
+    reader = _Reader(sink, place, tuple(known[name] for name in names or known))
+    return spark.range(0, 1, 1, 1).mapInArrow(reader, from_arrow_schema(reader.schema))
+
+
+@dataclass(frozen=True)
+class _Reader:
+    sink: TrinoSinkOptions
+    place: Place
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """In types that Spark has."""
+        fields = [types.field(column.name, column.type) for column in self.columns]
+        return pa.schema([pa.field(f.name, _spark_type(f.type)) for f in fields])
+
+    def __call__(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in given:
+            for _ in range(batch.num_rows):
+                yield from self._read()
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        chosen = ", ".join(types.selected(quote(c.name), c.type) for c in self.columns)
+        fields = [(c, types.field(c.name, c.type)) for c in self.columns]
+        query = f"SELECT {chosen or listed([])} FROM {self.place.quoted}"  # noqa: S608 - quoted
+        with translated(f"reading {self.place}"), closing(Client(self.sink, "frames")) as client:
+            for batch in batches(client.pages(query), fields):
+                yield self._fitted(batch)
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Microseconds are all that Spark has."""
+        arrays = [
+            column.cast(field.type, safe=not pa.types.is_timestamp(field.type))
+            for column, field in zip(batch.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _spark_type(arrow: pa.DataType) -> pa.DataType:
+    """Spark has no nanoseconds and no times of day."""
+    if pa.types.is_timestamp(arrow):
+        return pa.timestamp("us", arrow.tz)
+    if pa.types.is_time(arrow):
+        return pa.string()
+    if pa.types.is_list(arrow):
+        return pa.list_(arrow.value_field.with_type(_spark_type(arrow.value_type)))
+    if pa.types.is_struct(arrow):
+        return pa.struct([each.with_type(_spark_type(each.type)) for each in arrow])
+    return arrow

@@ -1,0 +1,122 @@
+"""Spark DataFrame -> Trino table, for assets that users write themselves.
+
+Tasks put the rows into a stage beside the target, and one statement stores those of the attempts
+that have succeeded: readers see all rows or none, where the catalog commits a statement as one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.trino.client import Client, listed, quote
+from dataflow_assets.connectors.trino.encode import lines
+from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.frames.read import described, place_of
+from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
+from dataflow_assets.connectors.trino.table.table import Column, Place, Table, find
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.table_frames import ATTEMPT, Mode, refuse_unknown_columns
+from dataflow_assets.sdk.table_frames import stage as staged_attempts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def write(sink: TrinoSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
+    """As `TableFrames.write`.
+
+    `append` is an INSERT, `upsert` a MERGE by the key, `overwrite` a CREATE OR REPLACE TABLE with
+    the columns of the old one.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    place, columns = place_of(sink), to_arrow_schema(frame.schema)
+    waits = place.beside(f"{stage.PREFIX}frame_{uuid.uuid4().hex[:12]}")
+    with translated(f"writing {place}"), closing(Client(sink, "dataflow-frames")) as client:
+        table = _target(client, sink, place, columns)
+        _check(client, table, columns, mode, key)
+        chosen = tuple(c for c in table.columns if c.name in columns.names)
+        names = tuple(column.name for column in chosen)
+        try:
+            stage.create(client, waits)
+            attempts, count = staged_attempts(frame, _Stager(sink, waits, names))
+            source = statement.Source(chosen, "", waits, attempts)
+            if attempts and (count or mode == "overwrite"):
+                client.run(_statement(table, source, mode, key))
+        finally:
+            with suppress(Failure):
+                stage.drop(client, waits)
+    return count
+
+
+@dataclass(frozen=True)
+class _Stager:
+    """Puts the rows of one Spark partition into the stage."""
+
+    sink: TrinoSinkOptions
+    stage: Place
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        most = self.sink.max_statement_length
+        with (
+            translated(f"writing {self.stage}"),
+            closing(Client(self.sink, "dataflow-frames")) as client,
+        ):
+            chunks: stage.Chunks | None = None
+            for batch in batches:
+                attempt = batch.column(ATTEMPT)[0].as_py()
+                chunks = chunks or stage.Chunks(client, self.stage, attempt, most)
+                blank = ["0"] * batch.num_rows, [""] * batch.num_rows
+                for line in lines(batch, self.names, *blank):
+                    text = line.decode()
+                    chunks.add(text, len(text) + text.count("'"))
+            if chunks is not None:
+                chunks.flush()
+
+
+def _target(client: Client, sink: TrinoSinkOptions, place: Place, columns: pa.Schema) -> Table:
+    """The table, made where it is missing."""
+    if find(client, place) is None:
+        made = sink.model_copy(update={"auto_create_table": True, "raw_mode": False})
+        create_table.create(client, made, place, columns)
+    return described(client, place)
+
+
+def _check(
+    client: Client, table: Table, columns: pa.Schema, mode: Mode, key: Sequence[str]
+) -> None:
+    refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
+    able = capabilities.ask(client, table)
+    if mode == "upsert":
+        capabilities.check_upsert(table, able, key)
+    if mode == "overwrite" and not able.snapshots:
+        raise PermanentError(
+            f"mode overwrite needs CREATE OR REPLACE TABLE, which catalog {table.place.catalog} "
+            "does not have: delete the rows, and append"
+        )
+
+
+def _statement(table: Table, source: statement.Source, mode: Mode, key: Sequence[str]) -> str:
+    if mode == "upsert":
+        return statement.merge(table, source, "true", key)
+    if mode == "append":
+        return statement.insert(table, source, "true", guarded=False)
+    given = {column.name for column in source.columns}
+    rows = ", ".join(_value(column, given) for column in table.columns)
+    names = listed([column.name for column in source.columns])
+    query = f"SELECT {rows} FROM (SELECT {names} FROM ({source.sql('true')}))"  # noqa: S608 - quoted
+    return f"CREATE OR REPLACE TABLE {table.place.quoted} AS {query}"
+
+
+def _value(column: Column, given: set[str]) -> str:
+    name = quote(column.name)
+    return name if column.name in given else f"CAST(NULL AS {column.kind.spelled}) AS {name}"

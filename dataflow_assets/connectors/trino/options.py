@@ -1,0 +1,107 @@
+"""All that a manifest may say about Trino: the connection, the source's table, the sink's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.connectors.trino.connection import TrinoConnection
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.database import ColumnName, ColumnNames
+from dataflow_assets.sdk.polling import PolledSource
+from dataflow_assets.sdk.upsert_options import DeleteMode, UpsertOptions
+from dataflow_assets.spec import Addition, Hint, Requires
+
+_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\(.*\))?( with(out)? time zone)?", re.IGNORECASE | re.DOTALL)
+_PLACE = re.compile(r"[^.\s]+(\.[^.\s]+){1,2}")
+_ONE_COMMIT = "a commit takes a whole micro-batch"
+
+
+class TrinoSourceOptions(TrinoConnection, PolledSource):
+    """What is read, and how its changes are found."""
+
+    change_tracking_column: ColumnName = "updated_at"
+    """The column whose value grows with each change. A table without it is read by
+    `orderByColumn` alone: new rows, no changes."""
+    order_by_column: ColumnName = "id"
+    """Orders rows with equal change values, so it must be unique. Available as the metadata
+    `id`."""
+
+    @override
+    def no_table(self) -> PermanentError:
+        return PermanentError(
+            f"{self.title} does not exist: it was dropped, or never made. Create it, or correct "
+            "`catalog`, `schema` and `table`"
+        )
+
+
+class TrinoSinkOptions(UpsertOptions, TrinoConnection):
+    """Where rows go, and what they replace."""
+
+    text_bodies: ClassVar = True
+
+    batch_size: Annotated[int | None, Hint(_ONE_COMMIT), Field(ge=0)] = None
+    """Rows of one statement."""
+    batch_flush_interval_seconds: int = Field(10, ge=0)
+    """The least seconds between two commits while little arrives: each is several statements."""
+    upsert_mode: Annotated[bool, Requires("conflict_key")] = False
+    """Rows are matched by `conflictKey` with MERGE, which the catalog must support: the last row of
+    a key wins, and columns that a record does not carry keep their values."""
+    conflict_key: Annotated[ColumnNames, Requires("upsert_mode")] = ()
+    """One column or a list of them that rows are matched by; required with `upsertMode`."""
+    delete_mode: DeleteMode = None
+    """`hard` removes the row of a deleted key; without it deletes are rejected records."""
+    checkpoint_table: Annotated[str | None, Addition()] = None
+    """`schema.table` or `catalog.schema.table` where the flow's checkpoint is kept; without it the
+    table `dataflow_checkpoints` beside the target. Its catalog must support UPDATE: name one that
+    does where the target's does not."""
+    max_statement_length: Annotated[int, Field(ge=10_000), Addition()] = 1_000_000
+    """Characters of one statement: what the coordinator's `query.max-length` says. A row that is
+    longer is rejected."""
+
+    @field_validator("columns")
+    @classmethod
+    def _types(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for name, kind in value.items():
+            if not _TYPE.fullmatch(kind.strip()):
+                raise ValueError(f"{name}: not the name of a type of Trino")
+        return value
+
+    @field_validator("checkpoint_table")
+    @classmethod
+    def _three_names(cls, value: str | None) -> str | None:
+        if value is not None and not _PLACE.fullmatch(value):
+            raise ValueError("must be schema.table or catalog.schema.table")
+        return value
+
+    @model_validator(mode="after")
+    def _deletes(self) -> Self:
+        if self.delete_mode == "soft":
+            raise ValueError("deleteMode: soft does not work for trino yet; allowed: hard")
+        return self
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that rows are matched by; empty where rows are appended."""
+        return self.conflict_key if self.upsert_mode else ()
+
+    @override
+    def flush_seconds(self) -> float:
+        return float(self.batch_flush_interval_seconds)
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        if not self.upsert_mode:
+            yield (
+                "catalog",
+                (
+                    "rows that are appended are stored exactly once where the catalog lists its "
+                    "snapshots with the id of the query, as Iceberg's do; elsewhere at least once: "
+                    "`dataflow run` says which, and docs/guarantees/trino.md why"
+                ),
+            )

@@ -1,0 +1,32 @@
+"""The stored checkpoints of branches, for whoever looks and takes no epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+
+from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.table import checkpoint_table
+from dataflow_assets.contracts import Checkpoint, Target
+from dataflow_assets.errors import DataflowError, outcome
+from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.server_failure import translated
+
+
+def peek_together(
+    asked: Sequence[tuple[TrinoSinkOptions, Target]],
+) -> list[Checkpoint | DataflowError | None]:
+    """The stored checkpoints of branches of one coordinator, over one connection."""
+    with closing(Client(asked[0][0], "dataflow-status")) as client:
+        return [outcome(partial(_peeked, client, sink, target)) for sink, target in asked]
+
+
+def _peeked(client: Client, sink: TrinoSinkOptions, target: Target) -> Checkpoint | None:
+    """Of a statement that is under way, what was true before it."""
+    with translated(f"reading the checkpoint of {sink.address()}"):
+        (found,) = checkpoint_table.peek(client, sink, [target])
+    if found is None or not BranchState(found.checkpoint).known:
+        return None
+    return found.checkpoint

@@ -1,0 +1,78 @@
+"""Rows with text that is no value of its column: found by Trino before they are staged.
+
+Most columns hold only what Arrow has checked. Of some the text is all that is known: addresses,
+intervals, JSON that must become a map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dataflow_assets.connectors.trino.client import Client, listed, literal, quote
+from dataflow_assets.connectors.trino.encode import value, wire
+from dataflow_assets.connectors.trino.table.table import Column
+from dataflow_assets.connectors.trino.type_names import Type
+
+_AT = "_dataflow_n"
+_CHUNK = 400_000  # characters that are looked at in one statement
+
+
+class Trial:
+    """Of one writer; asks nothing where every column is checked already."""
+
+    def __init__(self, client: Client, columns: Sequence[Column]) -> None:
+        self._client, self._columns = client, columns
+        self._doubtful = [column for column in columns if _doubtful(column.kind)]
+
+    def refused(self, lines: Sequence[str]) -> dict[int, str]:
+        """By the number of a row why it cannot be stored. Raises Failure.
+
+        Args:
+            lines: rows as JSON arrays, two texts behind the columns.
+        """
+        found: dict[int, str] = {}
+        if not self._doubtful:
+            return found
+        begin = 0
+        while begin < len(lines):
+            end, length = begin + 1, len(lines[begin])
+            while end < len(lines) and length + len(lines[end]) < _CHUNK:
+                length += len(lines[end])
+                end += 1
+            found |= {begin + row: why for row, why in self._ask(lines[begin:end]).items()}
+            begin = end
+        return found
+
+    def _ask(self, lines: Sequence[str]) -> dict[int, str]:
+        names = [column.name for column in self._columns]
+        kinds = [f"{quote(c.name)} {wire(c.kind)}" for c in self._columns]
+        kinds += ["_dataflow_op varchar", "_dataflow_absent varchar"]
+        given = literal(f"[{','.join(lines)}]")
+        rows = f"CAST(json_parse({given}) AS ARRAY(ROW({', '.join(kinds)})))"
+        bad = ", ".join(f"{_fails(c)} AS {quote(c.name)}" for c in self._doubtful)
+        some = " OR ".join(map(_fails, self._doubtful))
+        answer = self._client.rows(
+            f"SELECT {_AT}, {bad} FROM UNNEST({rows}) WITH ORDINALITY "  # noqa: S608 - quoted
+            f"AS given ({listed(names)}, _dataflow_op, _dataflow_absent, {_AT}) WHERE {some}"
+        )
+        return {row - 1: self._reason(marks) for row, *marks in answer}
+
+    def _reason(self, marks: Sequence[bool]) -> str:
+        bad = [c for c, mark in zip(self._doubtful, marks, strict=True) if mark]
+        return ", ".join(f"column {c.name}: not the text of a {c.kind.spelled}" for c in bad)
+
+
+def _fails(column: Column) -> str:
+    name = quote(column.name)
+    return f"({name} IS NOT NULL AND TRY({value(name, column.kind)}) IS NULL)"
+
+
+def _doubtful(kind: Type) -> bool:
+    if kind.name.startswith(("time", "timestamp")) and kind.name != "timestamp":
+        limit = 9 if kind.name.startswith("timestamp") else -1
+        return kind.digits > limit if limit >= 0 else kind.name != "time" or kind.digits > 6
+    if kind.name == "timestamp":
+        return kind.digits > 9
+    if kind.name.startswith("interval") or kind.name in {"ipaddress", "json", "map"}:
+        return True
+    return any(map(_doubtful, kind.inner))

@@ -1,0 +1,280 @@
+"""The driver's side of the sink: one epoch of one branch, one statement for each micro-batch."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
+from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.sink.recovery import has_committed, head
+from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
+from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
+from dataflow_assets.connectors.trino.table.capabilities import Capabilities
+from dataflow_assets.connectors.trino.table.checkpoint_table import (
+    CheckpointTable,
+    Pending,
+    Stored,
+)
+from dataflow_assets.connectors.trino.table.table import Place, Table, find
+from dataflow_assets.contracts import Checkpoint, Receipt, Run, Span, Target, Ticket, refuse_shared
+from dataflow_assets.errors import TransientError
+from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.server_failure import translated
+from dataflow_assets.sdk.stored_session import StateChange, StoredSession
+
+log = logging.getLogger(__name__)
+
+WRITES = 5  # of one span, each on the table that another writer has left
+_AT_LEAST_ONCE = (
+    "flow %s: catalog %s does not list its commits with the queries that made them: rows that are "
+    "appended are stored at least once, and twice where the coordinator ends in the middle of a "
+    "commit"
+)
+
+
+class TrinoSinkSession(StoredSession):
+    """The state is a row of a table, which the statement that stores rows asks whether it may."""
+
+    _sink: TrinoSinkOptions
+
+    def __init__(self, sink: TrinoSinkOptions, target: Target, run: Run) -> None:
+        schema, name = sink.place()
+        self._place = Place(sink.catalog or "", schema, name)
+        self._table: Table | None = None
+        self._able = Capabilities(snapshots=False, merge=False)
+        with translated(f"opening {sink.address()}"):
+            self._client = Client(sink, "dataflow-assets")
+        self._checkpoints = CheckpointTable(self._client, sink, target)
+        try:
+            with translated(f"opening {sink.address()}"):
+                self._find(sink)
+                self._checkpoints.create()
+            super().__init__(sink, target, run)
+            with translated(f"opening {sink.address()}"):
+                self._drop_stages()
+            self._tell()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    @override
+    def identity(self) -> str | None:
+        return self._table.identity if self._table else None
+
+    @override
+    def schema(self) -> pa.Schema | None:
+        # Read once: a table altered under a run shows as an error, and the next run reads anew.
+        return self._table.schema(self._sink.key) if self._table else None
+
+    @override
+    def create(self, sample: pa.Schema) -> None:
+        with translated(f"creating {self._sink.address()}"):
+            create_table.create(self._client, self._sink, self._place, sample)
+            self._find(self._sink)
+        self._state = self.record(self._owning(lambda found: found.adopted(self.identity)))
+
+    @override
+    def holds_rows(self) -> bool:
+        with translated(f"looking into {self._sink.address()}"):
+            query = f"SELECT 1 FROM {self._place.quoted} LIMIT 1"  # noqa: S608 - quoted
+            return self._table is not None and bool(self._client.rows(query))
+
+    @override
+    def read(self) -> BranchState | None:
+        with translated(f"reading the checkpoint of {self._sink.address()}"):
+            found = self._checkpoints.load()
+        return found.state if found else None
+
+    @override
+    def record(self, step: StateChange) -> BranchState:
+        with translated(f"storing the checkpoint of {self._sink.address()}"):
+            return self._checkpoints.move(step).state
+
+    @override
+    def fence(self, step: StateChange, *, empty: bool = False) -> BranchState:
+        """A statement that has not begun by now writes nothing; those that have are waited for."""
+        with translated(f"storing the checkpoint of {self._sink.address()}"):
+            if empty:
+                others = self._checkpoints.others(self.identity)
+                refuse_shared(self._target, self._sink.address(), others)
+            changes = {"emptying": True} if empty else {}
+            stored = self._settled(self._checkpoints.move(step, **changes))
+            if stored.document.emptying:
+                stored = self._emptied(stored)
+        return stored.state
+
+    @override
+    def begin(self, span: Span) -> Span:
+        begun = super().begin(span)
+        reach("trino.begin")
+        return begun
+
+    @override
+    def ticket(self) -> Ticket:
+        ticket, table = super().ticket(), self._table
+        columns = table.columns if table else ()
+        return TrinoTicket(
+            ticket.target,
+            ticket.run,
+            ticket.epoch,
+            ticket.schema,
+            ticket.failpoint,
+            ticket.positions,
+            columns=columns,
+            stage=self._stage(),
+        )
+
+    @override
+    def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
+        texts = [one for r in sorted(receipts, key=lambda r: r.partition) for one in r.staged]
+        staged = [msgspec.json.decode(text, type=stage.Staged) for text in texts]
+        reach("trino.before-commit")
+        if not any(one.rows for one in staged):
+            return self.record(step)
+        with translated(f"writing to {self._sink.address()}"):
+            state = self._written(step, staged)
+        reach("trino.committed")
+        self._drop_stages()
+        return state
+
+    @override
+    def close(self) -> None:
+        self._client.close()
+
+    def _find(self, sink: TrinoSinkOptions) -> None:
+        self._table = find(self._client, self._place)
+        if self._table is None:
+            if not sink.auto_create_table:
+                raise sink.no_table()
+            return
+        self._able = capabilities.ask(self._client, self._table)
+        if sink.upsert_mode:
+            capabilities.check_upsert(self._table, self._able, sink.key)
+
+    def _stage(self) -> Place:
+        name = stage.name(self._target.id, self.checkpoint.epoch, uuid.uuid4().hex[:8])
+        self._staged_at = self._place.beside(name)
+        return self._staged_at
+
+    def _written(self, step: StateChange, staged: Sequence[stage.Staged]) -> BranchState:
+        assert self._table is not None  # noqa: S101 - tasks have written for it
+        longest = self._sink.max_statement_length
+        inline, attempts = stage.gathered(self._client, self._staged_at, staged, longest)
+        source = statement.Source(self._table.columns, inline, self._staged_at, attempts)
+        rows = sum(one.rows for one in staged)
+        for number in range(WRITES):
+            time.sleep(random.random() * number)  # noqa: S311 - writers that meet part again
+            try:
+                return self._write(step, self._table, source, rows)
+            except Failure as failure:
+                if failure.name != CONFLICT:
+                    raise
+                log.info("flow %s: %s: once more", self._target.flow, failure.reason)
+        raise TransientError(
+            f"{self._place}: other writers change the table faster than rows can be written to it "
+            f"({WRITES} times)"
+        )
+
+    def _write(
+        self, step: StateChange, table: Table, source: statement.Source, rows: int
+    ) -> BranchState:
+        """What happens is stored before it does: the query, and what is true once it has ended."""
+        found = self._checkpoints.load()
+        state, stamp = step(found.state if found else None), uuid.uuid4().hex
+        assert found is not None  # noqa: S101 - else the step has raised
+        prepared = self._client.prepare(self._sql(table, source, found, stamp))
+        base = head(self._client, table) if self._able.snapshots else None
+        pending = Pending(prepared.id, state.checkpoint, base)
+        document = msgspec.structs.replace(found.document, pending=pending)
+        stored = self._checkpoints.swap(found, document, stamp)
+        if stored is None:
+            raise TransientError(f"the checkpoint of {self._target.flow} was changed meanwhile")
+        reach("trino.recorded")
+        written = prepared.run()
+        reach("trino.written")
+        if not self._sink.upsert_mode and written != rows:
+            raise TransientError(f"{self._place}: {written} of {rows} rows were written")
+        done = msgspec.structs.replace(
+            document,
+            checkpoint=state.checkpoint,
+            intent=state.intent,
+            pending=None,
+            doubt=None,
+        )
+        if self._checkpoints.swap(stored, done) is None:
+            return self._checkpoints.move(step).state  # raises TakenOver, if that is why
+        return state
+
+    def _sql(self, table: Table, source: statement.Source, found: Stored, stamp: str) -> str:
+        condition = self._checkpoints.may_write(stamp)
+        if self._sink.upsert_mode:
+            return statement.merge(table, source, condition, self._sink.key)
+        if (doubt := found.document.doubt) is not None:
+            condition += f" AND {statement.unless_committed(table, doubt.query)}"
+        return statement.insert(table, source, condition, guarded=self._able.exactly_once)
+
+    def _settled(self, stored: Stored) -> Stored:
+        """What an earlier driver has left open is decided: its rows are there, or never will be."""
+        document = stored.document
+        for pending in filter(None, (document.pending, document.doubt)):
+            flow = self._target.flow
+            if has_committed(self._client, self._table, self._able, pending, flow):
+                known = document.checkpoint
+                now = replace(pending.checkpoint, epoch=known.epoch, run=known.run)
+                return self._checkpoints.move(partial(_become, now), pending=None, doubt=None)
+        if document.pending is None:
+            return stored
+        kept = document.pending if self._able.exactly_once else None
+        return self._checkpoints.move(_as_it_is, pending=None, doubt=kept)
+
+    def _emptied(self, stored: Stored) -> Stored:
+        """Takes the rows out while the checkpoint's row is this session's."""
+        reach("trino.emptying")
+        if self._table is not None:
+            condition = self._checkpoints.may_write(stored.stamp)
+            try:
+                self._client.run(f"DELETE FROM {self._place.quoted} WHERE {condition}")  # noqa: S608 - quoted
+            except Failure as failure:
+                if failure.name != "NOT_SUPPORTED":
+                    raise
+                self._empty_at_once(stored)
+        emptied = msgspec.structs.replace(stored.document, emptying=False)
+        done = self._checkpoints.swap(stored, emptied)
+        return done or self._checkpoints.move(self._owning(_as_it_is))  # raises TakenOver
+
+    def _empty_at_once(self, stored: Stored) -> None:
+        """Of a catalog that deletes only what it can find by itself: the condition comes before."""
+        if self._client.value(f"SELECT {self._checkpoints.may_write(stored.stamp)}"):
+            self._client.run(f"DELETE FROM {self._place.quoted}")  # noqa: S608 - quoted
+
+    def _drop_stages(self) -> None:
+        """Those of this branch; one that is left behind costs space until the next run."""
+        with suppress(Failure):
+            for each in stage.leftovers(self._client, self._place, self._target.id):
+                stage.drop(self._client, each)
+
+    def _tell(self) -> None:
+        if self._table and not self._sink.upsert_mode and not self._able.exactly_once:
+            log.warning(_AT_LEAST_ONCE, self._target.flow, self._place.catalog)
+
+
+def _become(checkpoint: Checkpoint, _: BranchState | None) -> BranchState:
+    return BranchState(checkpoint)
+
+
+def _as_it_is(found: BranchState | None) -> BranchState:
+    return found or BranchState()

@@ -1,0 +1,104 @@
+"""The `trino` sink as a manifest declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar, Literal, Self
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.connectors.trino import types
+from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.contracts import (
+    Checkpoint,
+    Entries,
+    ErrorStore,
+    Run,
+    SinkSession,
+    Slice,
+    Target,
+    Ticket,
+    Writer,
+)
+from dataflow_assets.errors import DataflowError, told
+from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
+
+
+class TrinoSink(TrinoSinkOptions, FrameSink):
+    """Rows into one table of any catalog of Trino: appended, or merged into it by a key.
+
+    A micro-batch is one statement. Rows wait in the receipts of the tasks or, where they are many,
+    in a table `dataflow_stage_...` beside the target. Without `deleteMode` deletes are rejected
+    records. What the catalog can do is found by trying it when the flow opens.
+    """
+
+    type: ClassVar = "trino"
+    guarantee: ClassVar[str] = (
+        "Of a catalog that lists its snapshots and has MERGE, as Iceberg's do: exactly once. The "
+        "checkpoint is a row of the table `dataflow_checkpoints`; the id of the query that will "
+        "write is stored there before it begins, the query writes only while that row is its own, "
+        "and after a crash the table's snapshots say whether it has. With `upsertMode` repeating a "
+        "MERGE changes nothing. Of other catalogs rows that are appended are stored at least once: "
+        "twice where the coordinator ends in the middle of a commit; a re-created table is not "
+        "told from the one before it. Rejected records go to `<table>_rejected` before the rows: "
+        "at least once, by id."
+    )
+    commits: ClassVar[Literal["slice", "span"]] = "span"
+
+    @override
+    @classmethod
+    def stored(cls, column: pa.Field) -> str:
+        return types.declared(column)
+
+    @override
+    def open(self, target: Target, run: Run) -> SinkSession:
+        from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
+
+        return TrinoSinkSession(self, target, run)
+
+    @override
+    def peek(self, target: Target) -> Checkpoint | None:
+        return told(self.peek_together([(self, target)])[0])
+
+    @override
+    @classmethod
+    def peek_together(
+        cls, asked: Sequence[tuple[Self, Target]]
+    ) -> list[Checkpoint | DataflowError | None]:
+        from dataflow_assets.connectors.trino.sink.checkpoint import peek_together
+
+        return peek_together(asked)
+
+    @override
+    def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        from dataflow_assets.connectors.trino.sink.writer import TrinoTicket, TrinoWriter
+
+        if not isinstance(ticket, TrinoTicket):
+            raise TypeError(f"a Trino writer needs a ticket of its own session, not {ticket!r}")
+        return TrinoWriter(self, ticket, piece)
+
+    @override
+    def error_store(self) -> ErrorStore:
+        """Error records as rows of the table: at least once, by id."""
+        from dataflow_assets.connectors.trino.rejected.error_sink import TrinoErrors
+
+        return TrinoErrors.of(self)
+
+    @override
+    def rejected(self) -> Entries:
+        """Those of `<table>_rejected`."""
+        from dataflow_assets.connectors.trino.rejected.error_sink import TrinoErrors
+
+        return TrinoErrors.beside(self)
+
+    @override
+    def frames(self, namespace: str | None, table: str) -> TableFrames:
+        """Tables of a catalog of Trino. A write is one statement."""
+        from dataflow_assets.connectors.trino.frames.read import describe, read
+        from dataflow_assets.connectors.trino.frames.write import write
+
+        schema = namespace or self.usual_schema()
+        sink = self.model_copy(update={"namespace": schema, "table": f'"{table}"'})
+        return TableFrames(partial(read, sink), partial(write, sink), partial(describe, sink))

@@ -1,0 +1,1 @@
+"""Tables as the coordinator describes them, what their catalog can do, and the checkpoint's own."""

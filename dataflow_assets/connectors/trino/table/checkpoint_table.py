@@ -1,0 +1,224 @@
+"""Where checkpoints are kept: a table of a catalog that has UPDATE, one row for each branch.
+
+A row is changed by compare-and-set: UPDATE ... WHERE stamp = the one that was read. Each change has
+a stamp of its own, so that an answer that was lost is found out, and so that the statement which
+writes rows can ask whether it may still.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dataflow_assets.connectors.trino.client import Client, literal
+from dataflow_assets.connectors.trino.errors import CONFLICT, MISSING, Failure
+from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.table.table import Place
+from dataflow_assets.contracts import Checkpoint, PartSlice, Target
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.stored_session import StateChange
+
+NAME = "dataflow_checkpoints"
+_TRIES = 8
+_CONFLICTS = frozenset({CONFLICT, "TRANSACTION_CONFLICT", "ICEBERG_CANNOT_OPEN_SPLIT"})
+_COLUMNS = "id varchar, flow varchar, epoch bigint, stamp varchar, state varchar"
+_BY_BRANCH = " WITH (partitioning = ARRAY['id'])"
+_NOT_ABLE = frozenset({"NOT_SUPPORTED", "PERMISSION_DENIED", "INVALID_TABLE_PROPERTY"})
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A statement that may have written rows although nobody has seen its end."""
+
+    query: str
+    """The id that Trino has given it."""
+    checkpoint: Checkpoint
+    """What is true if it has."""
+    base: str | None = None
+    """The table's snapshot before it; None where there are none."""
+
+
+class Document(msgspec.Struct, frozen=True):
+    """What is stored of a branch, as JSON."""
+
+    checkpoint: Checkpoint
+    intent: tuple[PartSlice, ...] = ()
+    pending: Pending | None = None
+    doubt: Pending | None = None
+    """A statement whose rows were not there; until others are written, they might yet come."""
+    emptying: bool = False
+    """Rows of the table are being deleted."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A row: its stamp and what it says."""
+
+    stamp: str
+    document: Document
+
+    @property
+    def state(self) -> BranchState:
+        """As the engine decides by it."""
+        return BranchState(self.document.checkpoint, self.document.intent)
+
+
+class CheckpointTable:
+    """The row of one branch. Methods raise Failure where Trino does not answer."""
+
+    def __init__(self, client: Client, sink: TrinoSinkOptions, target: Target) -> None:
+        self._client, self._target = client, target
+        self.place = place_of(sink)
+        self._where = f"id = {literal(target.id)}"
+
+    def create(self) -> None:
+        """Makes the table where it is missing. Called when a session opens."""
+        if _exists(self._client, self.place):
+            return
+        made = f"CREATE TABLE IF NOT EXISTS {self.place.quoted} ({_COLUMNS})"
+        try:
+            self._client.run(made + _BY_BRANCH)
+        except Failure as failure:
+            if failure.transient:
+                raise
+            self._client.run(made)
+
+    def load(self) -> Stored | None:
+        """The row as it is now; None where there is none."""
+        found = self._client.rows(
+            f"SELECT stamp, state FROM {self.place.quoted} WHERE {self._where}"  # noqa: S608 - quoted
+        )
+        if len(found) > 1:
+            raise TransientError(f"two drivers of flow {self._target.flow} have begun at once")
+        return Stored(found[0][0], _parsed(found[0][1])) if found else None
+
+    def move(self, step: StateChange, **changes: object) -> Stored:
+        """Stores what the step makes of what is stored.
+
+        Args:
+            step: pure; called again where somebody else was first. What it raises is raised.
+            changes: fields of `Document` that become these values; the others stay.
+        """
+        for _ in range(_TRIES):
+            found = self.load()
+            state = step(found.state if found else None)
+            document = found.document if found else Document(state.checkpoint)
+            document = msgspec.structs.replace(
+                document, checkpoint=state.checkpoint, intent=state.intent, **changes
+            )
+            if (stored := self.swap(found, document)) is not None:
+                return stored
+        raise TransientError(
+            f"{self.place}: others change the row of flow {self._target.flow} faster than it can "
+            f"be changed ({_TRIES} times)"
+        )
+
+    def swap(self, found: Stored | None, document: Document, stamp: str = "") -> Stored | None:
+        """Stores the document in place of what was found; None where somebody was first.
+
+        Args:
+            found: as `load` has returned it.
+            document: what to store.
+            stamp: under which; empty for a new one.
+        """
+        stored = Stored(stamp or uuid.uuid4().hex, document)
+        try:
+            changed = self._client.run(self._statement(found, stored))
+        except Failure as failure:
+            if failure.name in _CONFLICTS:
+                return None
+            if failure.name in _NOT_ABLE:
+                raise self._refused(failure) from None
+            if not self._is(stored.stamp):
+                raise
+            return stored
+        return self._alone(stored) if found is None else (stored if changed == 1 else None)
+
+    def may_write(self, stamp: str) -> str:
+        """The condition that the row still has this stamp, as SQL inside another statement."""
+        named = f"{self._where} AND stamp = {literal(stamp)}"
+        return f"EXISTS (SELECT 1 FROM {self.place.quoted} WHERE {named})"  # noqa: S608 - quoted
+
+    def others(self, identity: str | None) -> dict[str, str]:
+        """By the other flows into the table of this identity: what removes a checkpoint."""
+        found = self._client.rows(f"SELECT id, flow, state FROM {self.place.quoted}")  # noqa: S608
+        return {
+            flow: f"DELETE FROM {self.place} WHERE id = {literal(name)}"  # noqa: S608 - is shown only
+            for name, flow, state in found
+            if flow != self._target.flow and _parsed(state).checkpoint.target == identity
+        }
+
+    def _statement(self, found: Stored | None, stored: Stored) -> str:
+        epoch = stored.document.checkpoint.epoch
+        state = literal(msgspec.json.encode(stored.document).decode())
+        stamp = literal(stored.stamp)
+        if found is None:
+            names = f"{literal(self._target.id)}, {literal(self._target.flow)}"
+            given = f"SELECT {names}, BIGINT '{epoch}', {stamp}, {state}"
+            none = f"NOT EXISTS (SELECT 1 FROM {self.place.quoted} WHERE {self._where})"  # noqa: S608
+            return f"INSERT INTO {self.place.quoted} {given} WHERE {none}"
+        values = f"epoch = {epoch}, stamp = {stamp}, state = {state}"
+        held = f"{self._where} AND stamp = {literal(found.stamp)}"
+        return f"UPDATE {self.place.quoted} SET {values} WHERE {held}"  # noqa: S608 - quoted
+
+    def _is(self, stamp: str) -> bool:
+        found = self.load()
+        return found is not None and found.stamp == stamp
+
+    def _alone(self, stored: Stored) -> Stored | None:
+        """The first row of a branch: of two that were made at once both go."""
+        stamps = self._client.rows(
+            f"SELECT stamp FROM {self.place.quoted} WHERE {self._where}"  # noqa: S608 - quoted
+        )
+        if [stored.stamp] == [stamp for (stamp,) in stamps]:
+            return stored
+        own = f"{self._where} AND stamp = {literal(stored.stamp)}"
+        self._client.run(f"DELETE FROM {self.place.quoted} WHERE {own}")  # noqa: S608 - quoted
+        return None
+
+    def _refused(self, failure: Failure) -> PermanentError:
+        return PermanentError(
+            f"catalog {self.place.catalog} cannot keep a checkpoint, which needs UPDATE: "
+            f"{failure.reason}; set checkpointTable to a table of a catalog that can, such as "
+            "Iceberg's or PostgreSQL's (schema.table or catalog.schema.table)"
+        )
+
+
+def place_of(sink: TrinoSinkOptions) -> Place:
+    """Where the checkpoint of a sink is. Secrets must be resolved."""
+    catalog, schema = sink.catalog or "", sink.place()[0]
+    names = (sink.checkpoint_table or NAME).split(".")
+    return Place(*[catalog, schema][: 3 - len(names)], *names)
+
+
+def peek(
+    client: Client, sink: TrinoSinkOptions, targets: Sequence[Target]
+) -> list[Document | None]:
+    """What is stored of several branches, without an epoch; None for nothing. Raises Failure."""
+    place = place_of(sink)
+    named = ", ".join(literal(target.id) for target in targets)
+    try:
+        found = client.rows(f"SELECT id, state FROM {place.quoted} WHERE id IN ({named})")  # noqa: S608
+    except Failure as failure:
+        if failure.name not in MISSING:
+            raise
+        found = []
+    known = {name: _parsed(state) for name, state in found}
+    return [known.get(target.id) for target in targets]
+
+
+def _parsed(text: str) -> Document:
+    return msgspec.json.decode(text, type=Document)
+
+
+def _exists(client: Client, place: Place) -> bool:
+    try:
+        client.run(f"SELECT 1 FROM {place.quoted} LIMIT 0")  # noqa: S608 - quoted
+    except Failure as failure:
+        if failure.name not in MISSING:
+            raise
+        return False
+    return True

@@ -1,0 +1,111 @@
+"""CREATE TABLE from a sample, in the types that the catalog has: it is asked, not known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.trino import types
+from dataflow_assets.connectors.trino.client import Client, literal, quote
+from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.table.stage import drop
+from dataflow_assets.connectors.trino.table.table import Place, find
+from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.wrapped import METADATA
+from dataflow_assets.sdk.raw_rows import DATA
+
+_TIMES = ("time", "timestamp")
+
+
+def create(client: Client, sink: TrinoSinkOptions, place: Place, sample: pa.Schema) -> None:
+    """Makes the target unless a racing flow has. Raises Failure."""
+    if not sink.auto_create_table:
+        raise sink.no_table()
+    fields = sink.raw_columns(sample) if sink.raw_mode else _columns(sink, sample)
+    wanted = {f.name: sink.columns.get(f.name) or types.declared(f) for f in fields}
+    wanted |= {name: kind for name, kind in sink.columns.items() if name not in wanted}
+    if not wanted:
+        raise PermanentError(
+            f"table {sink.address().name} cannot be made: the first records hold no object "
+            "with its columns; name them under `columns`, or create the table"
+        )
+    docs = {f.name: _doc(sink, f) for f in fields}
+    kinds = supported(client, place, wanted)
+    docs = {n: d for n, d in docs.items() if d and Type.of(kinds[n]).name == "varchar"}
+    _make(client, place, kinds, docs)
+
+
+def _columns(sink: TrinoSinkOptions, sample: pa.Schema) -> list[pa.Field]:
+    """The sample's, sorted; the key's columns must be among them."""
+    names = {*sample.names, *sink.columns}
+    if missing := [name for name in sink.key if name not in names]:
+        raise PermanentError(
+            f"table {sink.address().name} cannot be made: {', '.join(missing)} of conflictKey is "
+            "in none of the first records; name it under `columns` with its type"
+        )
+    return sorted(sample, key=lambda field: field.name)
+
+
+def _doc(sink: TrinoSinkOptions, field: pa.Field) -> str:
+    if sink.raw_mode and field.name == METADATA:
+        return types.JSON_DOC
+    return "" if field.name == DATA and sink.raw_mode else types.doc(field)
+
+
+def supported(client: Client, place: Place, wanted: dict[str, str]) -> dict[str, str]:
+    """The types that the catalog makes of these; text where it has none that loses nothing.
+
+    Found by making an empty table and looking at it. Raises Failure.
+    """
+    try:
+        made = _tried(client, place, wanted)
+    except Failure as failure:
+        if failure.transient:
+            raise
+        made = {name: _alone(client, place, kind) for name, kind in wanted.items()}
+    return {name: _lossless(kind, made[name]) for name, kind in wanted.items()}
+
+
+def _alone(client: Client, place: Place, kind: str) -> str:
+    try:
+        return _tried(client, place, {"c": kind})["c"]
+    except Failure as failure:
+        if failure.transient:
+            raise
+        return "varchar"
+
+
+def _tried(client: Client, place: Place, wanted: dict[str, str]) -> dict[str, str]:
+    import uuid
+
+    trial = place.beside(f"dataflow_types_{uuid.uuid4().hex[:12]}")
+    values = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in wanted.items())
+    try:
+        client.run(f"CREATE TABLE {trial.quoted} AS SELECT {values} WITH NO DATA")
+        table = find(client, trial)
+    finally:
+        drop(client, trial)
+    return {column.name: column.type for column in table.columns} if table else {}
+
+
+def _lossless(wanted: str, made: str) -> str:
+    one, other = Type.of(wanted), Type.of(made)
+    cut = one.name.startswith(_TIMES) and other.name == one.name and other.digits < one.digits
+    return "varchar" if cut else made
+
+
+def _make(client: Client, place: Place, kinds: dict[str, str], docs: dict[str, str]) -> None:
+    def listed(comments: Sequence[str]) -> str:
+        named = zip(kinds.items(), comments, strict=True)
+        return ", ".join(f"{quote(name)} {kind}{comment}" for (name, kind), comment in named)
+
+    told = [f" COMMENT {literal(docs[name])}" if name in docs else "" for name in kinds]
+    try:
+        client.run(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({listed(told)})")
+    except Failure as failure:
+        if failure.transient or not docs:
+            raise
+        client.run(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({listed([''] * len(kinds))})")

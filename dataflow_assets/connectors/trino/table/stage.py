@@ -1,0 +1,151 @@
+"""Rows on their way from the tasks to the one statement that stores them.
+
+Few rows travel in the receipts and become part of the statement. Many are put into a table beside
+the target, as chunks of JSON, each marked with the attempt of its task: only attempts that receipts
+name count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from dataflow_assets.connectors.trino.client import Client, literal
+from dataflow_assets.connectors.trino.errors import MISSING, Failure
+from dataflow_assets.connectors.trino.table.table import Place
+
+PREFIX = "dataflow_stage_"
+MOST_INLINE = 100_000
+"""Characters of rows that travel in one receipt."""
+SPARE = 60_000
+"""Characters of a statement that are left for all but the rows."""
+_COLUMNS = "attempt varchar, chunk bigint, body varchar"
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """What one writer has handed over."""
+
+    attempt: str
+    rows: int
+    inline: str = ""
+    """The rows as a JSON array; empty where they are in the stage."""
+    lacks: bool = False
+    """Some of the rows do not carry every column, or delete their key."""
+
+
+@dataclass
+class Chunks:
+    """Rows of one writer, as JSON arrays, put into the stage as they become many."""
+
+    client: Client
+    place: Place
+    attempt: str
+    most: int
+    """Characters of one statement."""
+    rows: int = 0
+    _lines: list[str] = field(default_factory=list)
+    _length: int = 0
+    _chunks: int = 0
+
+    @property
+    def longest(self) -> int:
+        """Characters that a row may have."""
+        return self.most - SPARE
+
+    def add(self, line: str, length: int) -> None:
+        """Takes a row of this length as it stands in SQL. Raises Failure."""
+        if self._length + length > self.longest:
+            self.flush()
+        self._lines.append(line)
+        self._length += length + 1
+        self.rows += 1
+
+    def flush(self) -> None:
+        """Puts what waits into the stage. Raises Failure."""
+        if not self._lines:
+            return
+        if not self._chunks:
+            create(self.client, self.place)
+        values = f"{literal(self.attempt)}, {self._chunks}, {literal(self._text())}"
+        self.client.run(f"INSERT INTO {self.place.quoted} VALUES ({values})")  # noqa: S608 - quoted
+        self._lines, self._length, self._chunks = [], 0, self._chunks + 1
+
+    def handed_over(self, *, lacks: bool) -> Staged:
+        """For the receipt. Raises Failure."""
+        if self._chunks or self._length > MOST_INLINE:
+            self.flush()
+            return Staged(self.attempt, self.rows, lacks=lacks)
+        return Staged(self.attempt, self.rows, self._text() if self._lines else "", lacks)
+
+    def _text(self) -> str:
+        return f"[{','.join(self._lines)}]"
+
+
+def create(client: Client, place: Place) -> None:
+    """Makes the stage where it is missing. Raises Failure."""
+    client.run(f"CREATE TABLE IF NOT EXISTS {place.quoted} ({_COLUMNS})")
+
+
+def name(branch: str, epoch: int, unique: str) -> str:
+    """Of the stage of one span.
+
+    Args:
+        branch: `Target.id`.
+        epoch: of the session.
+        unique: letters and digits.
+    """
+    return f"{PREFIX}{_digest(branch)}_{epoch}_{unique}"
+
+
+def drop(client: Client, place: Place) -> None:
+    """Drops a stage, if there is one. Raises Failure."""
+    client.run(f"DROP TABLE IF EXISTS {place.quoted}")
+
+
+def leftovers(client: Client, beside: Place, branch: str) -> list[Place]:
+    """Stages of a branch that drivers have left behind. Raises Failure."""
+    begins = f"{PREFIX}{_digest(branch)}_"
+    try:
+        found = client.rows(
+            f"SHOW TABLES FROM {_schema(beside)} LIKE {literal(begins.replace('_', '!_') + '%')} "
+            "ESCAPE '!'"
+        )
+    except Failure as failure:
+        if failure.name not in MISSING:
+            raise
+        return []
+    return [beside.beside(str(each)) for (each,) in found]
+
+
+def _digest(branch: str) -> str:
+    return hashlib.sha256(branch.encode()).hexdigest()[:12]
+
+
+def _schema(place: Place) -> str:
+    return place.quoted.rpartition(".")[0]
+
+
+def gathered(
+    client: Client, place: Place, staged: Sequence[Staged], most: int
+) -> tuple[str, list[str]]:
+    """Where the rows of a span are: a JSON array, or the attempts in the stage, in their order.
+
+    Rows of receipts go to the stage too where they are too many for one statement, or where others
+    are there. Raises Failure.
+    """
+    inline = [one for one in staged if one.inline]
+    length = sum(len(one.inline) + one.inline.count("'") for one in inline)
+    if all(one.inline or not one.rows for one in staged) and length <= most - SPARE:
+        return f"[{','.join(one.inline[1:-1] for one in inline)}]", []
+    create(client, place)
+    for one in inline:
+        chunks = Chunks(client, place, one.attempt, most)
+        for line in json.loads(one.inline):
+            text = msgspec.json.encode(line).decode()
+            chunks.add(text, len(text) + text.count("'"))
+        chunks.flush()
+    return "", [one.attempt for one in staged if one.rows]

@@ -1,0 +1,129 @@
+"""The one statement that stores the rows of a span: an INSERT or a MERGE.
+
+Its own condition is that the checkpoint's row still has the stamp that was stored for it: whoever
+takes over stores another one, and what has not begun by then writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dataflow_assets.connectors.trino.client import listed, literal, quote
+from dataflow_assets.connectors.trino.encode import value, wire
+from dataflow_assets.connectors.trino.table.table import Column, Place, Table
+from dataflow_assets.contracts import DELETE
+
+AT, OPERATION, ABSENT = "_dataflow_at", "_dataflow_op", "_dataflow_absent"
+_GONE, _WHOLE = "_dataflow_gone", "_dataflow_whole"
+_SYSTEM = (OPERATION, ABSENT)
+_PART = 1 << 40  # rows of one attempt, at most
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows of a span: a JSON array, or attempts of a stage in their order."""
+
+    columns: tuple[Column, ...]
+    inline: str
+    stage: Place
+    attempts: Sequence[str] = ()
+
+    def sql(self, condition: str) -> str:
+        """A query of the rows, values in the columns' types, with AT and the system columns."""
+        values = [f"{value(quote(c.name), c.kind)} AS {quote(c.name)}" for c in self.columns]
+        named = ", ".join([*values, OPERATION, ABSENT, self._at])
+        return f"SELECT {named} FROM {self._raw} WHERE {condition}"  # noqa: S608 - quoted
+
+    @property
+    def _raw(self) -> str:
+        """What stands behind FROM: each row in the types that JSON is taken as."""
+        kinds = [f"{quote(c.name)} {wire(c.kind)}" for c in self.columns]
+        kinds += [f"{name} varchar" for name in _SYSTEM]
+        names = f"{listed([*(c.name for c in self.columns)])}, {', '.join(_SYSTEM)}, _dataflow_n"
+        body = "body" if self.attempts else literal(self.inline)
+        rows = f"CAST(json_parse({body}) AS ARRAY(ROW({', '.join(kinds)})))"
+        unnested = f"UNNEST({rows}) WITH ORDINALITY AS given ({names})"
+        if not self.attempts:
+            return unnested
+        mine = ", ".join(map(literal, self.attempts))
+        kept = f"(SELECT * FROM {self.stage.quoted} WHERE attempt IN ({mine}))"  # noqa: S608
+        return f"{kept} AS stage CROSS JOIN {unnested}"
+
+    @property
+    def _at(self) -> str:
+        """A number in the order of the rows."""
+        if not self.attempts:
+            return f"_dataflow_n AS {AT}"
+        order = " ".join(f"WHEN {literal(a)} THEN {n}" for n, a in enumerate(self.attempts))
+        return f"(CASE attempt {order} END) * {_PART} + chunk * {_PART >> 20} + _dataflow_n AS {AT}"
+
+
+def insert(table: Table, source: Source, condition: str, *, guarded: bool) -> str:
+    """Rows that are appended.
+
+    Args:
+        table: the target.
+        source: the rows.
+        condition: without which none is written.
+        guarded: as a MERGE that matches nothing: it fails if others add rows meanwhile.
+    """
+    names = [column.name for column in source.columns]
+    rows = source.sql(condition)
+    if not guarded:
+        return f"INSERT INTO {table.place.quoted} ({listed(names)}) SELECT {listed(names)} FROM ({rows})"  # noqa: S608,E501
+    values = ", ".join(f"s.{quote(name)}" for name in names)
+    return (
+        f"MERGE INTO {table.place.quoted} t USING ({rows}) s ON false "  # noqa: S608 - quoted
+        f"WHEN NOT MATCHED THEN INSERT ({listed(names)}) VALUES ({values})"
+    )
+
+
+def merge(table: Table, source: Source, condition: str, key: Sequence[str]) -> str:
+    """Rows that replace those of their key; of several rows of a key what the last ones carry."""
+    names = [column.name for column in source.columns]
+    others = [name for name in names if name not in key]
+    same = " AND ".join(f"t.{quote(name)} = s.{quote(name)}" for name in key)
+    sets = ", ".join(f"{quote(n)} = {_kept(n, at)}" for at, n in enumerate(names) if n in others)
+    updates = f"WHEN MATCHED THEN UPDATE SET {sets} " if sets else ""
+    values = ", ".join(f"s.{quote(name)}" for name in names)
+    return (
+        f"MERGE INTO {table.place.quoted} t USING ({_folded(source, condition, key)}) s ON {same} "  # noqa: S608 - quoted
+        f"WHEN MATCHED AND s.{_GONE} THEN DELETE {updates}"
+        f"WHEN NOT MATCHED AND NOT s.{_GONE} THEN INSERT ({listed(names)}) VALUES ({values})"
+    )
+
+
+def _kept(name: str, at: int) -> str:
+    """What a column becomes: a row that does not carry it leaves it as it is."""
+    old = f"CASE WHEN s.{_WHOLE} THEN NULL ELSE t.{quote(name)} END"
+    return f"CASE WHEN s.{_has(at)} THEN s.{quote(name)} ELSE {old} END"
+
+
+def _folded(source: Source, condition: str, key: Sequence[str]) -> str:
+    """One row for each key. A delete forgets what came before it."""
+    keys = listed(key)
+    deleted = f"max(IF({OPERATION} = '{DELETE}', {AT}, 0)) OVER (PARTITION BY {keys})"
+    rows = f"SELECT *, {deleted} AS _dataflow_deleted FROM ({source.sql(condition)})"  # noqa: S608
+    alive = f"{AT} > _dataflow_deleted"
+    columns = [*map(quote, key)]
+    for at, column in enumerate(source.columns):
+        has = f"{alive} AND substr({ABSENT}, {at + 1}, 1) <> '1'"
+        columns.append(f"coalesce(bool_or({has}), false) AS {_has(at)}")
+        if column.name not in key:
+            last = f"max_by({quote(column.name)}, {AT}) FILTER (WHERE {has})"
+            columns.append(f"{last} AS {quote(column.name)}")
+    columns.append(f"NOT coalesce(bool_or({alive}), false) AS {_GONE}")
+    columns.append(f"max(_dataflow_deleted) > 0 AS {_WHOLE}")
+    return f"SELECT {', '.join(columns)} FROM ({rows}) GROUP BY {keys}"  # noqa: S608 - quoted
+
+
+def _has(at: int) -> str:
+    return f"_dataflow_has_{at}"
+
+
+def unless_committed(table: Table, query: str) -> str:
+    """The condition that this query has not committed to the table, as SQL inside a statement."""
+    listed_ = table.place.hidden("snapshots")
+    mine = f"element_at(summary, 'trino_query_id') = {literal(query)}"
+    return f"NOT EXISTS (SELECT 1 FROM {listed_} WHERE {mine})"  # noqa: S608 - quoted

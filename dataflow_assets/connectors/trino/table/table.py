@@ -1,0 +1,135 @@
+"""A table as Trino describes it now: its columns, and what tells it from another of its name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.trino import types
+from dataflow_assets.connectors.trino.client import Client, literal, quote
+from dataflow_assets.connectors.trino.errors import MISSING, Failure
+from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.contracts import KEY
+
+_COLUMNS = """
+SELECT column_name, data_type, is_nullable, comment FROM {catalog}.information_schema.columns
+WHERE table_schema = {schema} AND table_name = {table} ORDER BY ordinal_position
+"""
+_PLAIN_COLUMNS = """
+SELECT column_name, data_type, is_nullable, NULL FROM {catalog}.information_schema.columns
+WHERE table_schema = {schema} AND table_name = {table} ORDER BY ordinal_position
+"""
+_FIRST = "SELECT CAST(min_by(snapshot_id, made_current_at) AS varchar) FROM {history}"
+_UUID = "SELECT value FROM {properties} WHERE key = 'uuid' OR key = 'table-uuid'"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Catalog, schema and name of a table."""
+
+    catalog: str
+    schema: str
+    name: str
+
+    @property
+    def quoted(self) -> str:
+        """As SQL takes it."""
+        return quote(self.catalog, self.schema, self.name)
+
+    def beside(self, name: str) -> Place:
+        """Another table of the same schema; `name$snapshots` is one of Iceberg's own."""
+        return Place(self.catalog, self.schema, name)
+
+    def hidden(self, what: str) -> str:
+        """A table of Iceberg about this one, as SQL takes it."""
+        return self.beside(f"{self.name}${what}").quoted
+
+    def __str__(self) -> str:
+        return f"{self.catalog}.{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as Trino spells it."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    comment: str = ""
+
+    @property
+    def kind(self) -> Type:
+        """The type, taken apart."""
+        return Type.of(self.type)
+
+    @property
+    def field(self) -> pa.Field:
+        """As rows travel."""
+        return types.field(self.name, self.type, nullable=self.nullable, comment=self.comment)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table."""
+
+    place: Place
+    columns: tuple[Column, ...]
+    identity: str
+
+    def schema(self, key: Sequence[str] = ()) -> pa.Schema:
+        """The columns that records can fill; those of a key must not be null."""
+        fields = [c.field.with_nullable(c.nullable and c.name not in key) for c in self.columns]
+        found = pa.schema(fields)
+        return found.with_metadata({KEY: json.dumps(list(key)).encode()}) if key else found
+
+
+def find(client: Client, place: Place) -> Table | None:
+    """The table; None where there is none. Raises Failure."""
+    columns = _columns(client, place)
+    return Table(place, columns, identity(client, place)) if columns else None
+
+
+def _columns(client: Client, place: Place) -> tuple[Column, ...]:
+    where = {
+        "catalog": quote(place.catalog),
+        "schema": literal(place.schema),
+        "table": literal(place.name),
+    }
+    try:
+        found = client.rows(_COLUMNS.format(**where))
+    except Failure as failure:
+        if failure.name != "COLUMN_NOT_FOUND":
+            raise
+        found = client.rows(_PLAIN_COLUMNS.format(**where))
+    return tuple(
+        Column(str(name), str(kind), nullable == "YES", str(comment or ""))
+        for name, kind, nullable, comment in found
+    )
+
+
+def identity(client: Client, place: Place) -> str:
+    """What tells the table from another one of its name, where the catalog tells anything.
+
+    Iceberg: a digest of where its files are. Elsewhere the name: a table that was re-created is
+    not told from the one before it. Raises Failure.
+    """
+    try:
+        found = client.value(f"SHOW CREATE TABLE {place.quoted}")
+    except Failure as failure:
+        if failure.transient or failure.name in MISSING:
+            raise
+        return str(place)
+    location = _property(str(found), "location")
+    return hashlib.sha256(location.encode()).hexdigest()[:16] if location else str(place)
+
+
+def _property(statement: str, name: str) -> str:
+    for line in statement.splitlines():
+        key, _, value = line.strip().partition(" = ")
+        if key == name:
+            return value.rstrip(",").strip("'")
+    return ""

@@ -1,0 +1,99 @@
+"""Names of Trino's types, taken apart: `array(row(a decimal(10, 2), "b c" varchar))`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+_ZONES = (" with time zone", " without time zone")
+
+
+@dataclass(frozen=True)
+class Type:
+    """One type: its name, its numbers, and the types inside it.
+
+    `labels`: of a row, the names of its fields, as SQL has them without quotes.
+    """
+
+    name: str
+    numbers: tuple[int, ...] = ()
+    inner: tuple[Type, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> Type:
+        """From the name as `information_schema` or DESCRIBE spells it."""
+        return _parsed(text.strip())
+
+    @property
+    def digits(self) -> int:
+        """Digits of a second that a time or a timestamp keeps."""
+        return self.numbers[0] if self.numbers else 3
+
+    @property
+    def spelled(self) -> str:
+        """As SQL takes it."""
+        if self.name == "row":
+            pairs = zip(self.labels, self.inner, strict=True)
+            quoted = (f'"{label.replace(chr(34), chr(34) * 2)}" {t.spelled}' for label, t in pairs)
+            return f"row({', '.join(quoted)})"
+        if self.inner:
+            return f"{self.name}({', '.join(each.spelled for each in self.inner)})"
+        if not self.numbers:
+            return self.name
+        head, zone = self.name, ""
+        for each in _ZONES:
+            if self.name.endswith(each):
+                head, zone = self.name.removesuffix(each), each
+        return f"{head}({', '.join(map(str, self.numbers))}){zone}"
+
+    def has(self, *names: str) -> bool:
+        """Whether the type, or one inside it, is one of these."""
+        return self.name in names or any(each.has(*names) for each in self.inner)
+
+
+@lru_cache(1000)
+def _parsed(text: str) -> Type:
+    head, zone = text, ""
+    for each in _ZONES:
+        if head.lower().endswith(each):
+            head, zone = head[: -len(each)], each.replace(" without time zone", "")
+    name, _, rest = head.partition("(")
+    name = name.strip().lower() + zone
+    if not rest:
+        return Type(name)
+    arguments = _split(rest.rstrip().removesuffix(")"))
+    if name == "row":
+        fields = [_labelled(each, number) for number, each in enumerate(arguments, 1)]
+        labels = tuple(label for label, _ in fields)
+        return Type(name, (), tuple(kind for _, kind in fields), labels)
+    if all(each.isdecimal() for each in arguments):
+        return Type(name, tuple(map(int, arguments)))
+    return Type(name, (), tuple(map(_parsed, arguments)))
+
+
+def _split(text: str) -> list[str]:
+    """At the commas outside parentheses and quotes."""
+    found, depth, quoted, begin = [], 0, False, 0
+    for at, letter in enumerate(text):
+        if letter == '"':
+            quoted = not quoted
+        elif not quoted and letter in "()":
+            depth += 1 if letter == "(" else -1
+        elif not quoted and letter == "," and depth == 0:
+            found.append(text[begin:at].strip())
+            begin = at + 1
+    return [*found, text[begin:].strip()]
+
+
+def _labelled(text: str, number: int) -> tuple[str, Type]:
+    """A field of a row; one without a name is called by its number."""
+    if text.startswith('"'):
+        at = 1
+        while text[at] != '"' or text[at + 1 : at + 2] == '"':
+            at += 2 if text[at] == '"' else 1
+        return text[1:at].replace('""', '"'), _parsed(text[at + 1 :].strip())
+    label, blank, rest = text.partition(" ")
+    if not blank or label in {"timestamp", "time", "interval", "double"} or "(" in label:
+        return f"field{number}", _parsed(text)
+    return label, _parsed(rest.strip())

@@ -1,0 +1,203 @@
+"""Trino's types and the Arrow types that they travel as: one table for source, sink and docs.
+
+Maps travel as JSON text, also inside arrays and rows. Times of more than nine digits of a second,
+and what has no Arrow form of its own, travel as their text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.trino.type_names import Type
+from dataflow_assets.contracts import KIND, MAX_LENGTH, TypeRow
+from dataflow_assets.errors import PermanentError
+
+TRINO_TYPE = b"dataflow.trino.type"
+"""Field metadata: the column's own type, for a sink of the same system."""
+JSON_DOC = "JSON text"
+"""How the comment of a varchar column begins that holds JSON."""
+NUMERIC_DOC = "Digits of a number"
+DOCS = {b"json": JSON_DOC, b"numeric": NUMERIC_DOC}
+_TEXT = pa.string()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the values of a type without parameters travel."""
+
+    name: str
+    arrow: pa.DataType
+    kind: bytes | None = None
+    note: str = ""
+
+
+RULES = (
+    Rule("boolean", pa.bool_()),
+    Rule("tinyint", pa.int8()),
+    Rule("smallint", pa.int16()),
+    Rule("integer", pa.int32()),
+    Rule("bigint", pa.int64()),
+    Rule("real", pa.float32()),
+    Rule("double", pa.float64()),
+    Rule("varchar", _TEXT, note="varchar(n) too: longer text is rejected"),
+    Rule("char", _TEXT, note="filled up with blanks"),
+    Rule("varbinary", pa.binary()),
+    Rule("date", pa.date32()),
+    Rule("json", _TEXT, b"json"),
+    Rule("uuid", _TEXT, b"uuid"),
+    Rule("ipaddress", _TEXT, b"text"),
+    Rule("interval day to second", _TEXT, b"text"),
+    Rule("interval year to month", _TEXT, b"text"),
+)
+_BY_NAME = {rule.name: rule for rule in RULES}
+_ZONED, _TIME_ZONED = "timestamp with time zone", "time with time zone"
+_EXAMPLES = (
+    ("decimal(10, 2)", "any precision, up to 38 digits"),
+    ("time(6)", "0 to 6 digits; of more digits as text"),
+    ("time(6) with time zone", ""),
+    ("timestamp(6)", "0 to 6 digits"),
+    ("timestamp(9)", "7 to 9 digits; of more digits as text"),
+    ("timestamp(6) with time zone", "0 to 6 digits, in UTC"),
+    ("timestamp(9) with time zone", "7 to 9 digits, in UTC; of more digits as text"),
+    ("array(integer)", ""),
+    ("row(a integer)", "fields without a name: `field1`, `field2`, ..."),
+    ("map(varchar, integer)", "also inside arrays and rows"),
+)
+
+
+def rows() -> tuple[TypeRow, ...]:
+    """The whole table, for the docs."""
+    plain = [TypeRow(rule.name, _plain(rule.arrow, rule.kind), rule.note) for rule in RULES]
+    others = [TypeRow(name, field("", name), note) for name, note in _EXAMPLES]
+    return (*plain, *others)
+
+
+def _plain(arrow: pa.DataType, kind: bytes | None) -> pa.Field:
+    return pa.field("", arrow, metadata={KIND: kind} if kind else None)
+
+
+def field(name: str, text: str, *, nullable: bool = True, comment: str = "") -> pa.Field:
+    """The Arrow field of a column of this type. Raises PermanentError where there is none."""
+    kind = Type.of(text)
+    arrow, mark = _arrow(name, kind)
+    told = next((k for k, doc in DOCS.items() if comment.startswith(doc)), None)
+    metadata = {TRINO_TYPE: text.encode()}
+    if mark or (kind.name == "varchar" and told):
+        metadata[KIND] = mark or told or b""
+    if kind.name in {"varchar", "char"} and kind.numbers:
+        metadata[MAX_LENGTH] = str(kind.numbers[0]).encode()
+    return pa.field(name, arrow, nullable, metadata)
+
+
+def _arrow(name: str, kind: Type) -> tuple[pa.DataType, bytes | None]:
+    if kind.name == "decimal":
+        precision, scale = (*kind.numbers, 0)[:2]
+        return pa.decimal128(precision, scale), None
+    if kind.name == "array":
+        return pa.list_(_element("item", name, kind.inner[0])), None
+    if kind.name == "row":
+        pairs = zip(kind.labels, kind.inner, strict=True)
+        return pa.struct([_element(label, name, each) for label, each in pairs]), None
+    if kind.name == "map":
+        return _TEXT, b"json"
+    if kind.name in {"timestamp", _ZONED, "time", _TIME_ZONED}:
+        return _time(kind)
+    rule = _BY_NAME.get(kind.name)
+    if rule is None:
+        raise PermanentError(
+            f"column {name} has the type {kind.spelled}, which has no form outside Trino; leave it "
+            "out, or give a `query` that casts it"
+        )
+    return rule.arrow, rule.kind
+
+
+def _time(kind: Type) -> tuple[pa.DataType, bytes | None]:
+    if kind.name == "time" and kind.digits <= 6:
+        return pa.time64("us"), None
+    if kind.name.startswith("time ") or kind.name == "time" or kind.digits > 9:
+        return _TEXT, b"text"
+    unit = "us" if kind.digits <= 6 else "ns"
+    return pa.timestamp(unit, "UTC" if kind.name == _ZONED else None), None
+
+
+def _element(label: str, column: str, kind: Type) -> pa.Field:
+    arrow, mark = _arrow(column, kind)
+    return pa.field(label, arrow, metadata={KIND: mark} if mark else None)
+
+
+def selected(name: str, text: str) -> str:
+    """The expression whose values, as Trino's JSON has them, `decode` makes a column of."""
+    kind = Type.of(text)
+    if kind.name == _ZONED and kind.digits <= 9:
+        return f"CAST(at_timezone({name}, 'UTC') AS timestamp({kind.digits}))"
+    if kind.name == "map":
+        return f"json_format(CAST({name} AS json))"
+    return name
+
+
+def declared(column: pa.Field) -> str:
+    """The narrowest Trino type that loses nothing of an interchange field's values."""
+    metadata = column.metadata or {}
+    if hint := metadata.get(TRINO_TYPE):
+        return str(hint.decode())
+    return "varchar" if _holds_json(column) else _declared(column.type, metadata.get(KIND))
+
+
+def doc(column: pa.Field) -> str:
+    """The comment of a column that is made for this one: what its text is."""
+    metadata = column.metadata or {}
+    wide = pa.types.is_decimal(column.type) and column.type.precision > 38
+    kind = b"numeric" if wide else metadata.get(KIND)
+    return DOCS.get(b"json" if _holds_json(column) else kind or b"", "")
+
+
+def _holds_json(column: pa.Field) -> bool:
+    """Whether a column is JSON text as a whole: what is inside an array or a row has no comment."""
+    kind = column.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _holds_json(kind.value_field)
+    if pa.types.is_map(kind):
+        return _holds_json(kind.item_field)
+    if pa.types.is_struct(kind):
+        return kind.num_fields == 0 or any(map(_holds_json, kind))
+    return isinstance(kind, pa.JsonType) or (column.metadata or {}).get(KIND) == b"json"
+
+
+def _declared(arrow: pa.DataType, kind: bytes | None) -> str:
+    if kind is not None:
+        return "uuid" if kind == b"uuid" else "varchar"
+    if pa.types.is_decimal(arrow):
+        fits = 0 <= arrow.scale <= arrow.precision <= 38
+        return f"decimal({arrow.precision}, {arrow.scale})" if fits else "varchar"
+    if pa.types.is_timestamp(arrow):
+        digits = 9 if arrow.unit == "ns" else 6
+        return f"timestamp({digits})" + (" with time zone" if arrow.tz else "")
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        return f"array({declared(arrow.value_field)})"
+    if pa.types.is_map(arrow):
+        return f"map({_declared(arrow.key_type, None)}, {declared(arrow.item_field)})"
+    if pa.types.is_struct(arrow) and arrow.num_fields:
+        members = (f'"{each.name}" {declared(each)}' for each in arrow)
+        return f"row({', '.join(members)})"
+    return _SIMPLE.get(arrow, "varchar")
+
+
+_SIMPLE = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.uint8(): "smallint",
+    pa.uint16(): "integer",
+    pa.uint32(): "bigint",
+    pa.uint64(): "decimal(20, 0)",
+    pa.float32(): "real",
+    pa.float64(): "double",
+    pa.date32(): "date",
+    pa.time64("us"): "time(6)",
+    pa.binary(): "varbinary",
+    pa.large_binary(): "varbinary",
+}

@@ -1,0 +1,198 @@
+"""Bearer tokens for HTTP: given as they are, or fetched from an OAuth2 server and renewed in time.
+
+Knows no connector. Driver and tasks each fetch tokens of their own, one for all connections of a
+process that ask with the same credentials.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from requests import PreparedRequest, RequestException, Response
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+from typing_extensions import override
+
+from dataflow_assets.errors import PermanentError, TransientError
+
+RENEWED_AT = 0.8
+"""Of a token's life: when a new one is fetched."""
+UNKNOWN_LIFE = 300
+"""Seconds that a token is used whose server does not say how long it lives."""
+REFUSED = 401
+TIMEOUT = 30
+"""Seconds that the token server may take to answer."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Who asks for tokens, where, and by which grant; equal grants share one token in a process.
+
+    With a user the grant is `password`, without one `client_credentials`.
+    """
+
+    url: str
+    """The token endpoint."""
+    client: str
+    secret: str | None = field(default=None, repr=False)
+    """None for a public client."""
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    scope: str | None = None
+    ca: str | None = field(default=None, repr=False)
+    """The certificates that the server's is checked with, as PEM; None for the usual ones."""
+
+    @property
+    def who(self) -> str:
+        """Who is refused, for people."""
+        return f"user {self.user}" if self.user else f"client {self.client}"
+
+    @property
+    def form(self) -> Mapping[str, str]:
+        """What is sent to the endpoint beside the client's own credentials."""
+        if self.user is None:
+            return {"grant_type": "client_credentials"}
+        return {
+            "grant_type": "password",
+            "username": self.user,
+            "password": self.password or "",
+        }
+
+
+class Tokens:
+    """The token of one grant, renewed before it expires. Threads may share it."""
+
+    def __init__(self, grant: Grant) -> None:
+        self._grant = grant
+        self._lock = threading.Lock()
+        self._token = ""
+        self._until = 0.0
+
+    def current(self) -> str:
+        """A token that is valid for a while yet.
+
+        Called for each HTTP request, on the driver and in tasks; asks the server only where the
+        token has used up most of its life.
+
+        Raises:
+            PermanentError: the server refuses the credentials.
+            TransientError: the server cannot be reached.
+        """
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._renew()
+            return self._token
+
+    def forget(self) -> None:
+        """Makes the next `current` fetch another token. Called when a server refuses this one."""
+        with self._lock:
+            self._until = 0.0
+
+    def _renew(self) -> None:
+        asked = time.monotonic()
+        answer = _fetched(self._grant)
+        life = float(answer.get("expires_in") or UNKNOWN_LIFE)
+        self._token, self._until = str(answer["access_token"]), asked + life * RENEWED_AT
+
+
+def tokens(grant: Grant) -> Tokens:
+    """The tokens of this grant that the whole process shares.
+
+    Called by connectors for each connection, on the driver and in tasks.
+    """
+    with _lock:
+        return _shared.setdefault(grant, Tokens(grant))
+
+
+class Bearer(AuthBase):
+    """Puts a token on each request of a `requests` session.
+
+    One that was fetched and is refused all the same (its time ran out on the way, or the server
+    was restored) is fetched anew, and the request sent once more.
+    """
+
+    def __init__(self, source: Tokens | str) -> None:
+        self._source = source
+
+    @override
+    def __call__(self, r: PreparedRequest) -> PreparedRequest:
+        if isinstance(self._source, str):
+            r.headers["Authorization"] = f"Bearer {self._source}"
+            return r
+        r.headers["Authorization"] = f"Bearer {self._source.current()}"
+        r.register_hook("response", self._again)
+        return r
+
+    def _again(self, answer: Response, **kwargs: Any) -> Response:
+        if answer.status_code != REFUSED or isinstance(self._source, str):
+            return answer
+        self._source.forget()
+        request = answer.request.copy()
+        request.deregister_hook("response", self._again)
+        request.headers["Authorization"] = f"Bearer {self._source.current()}"
+        answer.content  # noqa: B018 - read to its end, so that the connection can be used again
+        answer.close()
+        again: Response = answer.connection.send(request, **kwargs)
+        again.request = request
+        return again
+
+
+class OwnAuthorities(HTTPAdapter):
+    """Checks a server's certificate with these authorities; they stay in memory."""
+
+    def __init__(self, authorities: str) -> None:
+        self._context = ssl.create_default_context(cadata=authorities)
+        super().__init__()
+
+    @override
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
+
+
+def _fetched(grant: Grant) -> Mapping[str, Any]:
+    from authlib.integrations.requests_client import OAuth2Session
+
+    with (
+        _translated(grant),
+        OAuth2Session(grant.client, grant.secret, scope=grant.scope) as session,
+    ):
+        if grant.ca is not None:
+            session.mount("https://", OwnAuthorities(grant.ca))
+        answer: Mapping[str, Any] = session.fetch_token(grant.url, timeout=TIMEOUT, **grant.form)
+    if "access_token" not in answer:
+        raise PermanentError(f"{grant.url} answers without a token: is it a token endpoint?")
+    return answer
+
+
+@contextmanager
+def _translated(grant: Grant) -> Iterator[None]:
+    from authlib.common.errors import AuthlibBaseError
+
+    where = f"no token for {grant.who} from {grant.url}"
+    try:
+        yield
+    except AuthlibBaseError as error:
+        said = f"{error.error}: {error.description}" if error.description else str(error.error)
+        raise PermanentError(f"{where}: {said}; check {_checked(grant)}") from None
+    except RequestException as error:
+        answered = getattr(error.response, "status_code", None)
+        why = f"HTTP status {answered}" if answered else type(error).__name__
+        raise TransientError(f"{where}: {why}") from None
+    except ValueError:  # no JSON: the page of some other server
+        raise PermanentError(f"{where}: the answer is no token; check the address") from None
+
+
+def _checked(grant: Grant) -> str:
+    if grant.user is not None:
+        return "username and password, and that the client may use the password grant"
+    return "the client's id and secret, and that the client may use client credentials"
+
+
+_lock = threading.Lock()
+_shared: dict[Grant, Tokens] = {}

@@ -1,0 +1,177 @@
+"""Trino: one coordinator that is its own worker, over an Iceberg catalog, PostgreSQL and memory.
+
+Over `uri` nobody is asked who they are. Over `secure_uri` a token is asked for, which `key` has
+signed: Keycloak of `devservers.keycloak` does. It needs Java 24; `missing` says what is there where
+none is found. Only tests start it: it takes 15 s and 700 MB.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from typing_extensions import override
+
+from dataflow_assets.spark import java
+from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
+from devservers.certificates import Authority
+from devservers.postgresql import PostgreSQL
+from devservers.programs import run
+from devservers.seaweedfs import TOKENS, SeaweedFS
+from devservers.unpacked import only, unpacked
+
+JAVA = 24
+PLUGINS = frozenset({"iceberg", "postgresql", "memory", "password-authenticators", "geospatial"})
+AUDIENCE = "trino"
+_OPTIONS = (
+    "-XX:G1HeapRegionSize=16M",
+    "-XX:+EnableDynamicAgentLoading",
+    "-Djdk.attach.allowAttachSelf=true",
+    "--add-modules=jdk.incubator.vector",
+    "--enable-native-access=ALL-UNNAMED",
+    "--sun-misc-unsafe-memory-access=allow",
+)
+
+
+@dataclass(eq=False, kw_only=True)
+class Trino(Server):
+    """A coordinator with the catalogs `lake` (Iceberg), `pg` (PostgreSQL) and `memory`."""
+
+    name = "trino"
+    port_names: ClassVar[tuple[str, ...]] = ("http", "https")
+    start_timeout: ClassVar[float] = 240  # the JVM's start is all processor, and machines are busy
+
+    store: SeaweedFS
+    database: PostgreSQL
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Adds to its properties, or overrides them."""
+    heap: str = "1200m"
+
+    @property
+    def uri(self) -> str:
+        """Plain, for everybody."""
+        return f"http://{LOOPBACK}:{self.ports['http']}"
+
+    @property
+    def secure_uri(self) -> str:
+        """Encrypted, for whoever has a token."""
+        return f"https://{LOOPBACK}:{self.ports['https']}"
+
+    @property
+    def authority(self) -> Authority:
+        """Who has signed the certificate of `secure_uri`."""
+        folder = self.folder / "tls"
+        folder.mkdir(exist_ok=True)
+        return Authority(folder, "trino-ca")
+
+    @property
+    def key(self) -> Path:
+        """The RSA key that tokens are signed with."""
+        return self.folder / "tokens.key"
+
+    @override
+    def endpoints(self) -> dict[str, str]:
+        return {"uri": self.uri, "secure_uri": self.secure_uri}
+
+    @override
+    def prepare(self) -> None:
+        files = {"config": self._properties(), "log": {"io.trino": "WARN", "io.airlift": "WARN"}}
+        catalogs = self.folder / "catalog"
+        catalogs.mkdir(exist_ok=True)
+        if not self.key.exists():
+            made = ["openssl", "genpkey", "-algorithm", "RSA", "-out", str(self.key)]
+            run(made, "openssl genpkey")
+            public = ["openssl", "pkey", "-in", str(self.key), "-pubout", "-out", self._public]
+            run(public, "openssl pkey")
+        for name, properties in files.items():
+            _write(self.folder / f"{name}.properties", properties)
+        for name, properties in self._catalogs().items():
+            _write(catalogs / f"{name}.properties", properties)
+
+    @override
+    def command(self) -> list[str]:
+        home = unpacked("trino", lambda folder: only(folder / "plugin", PLUGINS))
+        here = {
+            "config": self.folder / "config.properties",
+            "log.levels-file": self.folder / "log.properties",
+            "node.id": "dataflow",
+            "node.environment": "dev",
+            "node.data-dir": self.folder / "data",
+            "plugin.dir": home / "plugin",
+            "catalog.config-dir": self.folder / "catalog",
+        }
+        options = [f"-Xmx{self.heap}", *java.OPTIONS, *_OPTIONS]
+        options += [f"-D{name}={value}" for name, value in here.items()]
+        classes = ["-cp", f"{home}/lib/*", "io.trino.server.TrinoServer"]
+        return [java.executable(JAVA), *options, *classes]
+
+    @override
+    def ready(self) -> bool:
+        with urllib.request.urlopen(f"{self.uri}/v1/info", timeout=2) as answer:  # noqa: S310 (ours)
+            return not json.load(answer)["starting"]
+
+    @property
+    def _public(self) -> str:
+        return str(self.folder / "tokens.pem")
+
+    def _properties(self) -> dict[str, str]:
+        found = {
+            "coordinator": "true",
+            "node-scheduler.include-coordinator": "true",
+            "http-server.http.port": str(self.ports["http"]),
+            "discovery.uri": self.uri,
+            "query.max-memory": "400MB",
+            "query.max-memory-per-node": "400MB",
+            "memory.heap-headroom-per-node": "300MB",
+            "web-ui.enabled": "false",
+            "catalog.management": "static",
+            "http-server.https.enabled": "true",
+            "http-server.https.port": str(self.ports["https"]),
+            "http-server.https.keystore.path": str(self.authority.issue("trino").bundle),
+            "internal-communication.shared-secret": "of-one-process",
+            "http-server.authentication.type": "JWT",
+            "http-server.authentication.allow-insecure-over-http": "true",
+            "http-server.authentication.jwt.key-file": self._public,
+            "http-server.authentication.jwt.required-audience": AUDIENCE,
+            "http-server.authentication.jwt.principal-field": "preferred_username",
+        }
+        return found | dict(self.config)
+
+    def _catalogs(self) -> dict[str, dict[str, str]]:
+        store = self.store
+        lake = {
+            "connector.name": "iceberg",
+            "iceberg.catalog.type": "rest",
+            "iceberg.rest-catalog.uri": store.uri,
+            "iceberg.rest-catalog.warehouse": store.warehouse,
+            "iceberg.rest-catalog.security": "OAUTH2",
+            "iceberg.rest-catalog.oauth2.credential": store.credential,
+            "iceberg.rest-catalog.oauth2.server-uri": store.uri + TOKENS,
+            "fs.native-s3.enabled": "true",
+            "s3.endpoint": store.s3_endpoint,
+            "s3.region": store.region,
+            "s3.path-style-access": "true",
+            "s3.aws-access-key": store.access_key,
+            "s3.aws-secret-key": store.secret_key,
+        }
+        place = f"jdbc:postgresql://{LOOPBACK}:{self.database.port}/postgres"
+        pg = {"connector.name": "postgresql", "connection-url": place}
+        pg |= {"connection-user": "postgres", "connection-password": ""}
+        return {"lake": lake, "pg": pg, "memory": {"connector.name": "memory"}}
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+
+
+def missing() -> str:
+    """Why Trino cannot run on this machine; empty where it can."""
+    try:
+        java.home(JAVA)
+    except ServerError as error:
+        return str(error)
+    return ""

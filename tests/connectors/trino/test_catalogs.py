@@ -1,0 +1,178 @@
+"""What catalogs can do is found by trying it, and said; types are those that the catalog has."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import devservers
+from dataflow_assets.connectors.memory import Store
+from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.contracts import Run, Target
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.manifests.load import load
+from dataflow_assets.spec import hints
+from dataflow_assets.testing import chosen
+from tests.connectors.trino.driver import execute
+from tests.matrix.test_matrix import run
+from tests.systems import manifest
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+
+TARGET = Target("ns/catalogs", "trino", "h", "t")
+
+
+@pytest.fixture
+def pg(trino: devservers.Trino) -> Iterator[str]:
+    """A fresh schema of the catalog `pg`."""
+    name = f"s_{uuid.uuid4().hex[:8]}"
+    execute(trino, f"CREATE SCHEMA pg.{name}")
+    yield name
+    for (table,) in execute(trino, f"SHOW TABLES FROM pg.{name}"):
+        execute(trino, f'DROP TABLE pg.{name}."{table}"')
+    execute(trino, f"DROP SCHEMA pg.{name}")
+
+
+def sink(server: devservers.Trino, catalog: str, schema: str, **more: Any) -> TrinoSink:
+    config = {"serverURL": server.uri, "catalog": catalog, "schema": schema, "table": "target"}
+    return TrinoSink.model_validate(config | more)
+
+
+def test_what_a_catalog_can_do_is_found_by_trying(
+    trino: devservers.Trino, trino_schema: str, pg: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the catalog is called."""
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    execute(trino, f"CREATE TABLE pg.{pg}.target (id bigint, name varchar)")
+    keyed = {"upsertMode": True, "conflictKey": "id"}
+    for more in ({}, keyed):
+        sink(trino, "lake", trino_schema, **more).open(TARGET, Run()).close()
+    assert "at least once" not in caplog.text
+    with caplog.at_level(logging.WARNING):
+        sink(trino, "pg", pg).open(TARGET, Run()).close()
+    assert "catalog pg does not list its commits" in caplog.text
+    with pytest.raises(PermanentError, match=r"upsertMode needs MERGE, which catalog pg does not"):
+        sink(trino, "pg", pg, **keyed).open(TARGET, Run())
+    with pytest.raises(PermanentError, match=r"conflictKey names key, which lake\.\w+\.target"):
+        sink(trino, "lake", trino_schema, upsertMode=True, conflictKey="key").open(TARGET, Run())
+
+
+def test_a_catalog_without_updates_needs_a_checkpoint_elsewhere(
+    trino: devservers.Trino, trino_schema: str, tmp_path: Path, engine: SparkSession, store: Store
+) -> None:
+    name = f"memory_{uuid.uuid4().hex[:8]}"
+    execute(trino, f"CREATE TABLE memory.default.{name} (id bigint, name varchar)")
+    config = {"serverURL": trino.uri, "catalog": "memory", "schema": "default", "table": name}
+    store.produce("t", 0, [json.dumps({"id": 1, "name": "one"}).encode()])
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+
+    def drained(**more: str) -> int:
+        path = manifest(tmp_path, ("memory-offsets", read), ("trino", config | more))
+        return run(chosen(load(path), None), engine)
+
+    with pytest.raises(PermanentError, match="set checkpointTable to a table of a catalog that"):
+        drained()
+    assert drained(checkpointTable=f"lake.{trino_schema}.checkpoints") == 1
+    assert execute(trino, f"SELECT * FROM memory.default.{name}") == [[1, "one"]]
+
+
+def test_tables_are_made_in_the_types_of_the_catalog(
+    trino: devservers.Trino, trino_schema: str, tmp_path: Path, engine: SparkSession, store: Store
+) -> None:
+    """Iceberg has no tinyint, no time zone but UTC, and no more than six digits of a second."""
+    columns = {
+        "small": "tinyint",
+        "amount": "decimal(38, 18)",
+        "late": "timestamp(9)",
+        "at": "timestamp(6) with time zone",
+        "tags": "array(row(k varchar, v decimal(5, 2)))",
+        "counts": "map(varchar, bigint)",
+        "key": "uuid",
+        "bytes": "varbinary",
+    }
+    row = {
+        "small": -128,
+        "amount": "12345678901234567890.123456789012345678",
+        "late": "2020-02-29T12:00:00.123456789",
+        "at": "2020-02-29T12:00:00.123456+02:00",
+        "tags": [{"k": "it's", "v": 1.25}, {"k": None, "v": None}],
+        "counts": {"a": 9007199254740993},
+        "key": "9b155af0-0f06-4d56-a294-3d90a9f0a63d",
+        "bytes": "AP8=",
+        "text": "quotes ' and \" and \\ and ü \u0001 €",
+        "nested": {"a": [1, {"b": None}]},
+        "nothing": None,
+    }
+    store.produce("t", 0, [json.dumps(row).encode(), json.dumps({"small": 1}).encode()])
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    config |= {"autoCreateTable": True, "columns": columns}  # type: ignore[dict-item]
+    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config))
+    assert run(chosen(load(path), None), engine) == 2
+    made = {name: kind for name, kind, *_ in execute(trino, f"DESCRIBE lake.{trino_schema}.target")}
+    assert made["small"] == "integer"
+    assert made["late"] == "varchar"
+    assert made["counts"] == "map(varchar, bigint)"
+    assert made["nested"] == "varchar"
+    listed = "small, CAST(amount AS varchar), late, CAST(at AS varchar), CAST(tags AS json)"
+    listed += ", counts['a'], CAST(key AS varchar), to_hex(bytes), text, nested, nothing"
+    found = execute(trino, f"SELECT {listed} FROM lake.{trino_schema}.target WHERE small < 0")
+    assert found == [
+        [
+            -128,
+            row["amount"],
+            "2020-02-29T12:00:00.123456789",
+            "2020-02-29 10:00:00.123456 UTC",
+            '[{"k":"it\'s","v":1.25},{"k":null,"v":null}]',
+            9007199254740993,
+            row["key"],
+            "00FF",
+            row["text"],
+            '{"a": [1, {"b": null}]}',
+            None,
+        ]
+    ]
+
+
+def test_many_rows_wait_in_a_stage_that_is_dropped(
+    trino: devservers.Trino, trino_schema: str, tmp_path: Path, engine: SparkSession, store: Store
+) -> None:
+    """A row that is longer than a statement is rejected; all others are stored, by one MERGE."""
+    rows = [{"id": number, "name": f"{number} " + "x" * 300} for number in range(1_000)]
+    bodies = [json.dumps(row).encode() for row in rows]
+    bodies.insert(500, json.dumps({"id": -1, "name": "x" * 200_000}).encode())
+    for partition in (0, 1):
+        store.produce("t", partition, bodies[partition::2])
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    config |= {"maxStatementLength": 150_000}  # type: ignore[dict-item]
+    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config), records=10_000)
+    with path.open("a", encoding="utf-8") as file:
+        file.write("  onRejected: table\n")
+    assert run(chosen(load(path), None), engine) == 1_000
+    place = f"lake.{trino_schema}"
+    found = execute(trino, f"SELECT id, name FROM {place}.target ORDER BY id")
+    assert found == [[row["id"], row["name"]] for row in rows]
+    ((reason,),) = execute(trino, f"SELECT reason FROM {place}.target_rejected")
+    assert "characters are more than one statement takes" in reason
+    tables = {name for (name,) in execute(trino, f"SHOW TABLES FROM {place}")}
+    assert tables == {"target", "target_rejected", "dataflow_checkpoints"}
+
+
+def test_what_is_said_before_a_run() -> None:
+    config = {"serverURL": "http://t:1", "catalog": "c", "schema": "s", "table": "t"}
+    said = dict(hints(TrinoSink.model_validate(config)))
+    assert "at least once" in said["catalog"]
+    with pytest.raises(ValueError, match="upsertMode requires conflictKey"):
+        TrinoSink.model_validate(config | {"upsertMode": True})
+    keyed = {"upsertMode": True, "conflictKey": "id", "deleteMode": "soft"}
+    with pytest.raises(ValueError, match="deleteMode: soft does not work for trino yet"):
+        TrinoSink.model_validate(config | keyed)
