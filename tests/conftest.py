@@ -35,6 +35,15 @@ if TYPE_CHECKING:
 
 SHARED = "DATAFLOW_TEST_SERVERS"
 S = TypeVar("S", bound=Server)
+HEAVY = frozenset({"nessie"})
+"""Connectors whose servers are slow to start: one process of `make test` starts them, last."""
+ESSENTIAL: Mapping[str, frozenset[str]] = {
+    "test_drains_everything_once_and_resumes": frozenset({"memory-offsets-nessie"}),
+    "test_a_failure_at_every_step_neither_loses_nor_doubles": frozenset(
+        {"nessie-iceberg.before-commit", "nessie-iceberg.after-commit"}
+    ),
+}
+"""By test: those of its cases with a heavy server that `make test` runs too."""
 
 
 class Topics(Protocol):
@@ -48,15 +57,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="every law on Spark, with every other end")
 
 
+def _heavy(item: pytest.Item) -> bool:
+    """Whether one of its parameters is the name of a connector whose server is heavy."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    names = [name for value in values for name in (value if isinstance(value, tuple) else [value])]
+    return any(isinstance(name, str) and name.partition("-")[0] in HEAVY for name in names)
+
+
 def pytest_configure() -> None:
     """Manifests of tests may name folders of the disk, where tests make theirs."""
     os.environ["DATAFLOW_FILES"] = tempfile.gettempdir()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked `full` are for `make test-all` alone: others hold the same in less time."""
+    """Tests marked `full` are for `make test-all` alone: others hold the same in less time.
+
+    So are the laws for a connector whose server is heavy, but for those of ESSENTIAL.
+    """
     if config.getoption("--full"):
         return
+    for item in items:
+        if _heavy(item):
+            essential = ESSENTIAL.get(getattr(item, "originalname", ""), frozenset())
+            item.add_marker("alone" if item.callspec.id in essential else "full")  # type: ignore[attr-defined]
     left = [item for item in items if item.get_closest_marker("full")]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
@@ -204,6 +227,36 @@ def catalog(seaweedfs: devservers.SeaweedFS) -> Catalog:
     from pyiceberg.catalog import load_catalog
 
     return load_catalog("lake", **seaweedfs.catalog_properties())
+
+
+@pytest.fixture(scope="session")
+def nessie(servers_folder: Path, seaweedfs: devservers.SeaweedFS) -> Iterator[devservers.Nessie]:
+    """A server of this session's own, on its object store; skipped where there is no Java 21."""
+    from devservers.nessie import missing
+
+    if reason := missing():
+        pytest.skip(reason)
+    with devservers.Nessie(servers_folder / "nessie", store=seaweedfs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nessie_catalog(nessie: devservers.Nessie) -> Catalog:
+    """PyIceberg's catalog on the branch `main` of the session's Nessie."""
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("nessie", **nessie.catalog_properties())
+
+
+@pytest.fixture
+def nessie_namespace(nessie_catalog: Catalog) -> Iterator[str]:
+    """The name of a fresh namespace on `main`."""
+    name = _fresh("n")
+    nessie_catalog.create_namespace(name)
+    yield name
+    for table in nessie_catalog.list_tables(name):
+        nessie_catalog.drop_table(table)
+    nessie_catalog.drop_namespace(name)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from tests.contract import (
     files_drivers,
     iceberg_drivers,
     kafka_drivers,
+    nessie_drivers,
     postgresql_drivers,
 )
 from tests.contract.drivers import SinkDriver, SourceDriver
@@ -20,6 +21,7 @@ SOURCES: dict[str, type[SourceDriver]] = {
         kafka_drivers.Kafka,
         files_drivers.FilesFolder,
         iceberg_drivers.IcebergTable,
+        nessie_drivers.NessieTable,
         clickhouse_drivers.ClickhouseTable,
         postgresql_drivers.PostgresqlTable,
     )
@@ -36,6 +38,8 @@ SINKS: dict[str, type[SinkDriver]] = {
         iceberg_drivers.IcebergPartitioned,
         iceberg_drivers.IcebergUpsert,
         kafka_drivers.KafkaTarget,
+        nessie_drivers.Nessie,
+        nessie_drivers.NessieUpsert,
         postgresql_drivers.Postgresql,
     )
 }
