@@ -11,6 +11,7 @@ from dataflow_assets.spark.server import SparkConnect
 from devservers.clickhouse import ClickHouse
 from devservers.folder import Servers, down, read, up
 from devservers.kafka import Kafka, ProxiedKafka
+from devservers.keycloak import Keycloak
 from devservers.nessie import Nessie
 from devservers.postgresql import PostgreSQL
 from devservers.proxy import Proxy
@@ -21,6 +22,7 @@ __all__ = [
     "FILE",
     "ClickHouse",
     "Kafka",
+    "Keycloak",
     "Nessie",
     "PostgreSQL",
     "ProxiedKafka",

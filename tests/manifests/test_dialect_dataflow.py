@@ -140,7 +140,7 @@ BAD_ENDS = [
     ),
     ("memory-offsets", "zzz", "7:11: spec.source.type: unknown source type; allowed: "),
     ("memory-offsets", "trino", "7:11: spec.source.type: not supported yet: the trino source; "),
-    ("memory-slice", "nessie", "10:11: spec.sink.type: not supported yet: the nessie sink; "),
+    ("memory-slice", "trino", "10:11: spec.sink.type: not supported yet: the trino sink; "),
     (
         "memory-slice",
         "postgresql-cdc",

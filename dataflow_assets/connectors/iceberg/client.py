@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from requests import PreparedRequest, Response, Session
+from requests import HTTPError, PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 from typing_extensions import override
 
@@ -45,7 +46,7 @@ SHARED_SECONDS = 60.0
 """Who connects later gets a catalog of its own: a token that is refused for good heals by that."""
 STORES = 16  # clients of object stores that stay: one for each bucket and its credentials
 ACCESS_KEY = "s3.access-key-id"
-FIRST_SNAPSHOTS = 30  # tries to add one, each after somebody else has changed the table
+CONFLICTS = 30  # changes of others to give way to, one after the other
 NO_SNAPSHOT = -1  # how Nessie's log says that a table has none yet
 PAGE = 200  # entries of Nessie's log with one request
 LEVELS = "\x1f"  # between the levels of a namespace, in addresses of the Iceberg REST protocol
@@ -142,6 +143,27 @@ class BoundedCatalog(RestCatalog):
             new = self.load_table(identifier)
         return new
 
+    def change_namespace(
+        self,
+        namespace: Identifier,
+        removals: set[str] | None = None,
+        updates: Properties = EMPTY_DICT,
+    ) -> None:
+        """Sets and removes properties; again where somebody else has changed others meanwhile.
+
+        Raises TransientError where that happens again and again.
+        """
+        for _ in range(CONFLICTS):
+            try:
+                self.update_namespace_properties(namespace, removals, updates)
+            except ice.RESTError as error:
+                if not _is_conflict(error):
+                    raise
+                time.sleep(random.uniform(0.02, 0.5))  # noqa: S311 - spreads writers
+            else:
+                return
+        raise TransientError(f"namespace {'.'.join(namespace)} is changed by too many at once")
+
     def begun(self, table: Table) -> Table:
         """The table as it can be committed to; called once by whoever is about to write."""
         return table
@@ -169,7 +191,7 @@ class NessieCatalog(BoundedCatalog):
         It is added on a fixed commit of the branch: whoever changes the table at the same time
         makes that fail, which an asserted head that is absent would not.
         """
-        for _ in range(FIRST_SNAPSHOTS):
+        for _ in range(CONFLICTS):
             if table.metadata.current_snapshot_id is not None:
                 return table
             fixed = self._fixed().load_table(table.name())
@@ -233,6 +255,12 @@ class NessieCatalog(BoundedCatalog):
             raise refused[answer.status_code](f"{address}: {answer.text[:300]}")
         answer.raise_for_status()
         return answer.json()
+
+
+def _is_conflict(error: ice.RESTError) -> bool:
+    """Whether a catalog has answered so; PyIceberg has no class of its own for it everywhere."""
+    answer = error.__cause__.response if isinstance(error.__cause__, HTTPError) else None
+    return answer is not None and answer.status_code == HTTPStatus.CONFLICT
 
 
 def connect(settings: CatalogConnection, what: str = "reach the catalog") -> BoundedCatalog:

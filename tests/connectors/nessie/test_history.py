@@ -72,6 +72,7 @@ def test_the_current_snapshot_once_and_then_what_is_appended(events: Events) -> 
     assert read(events.source(), after)[0] == []
 
 
+@pytest.mark.full
 def test_each_row_tells_the_snapshot_that_added_it(events: Events) -> None:
     events.append(1)
     after = read(events.source())[1]
@@ -127,6 +128,7 @@ def test_commits_that_change_properties_only_are_no_snapshots(events: Events) ->
     assert read(events.source(), after)[0] == []
 
 
+@pytest.mark.full
 def test_the_history_is_longer_than_a_page(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dataflow_assets.connectors.iceberg.client.PAGE", 3)
     events.append(1)
@@ -160,6 +162,7 @@ def test_a_session_asks_for_what_is_new_only(
         assert len(asked) == 2, asked  # the log, and the new snapshot
 
 
+@pytest.mark.full
 def test_start_behind_a_snapshot(events: Events) -> None:
     events.append(2)
     first = events.table().current_snapshot()
@@ -172,6 +175,7 @@ def test_start_behind_a_snapshot(events: Events) -> None:
         read(events.source(startSnapshotID="7"))
 
 
+@pytest.mark.full
 def test_seek_by_time(events: Events) -> None:
     events.append(1)
     events.append(1)
@@ -239,6 +243,7 @@ def test_a_branch_that_is_not_there(events: Events) -> None:
         events.source(branch="nowhere").open("default/f")
 
 
+@pytest.mark.full
 def test_small_spans_of_many_snapshots(events: Events) -> None:
     events.append(1)
     after = read(events.source())[1]

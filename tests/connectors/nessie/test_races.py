@@ -13,48 +13,59 @@ import devservers
 from dataflow_assets.connectors.iceberg import NessieSink
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import TransientError
-from tests.connectors.iceberg.driver import SAMPLE, TARGET, ids, opened, pump
+from tests.connectors.iceberg.driver import SAMPLE, TARGET, expected, ids, opened, pump
 from tests.connectors.iceberg.test_races import FENCED, race
 from tests.connectors.nessie.driver import make_sink
 
-pytestmark = pytest.mark.alone
-WRITERS, COMMITS = 20, 12
+MANY = pytest.param(20, 12, marks=[pytest.mark.full, pytest.mark.timeout(1800)])
+"""240 commits of 240."""
+FEW = pytest.param(4, 2, marks=pytest.mark.alone)
 
 
-def test_twenty_flows_into_one_table_that_one_of_them_makes(
-    nessie: devservers.Nessie, nessie_catalog: Catalog, nessie_namespace: str
+@pytest.mark.parametrize(("writers", "commits"), [MANY])
+def test_flows_into_one_table_that_one_of_them_makes(
+    writers: int,
+    commits: int,
+    nessie: devservers.Nessie,
+    nessie_catalog: Catalog,
+    nessie_namespace: str,
 ) -> None:
-    """240 commits of 240, from the very first one on."""
+    """From the very first commit on."""
     sink = make_sink(nessie, nessie_namespace)
-    assert race(*[_flow(sink, number) for number in range(WRITERS)]) == [None] * WRITERS
+    flows = [_flow(sink, number, commits) for number in range(writers)]
+    assert race(*flows) == [None] * writers
     found = ids(nessie_catalog, nessie_namespace)
-    wanted = [*range(COMMITS), *range(1_000_000, 1_000_000 + COMMITS)]
-    assert found == sorted(wanted * WRITERS)
+    assert found == sorted(expected(commits) * writers)
 
 
-def test_twenty_flows_into_a_table_that_has_no_snapshot(
-    nessie: devservers.Nessie, nessie_catalog: Catalog, nessie_namespace: str
+@pytest.mark.parametrize(("writers", "commits"), [FEW, MANY])
+def test_flows_into_a_table_that_has_no_snapshot(
+    writers: int,
+    commits: int,
+    nessie: devservers.Nessie,
+    nessie_catalog: Catalog,
+    nessie_namespace: str,
 ) -> None:
     """Somebody else has made it: the first snapshot is an empty one, whoever adds it."""
     nessie_catalog.create_table((nessie_namespace, "orders"), SAMPLE)
     sink = make_sink(nessie, nessie_namespace)
-    assert race(*[_flow(sink, number) for number in range(WRITERS)]) == [None] * WRITERS
+    flows = [_flow(sink, number, commits) for number in range(writers)]
+    assert race(*flows) == [None] * writers
     found = ids(nessie_catalog, nessie_namespace)
-    wanted = [*range(COMMITS), *range(1_000_000, 1_000_000 + COMMITS)]
-    assert found == sorted(wanted * WRITERS)
+    assert found == sorted(expected(commits) * writers)
 
 
-def _flow(sink: NessieSink, number: int) -> Callable[[], None]:
+def _flow(sink: NessieSink, number: int, commits: int) -> Callable[[], None]:
     """A flow of its own, which commits one row of each of two partitions at a time."""
     target = replace(TARGET, flow=f"default/flow-{number}")
 
     def drive() -> None:
         done = 0
-        while done < COMMITS:
+        while done < commits:
             try:
                 session = opened(sink, target)
                 done = int(session.checkpoint.positions["p0"])
-                while done < COMMITS:
+                while done < commits:
                     pump(sink, session, done, 1)
                     done += 1
             except TransientError:
@@ -63,6 +74,7 @@ def _flow(sink: NessieSink, number: int) -> Callable[[], None]:
     return drive
 
 
+@pytest.mark.full
 def test_of_two_drivers_on_one_span_one_wins(
     nessie: devservers.Nessie, nessie_catalog: Catalog, nessie_namespace: str
 ) -> None:
@@ -86,10 +98,11 @@ def test_of_two_drivers_on_one_span_one_wins(
     assert stored is not None
     last = int(stored.positions["p0"])
     found = ids(nessie_catalog, nessie_namespace)
-    assert found == [*range(last), *range(1_000_000, 1_000_000 + last)]
+    assert found == expected(last)
     assert last >= 2 * won > 0
 
 
+@pytest.mark.alone
 def test_a_table_that_is_made_has_a_first_snapshot(
     nessie: devservers.Nessie, nessie_catalog: Catalog, nessie_namespace: str
 ) -> None:

@@ -56,7 +56,7 @@ class _TableSource(TableSourceOptions):
         return rows()
 
 
-class IcebergSource(RestConnection, _TableSource):
+class IcebergSource(_TableSource, RestConnection):
     """Reads the current snapshot of one table once, then what later snapshots append.
 
     Snapshots follow one another in their order; rows of one snapshot have no order among them.
@@ -77,7 +77,7 @@ class IcebergSource(RestConnection, _TableSource):
     )
 
 
-class NessieSource(NessieConnection, _TableSource):
+class NessieSource(_TableSource, NessieConnection):
     """Reads a table on a branch of Nessie: its current snapshot once, then what is appended.
 
     What later snapshots append is found by the history of the branch, for Nessie's Iceberg REST

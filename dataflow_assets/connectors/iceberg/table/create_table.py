@@ -93,7 +93,7 @@ def set_namespace_property(
 ) -> None:
     """Leaves a note on the namespace."""
     try:
-        catalog.update_namespace_properties(sink.identifier[:-1], updates={key: text})
+        catalog.change_namespace(sink.identifier[:-1], updates={key: text})
     except NotImplementedError as error:
         raise PermanentError(
             "the catalog keeps no namespace properties, so start positions have no place before "
@@ -104,4 +104,4 @@ def set_namespace_property(
 def drop_namespace_property(catalog: BoundedCatalog, sink: TableSinkOptions, key: str) -> None:
     """Takes the note away; a table's own property wins over one left behind."""
     with suppress(Exception):
-        catalog.update_namespace_properties(sink.identifier[:-1], removals={key})
+        catalog.change_namespace(sink.identifier[:-1], removals={key})
