@@ -174,6 +174,7 @@ EXTENSIONS = {"citext"}  # only where somebody has installed it
 CELLS: Mapping[str, tuple[Cell, ...]] = {
     "clickhouse": CLICKHOUSE,
     "iceberg": ICEBERG,
+    "nessie": ICEBERG,
     "postgresql": POSTGRESQL,
 }
 
@@ -181,6 +182,7 @@ CELLS: Mapping[str, tuple[Cell, ...]] = {
 def seed(system: System, config: Config, cells: Sequence[Cell]) -> None:
     """One table, a column for each cell: c0, c1, ...; one row."""
     known = {"clickhouse": _clickhouse, "iceberg": _iceberg, "postgresql": _postgresql}
+    known["nessie"] = _iceberg
     known[system.type](system, config, cells)
 
 

@@ -59,8 +59,8 @@ def test_rules(changes: dict[str, Any], message: str) -> None:
         ({}, {"auth": {"type": "noop"}}),
         ({"bearerToken": "t"}, {"token": "t"}),
         ({"bearerToken": "t", "authenticationType": "none"}, {"auth": {"type": "noop"}}),
-        (OAUTH, {"credential": "me:s"}),
-        ({**OAUTH, "authenticationType": "OAuth2"}, {"credential": "me:s"}),
+        (OAUTH, {"credential": "me:s", "scope": "profile"}),
+        ({**OAUTH, "authenticationType": "OAuth2"}, {"credential": "me:s", "scope": "profile"}),
         (
             {"basicAuth": {"username": "u", "password": "p"}},
             {"auth": {"type": "basic", "basic": {"username": "u", "password": "p"}}},
@@ -69,7 +69,7 @@ def test_rules(changes: dict[str, Any], message: str) -> None:
 )
 def test_authentication(changes: dict[str, Any], expected: dict[str, Any]) -> None:
     found = sink(**changes).catalog_properties()
-    names = ("token", "credential", "auth")
+    names = {"token", "credential", "auth", *expected}
     assert {name: found[name] for name in names if name in found} == expected
 
 

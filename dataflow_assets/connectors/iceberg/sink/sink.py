@@ -98,7 +98,7 @@ class _TableSink(TableSinkOptions, FrameSink):
         return str(table_schema([column]).fields[0].field_type)
 
 
-class IcebergSink(_TableSink, RestConnection, Maintained):
+class IcebergSink(RestConnection, _TableSink, Maintained):
     """Appends rows to one table of an Iceberg REST catalog, or merges them into it by a key.
 
     Without `upsertMode` deletes are rejected records. With it the last row of a key wins, and
@@ -125,7 +125,7 @@ class IcebergSink(_TableSink, RestConnection, Maintained):
         return maintain(self, keep, readers)
 
 
-class NessieSink(_TableSink, NessieConnection):
+class NessieSink(NessieConnection, _TableSink):
     """Appends rows to one table on a branch of Nessie, or merges them into it by a key.
 
     Each micro-batch is one commit of the branch. Without `upsertMode` deletes are rejected records.

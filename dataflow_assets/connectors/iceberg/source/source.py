@@ -56,7 +56,7 @@ class _TableSource(TableSourceOptions):
         return rows()
 
 
-class IcebergSource(_TableSource, RestConnection):
+class IcebergSource(RestConnection, _TableSource):
     """Reads the current snapshot of one table once, then what later snapshots append.
 
     Snapshots follow one another in their order; rows of one snapshot have no order among them.
@@ -77,7 +77,7 @@ class IcebergSource(_TableSource, RestConnection):
     )
 
 
-class NessieSource(_TableSource, NessieConnection):
+class NessieSource(NessieConnection, _TableSource):
     """Reads a table on a branch of Nessie: its current snapshot once, then what is appended.
 
     What later snapshots append is found by the history of the branch, for Nessie's Iceberg REST
@@ -94,6 +94,7 @@ class NessieSource(_TableSource, NessieConnection):
     guarantee: ClassVar[str] = (
         "Each appended row exactly once: a part of a snapshot is stored whole or not at all, and "
         "its borders are recorded before it is read. Compaction adds nothing; a snapshot that "
-        "deletes or replaces rows, a merge that does, and a branch that was moved back follow "
-        "`onSourceRewrite`; a history that was cut off before it was read is an error that says so."
+        "deletes or replaces rows, and a merge that does, follow `onSourceRewrite`; a branch that "
+        "was moved away from what was read, and a history that was cut off before it was read, are "
+        "errors."
     )
