@@ -92,7 +92,8 @@ def _places(servers: Path | None) -> Iterator[Places]:
         folder = Path(name)
         folder.chmod(0o755)  # the database may run as another user
         if servers is not None:
-            yield places.running(servers, folder)
+            with places.running(servers, folder) as found:
+                yield found
             return
         _say("starting servers")
         with places.own(folder) as found:

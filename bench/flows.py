@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow.compute as pc
 from pydantic import SecretStr
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 
 import devservers
 from bench.places import Places
 from dataflow_assets import registry
-from dataflow_assets.connectors.iceberg import IcebergSink
+from dataflow_assets.connectors.iceberg import IcebergSink, NessieSink
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Sink, Source, Totals
@@ -114,26 +115,39 @@ def iceberg(places: Places, table: str) -> IcebergSink:
     return IcebergSink.model_validate(declared)
 
 
+def nessie(places: Places, table: str) -> NessieSink:
+    """Appends to a table on a branch of Nessie that the flow makes itself."""
+    store = places.seaweedfs
+    declared = {
+        "baseURL": places.nessie.uri,
+        "namespace": NAMESPACE,
+        "table": table,
+        "s3Endpoint": store.s3_endpoint,
+        "s3Region": store.region,
+        "accessKey": store.access_key,
+        "secretAccessKey": store.secret_key,
+        "autoCreateTable": True,
+    }
+    return NessieSink.model_validate(declared)
+
+
 def run(what: Flow, spark: Spark) -> Totals:
     """Drains the flow; what it reported."""
     order = Request(start=BEGIN, patience=Patience(5))
     return sum((report.delta for report in drain(what, spark.session, order)), Totals())
 
 
-def forget_iceberg(places: Places, table: str) -> None:
-    """Drops the table, if it is there; its checkpoint goes with it."""
+def forget_iceberg(properties: Mapping[str, str], table: str) -> None:
+    """Drops the table of a catalog, if it is there; its checkpoint goes with it."""
     try:
-        _catalog(places).drop_table((NAMESPACE, table))
+        load_catalog("lake", **properties).drop_table((NAMESPACE, table))
     except NoSuchTableError:
         return
 
 
-def check_iceberg(places: Places, table: str, count: int) -> None:
+def check_iceberg(properties: Mapping[str, str], table: str, count: int) -> None:
     """Every message is there, and once."""
-    found = _catalog(places).load_table((NAMESPACE, table)).scan(selected_fields=("id",)).to_arrow()
+    stored = load_catalog("lake", **properties).load_table((NAMESPACE, table))
+    found = stored.scan(selected_fields=("id",)).to_arrow()
     distinct = pc.count_distinct(found.column("id")).as_py()
     assert (found.num_rows, distinct) == (count, count), f"{table}: {found.num_rows}, {distinct}"
-
-
-def _catalog(places: Places) -> Catalog:
-    return load_catalog("lake", **places.seaweedfs.catalog_properties())

@@ -15,6 +15,7 @@ from dataflow_assets.contracts import Sink
 from dataflow_assets.flow import Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.spark.session import Spark
+from devservers.nessie import missing
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def measures(ready: Ready) -> list[Measure]:
         *_appends(ready, "numeric"),
         *_appends(ready, "text"),
         _iceberg(ready),
+        *_nessie(ready),
         *_lake(ready),
         *_clickhouse(ready),
         *_topics(ready),
@@ -173,9 +175,21 @@ def _iceberg(ready: Ready) -> Measure:
     return Measure(
         "flow-iceberg",
         lambda: _drain(ready, "all", "iceberg", flows.iceberg(places, "rows")),
-        before=lambda: flows.forget_iceberg(places, "rows"),
-        after=lambda: flows.check_iceberg(places, "rows", count),
+        before=lambda: flows.forget_iceberg(places.seaweedfs.catalog_properties(), "rows"),
+        after=lambda: flows.check_iceberg(places.seaweedfs.catalog_properties(), "rows", count),
     )
+
+
+def _nessie(ready: Ready) -> Iterator[Measure]:
+    """The same into a branch of Nessie, whose server is started for it where there is Java 21."""
+    places, count = ready.places, ready.counts["all"]
+    if not missing():
+        yield Measure(
+            "flow-nessie",
+            lambda: _drain(ready, "all", "nessie", flows.nessie(places, "rows")),
+            before=lambda: flows.forget_iceberg(places.nessie.catalog_properties(), "rows"),
+            after=lambda: flows.check_iceberg(places.nessie.catalog_properties(), "rows", count),
+        )
 
 
 def _lake(ready: Ready) -> Iterator[Measure]:

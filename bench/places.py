@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import psutil
@@ -26,6 +27,14 @@ class Places:
     seaweedfs: devservers.SeaweedFS
     clickhouse: devservers.ClickHouse
     spark: devservers.SparkConnect
+    stack: ExitStack
+    """Ends what is started later."""
+
+    @cached_property
+    def nessie(self) -> devservers.Nessie:
+        """Started by the first measure that needs it."""
+        server = devservers.Nessie(self.folder / "nessie", store=self.seaweedfs)
+        return self.stack.enter_context(server)
 
     @property
     def dsn(self) -> str:
@@ -62,17 +71,20 @@ def own(folder: Path) -> Iterator[Places]:
             stack.enter_context(devservers.SeaweedFS(folder / "seaweedfs")),
             stack.enter_context(devservers.ClickHouse(folder / "clickhouse")),
             stack.enter_context(devservers.SparkConnect(folder / "spark")),
+            stack,
         )
 
 
-def running(servers: Path, folder: Path) -> Places:
+@contextmanager
+def running(servers: Path, folder: Path) -> Iterator[Places]:
     """The servers that `python -m devservers up` has started."""
     found = devservers.read(servers)
     places = (found.kafka, found.postgresql, found.seaweedfs, found.clickhouse, found.spark)
     kafka, postgresql, seaweedfs, clickhouse, spark = places
     if not (kafka and postgresql and seaweedfs and clickhouse and spark):
         raise SystemExit(f"{servers}: not all servers run; start them with make servers-up")
-    return Places(folder, kafka, postgresql, seaweedfs, clickhouse, spark)
+    with ExitStack() as stack:
+        yield Places(folder, kafka, postgresql, seaweedfs, clickhouse, spark, stack)
 
 
 def _family(server: Server) -> Processes:

@@ -37,6 +37,7 @@ TARGETS = {
     "flow-numeric": Target("copy-numeric", 0.34),
     "flow-text": Target("copy-text", 0.30),
     "flow-iceberg": Target("flow-binary", 1.0),
+    "flow-nessie": Target("flow-iceberg", 0.9),
     "flow-lake": Target("copy-lake", 0.6),
     "flow-clickhouse": Target("load-clickhouse", 0.9),
     "flow-topic": Target("copy-topic", 0.5),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dataflow_assets.contracts import Address, Limit, Rejects, Sink, Source, Target
 from dataflow_assets.records.chain import Transformation
-from dataflow_assets.secrets import Secrets, resolve
+from dataflow_assets.secrets import Lookup, Secrets
 
 SHARED_LANE = "shared"
 
@@ -132,14 +132,27 @@ class Flow:
         return Target(self.id, branch.id, self.hash, name, rejects=self.policies.rejects)
 
     def resolved(self) -> Flow:
-        """The flow with every SecretRef's value in place; only the driver calls this, on use."""
-        branches = tuple(
-            replace(branch, sink=resolve(branch.sink, self.secrets)) for branch in self.branches
-        )
+        """The flow with every SecretRef's value of this moment in place; called on the driver.
+
+        Whoever opens the flow again calls it again: values may have been replaced. Raises
+        PermanentError that names all that is missing; TransientError where the Kubernetes API
+        cannot be asked.
+        """
+        lookup = Lookup(self.secrets)
+        found = self._filled(lookup)
+        lookup.check()
+        return found
+
+    def resolvable(self) -> Flow:
+        """As `resolved`, with the values that can be had: what is missing is left out."""
+        return self._filled(Lookup(self.secrets))
+
+    def _filled(self, lookup: Lookup) -> Flow:
+        source = lookup.fill(self.source)
+        branches = tuple(replace(one, sink=lookup.fill(one.sink)) for one in self.branches)
         rejects = self.policies.rejects
         if rejects.sink is not None:
-            rejects = replace(rejects, sink=resolve(rejects.sink, self.secrets))
-        source = resolve(self.source, self.secrets)
+            rejects = replace(rejects, sink=lookup.fill(rejects.sink))
         policies = replace(self.policies, rejects=rejects)
         return replace(self, source=source, branches=branches, policies=policies)
 

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
+from dataflow_assets.secrets import given
 from dataflow_assets.spec import Spec
 
 MASK = "***"
@@ -35,17 +36,17 @@ def _values(flow: Flow) -> Iterator[str]:
     documents = (value for keys in flow.secrets.documents.values() for value in keys.values())
     ends = (*_ends(flow), *_ends(_resolved(flow)))
     direct = (value for end in ends for value in _declared(end))
-    for secret in (*documents, *direct):
-        value = secret.get_secret_value()
+    # A message may show a value that was replaced since.
+    for value in (*given(), *(secret.get_secret_value() for secret in (*documents, *direct))):
         if len(value) >= SHORTEST and value not in shown:
             yield value
             yield from (part for found in _IN_URL.findall(value) for part in found if part)
 
 
 def _resolved(flow: Flow) -> Flow:
-    """With the values of mounted Secrets, as far as they are there."""
+    """With the values of its Secrets, as far as they are there."""
     try:
-        return flow.resolved()
+        return flow.resolvable()
     except DataflowError:
         return flow
 

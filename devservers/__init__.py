@@ -13,6 +13,7 @@ from devservers.clickhouse import ClickHouse
 from devservers.folder import Servers, down, read, up
 from devservers.kafka import Kafka, ProxiedKafka
 from devservers.keycloak import Keycloak
+from devservers.nessie import Nessie
 from devservers.postgresql import PostgreSQL
 from devservers.proxy import Proxy
 from devservers.seaweedfs import SeaweedFS
@@ -26,6 +27,7 @@ __all__ = [
     "ClickHouse",
     "Kafka",
     "Keycloak",
+    "Nessie",
     "PostgreSQL",
     "ProxiedKafka",
     "Proxy",

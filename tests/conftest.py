@@ -35,14 +35,20 @@ if TYPE_CHECKING:
 
 SHARED = "DATAFLOW_TEST_SERVERS"
 S = TypeVar("S", bound=Server)
-HEAVY = frozenset({"trino"})
-"""Connectors whose servers take long to start: one process starts them, at the end."""
+HEAVY = frozenset({"nessie", "trino"})
+"""Connectors whose servers are slow to start: one process of `make test` starts them, last."""
 ESSENTIAL: Mapping[str, frozenset[str]] = {
     "test_drains_everything_once_and_resumes": frozenset(
-        {"memory-offsets-trino", "trino-memory-span"}
+        {"memory-offsets-nessie", "memory-offsets-trino", "trino-memory-span"}
     ),
     "test_a_failure_at_every_step_neither_loses_nor_doubles": frozenset(
-        {"trino-trino.recorded", "trino-trino.written", "trino-upsert-trino.written"}
+        {
+            "nessie-iceberg.before-commit",
+            "nessie-iceberg.after-commit",
+            "trino-trino.recorded",
+            "trino-trino.written",
+            "trino-upsert-trino.written",
+        }
     ),
 }
 """By test: those of its cases with a heavy server that `make test` runs too."""
@@ -267,6 +273,36 @@ def catalog(seaweedfs: devservers.SeaweedFS) -> Catalog:
     from pyiceberg.catalog import load_catalog
 
     return load_catalog("lake", **seaweedfs.catalog_properties())
+
+
+@pytest.fixture(scope="session")
+def nessie(servers_folder: Path, seaweedfs: devservers.SeaweedFS) -> Iterator[devservers.Nessie]:
+    """A server of this session's own, on its object store; skipped where there is no Java 21."""
+    from devservers.nessie import missing
+
+    if reason := missing():
+        pytest.skip(reason)
+    with devservers.Nessie(servers_folder / "nessie", store=seaweedfs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nessie_catalog(nessie: devservers.Nessie) -> Catalog:
+    """PyIceberg's catalog on the branch `main` of the session's Nessie."""
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("nessie", **nessie.catalog_properties())
+
+
+@pytest.fixture
+def nessie_namespace(nessie_catalog: Catalog) -> Iterator[str]:
+    """The name of a fresh namespace on `main`."""
+    name = _fresh("n")
+    nessie_catalog.create_namespace(name)
+    yield name
+    for table in nessie_catalog.list_tables(name):
+        nessie_catalog.drop_table(table)
+    nessie_catalog.drop_namespace(name)
 
 
 @pytest.fixture

@@ -365,6 +365,20 @@ class Iceberg(System):
         return re.sub(r"\d+: ", "", kind)  # field ids
 
 
+class Nessie(Iceberg):
+    type = "nessie"
+
+    def at(self, role: str, config: Config) -> Config:
+        from tests.connectors.nessie.driver import connection
+
+        server: devservers.Nessie = self.request.getfixturevalue("nessie")
+        self.catalog = self.request.getfixturevalue("nessie_catalog")
+        return {
+            **config,
+            **connection(server, self.request.getfixturevalue("nessie_namespace"), role),
+        }
+
+
 class Files(System):
     type = "files"
 
@@ -486,6 +500,7 @@ SYSTEMS: dict[str, type[System]] = {
         Postgresql,
         Clickhouse,
         Iceberg,
+        Nessie,
         Files,
         Trino,
     )

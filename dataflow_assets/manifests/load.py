@@ -7,7 +7,7 @@ changed, so that a sensor may load its folder at every tick.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
@@ -22,7 +22,8 @@ from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.named_files import unusable
 from dataflow_assets.manifests.neighbours import clashes
-from dataflow_assets.manifests.secret_refs import absent, missing_keys
+from dataflow_assets.manifests.secret_documents import SecretDocuments
+from dataflow_assets.manifests.secret_refs import absent, foreign, missing_keys
 from dataflow_assets.secrets import Secrets
 
 MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
@@ -72,22 +73,36 @@ def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
     """
     several = [Path(p) for p in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     files, findings = expand(several)
-    read = [_file(path) for path in files]
-    near = [_file(path) for path in beside(several, files)]
-    return _assemble(read, near, findings)
+    read = {path: _file(path) for path in files}
+    near = {path: _file(path) for path in beside(several, files)}
+    documents = SecretDocuments(
+        [path for path, file in (read | near).items() if file.secrets], _secrets
+    )
+    return _assemble([*read.values()], [*near.values()], documents, findings)
+
+
+def _secrets(path: Path) -> Sequence[kubernetes.SecretDocument]:
+    return _file(path).secrets
 
 
 def _assemble(
-    read: list[_FileReading], near: list[_FileReading], findings: list[Finding]
+    read: list[_FileReading],
+    near: list[_FileReading],
+    documents: SecretDocuments,
+    findings: list[Finding],
 ) -> Loaded:
     """The files together: flows get names and Secrets, and must not get in each other's way."""
     secrets = [secret for file in (*read, *near) for secret in file.secrets]
-    documents = {secret.id: secret.values for secret in reversed(secrets)}
     names = connections.Names(name for file in (*read, *near) for name in file.names)
     readings = [reading for file in read for reading in file.readings]
     flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
-    late = [*clashes(flows), *missing_keys(flows, documents, unreadable), *unusable(flows)]
+    late = [
+        *clashes(flows),
+        *missing_keys(flows, documents, unreadable),
+        *foreign(flows),
+        *unusable(flows),
+    ]
     bad = {id(document) for document, _ in late}
     kept = [
         replace(flow, secrets=Secrets(flow.namespace, documents))

@@ -1,20 +1,31 @@
-"""SecretRefs of a flow held against the Secret documents in reach, without reading a value."""
+"""SecretRefs of a flow held against the Secret documents in reach, without reading a value.
+
+The Kubernetes API is not asked: loading touches no network.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator, Mapping
-
-from pydantic import SecretStr
+from collections.abc import Container, Iterator
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.dialects.documents import Document, Path
-from dataflow_assets.secrets import FOLDER, SecretRef, mounted
+from dataflow_assets.secrets import (
+    FOLDER,
+    Absent,
+    Key,
+    SecretRef,
+    Secrets,
+    allowed,
+    cluster,
+    environment,
+    mounted,
+)
+from dataflow_assets.secrets.lookup import Documents
 from dataflow_assets.spec import Spec
 
 Pair = tuple[Flow, Document]
-Documents = Mapping[tuple[str, str], Mapping[str, SecretStr]]
 
 
 def missing_keys(
@@ -39,19 +50,35 @@ def missing_keys(
                 yield document, document.finding((*path, "key"), message)
 
 
+def foreign(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
+    """A finding for every reference to a Secret of a namespace that the flow must not use."""
+    for flow, document in flows:
+        for path, ref in references(flow):
+            if problem := allowed(flow.namespace, ref.namespace or flow.namespace):
+                message = f"secret {_key(flow, ref).secret} must not be used: {problem}"
+                yield document, document.finding((*path, "namespace"), message)
+
+
 def absent(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
-    """A note for every Secret that is nowhere yet; it may be mounted where the flow will run."""
+    """A note for every Secret that is nowhere yet; it may be there where the flow will run."""
+    if cluster.inside():
+        return  # whether its API has them is found out by those who use them
     unset = "" if os.environ.get(FOLDER) else f" ({FOLDER} is not set)"
     for flow, document in flows:
         for path, ref in references(flow):
-            name = (ref.namespace or flow.namespace, ref.name)
-            place = "/".join((*name, ref.key))
-            if name not in documents and mounted(place) is None:
+            key = _key(flow, ref)
+            here = (key.namespace, key.name) in documents or mounted(key.place) is not None
+            if not here and isinstance(environment.value(key), Absent):
                 message = (
-                    f"secret {'/'.join(name)} not found in this folder; at run time it is read "
-                    f"from ${FOLDER}/{place}{unset}"
+                    f"secret {key.secret} not found in this folder; at run time it is read from "
+                    f"the Kubernetes API inside a cluster, from ${FOLDER}/{key.place}{unset} or "
+                    f"from ${environment.variable(key)}"
                 )
                 yield document.finding(path, message, key=True)
+
+
+def _key(flow: Flow, ref: SecretRef) -> Key:
+    return Secrets(flow.namespace).key(ref)
 
 
 def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:

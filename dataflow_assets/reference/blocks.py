@@ -55,10 +55,16 @@ def block(title: str, spec: type[Spec], where: str = "", verdict: str = "") -> s
 
 
 def table(spec: type[Spec], verdict: str = "") -> list[str]:
-    """The fields of a block, line by line; a SecretRef stands beside the field that it fills."""
+    """The fields of a block, line by line: first those that must be given.
+
+    A SecretRef stands beside the field that it fills.
+    """
     fields = {info.alias or name: info for name, info in spec.model_fields.items()}
     twins = {mark.field: name for name, info in fields.items() for mark in marks(info, Fills)}
-    shown = {name: info for name, info in spec.model_fields.items() if not marks(info, Fills)}
+    needed = {one.field for info in fields.values() for one in marks(info, Fills) if one.required}
+    names = sorted(spec.model_fields, key=lambda name: name not in needed)
+    known = {name: spec.model_fields[name] for name in names}
+    shown = {name: info for name, info in known.items() if not marks(info, Fills)}
     columns = ["Field", *(["SecretRef"] if twins else []), "Type", "Default", "Verdict", "Meaning"]
     rows = [
         _row(info.alias or name, info, verdict, [twins.get(name, "")] if twins else [])

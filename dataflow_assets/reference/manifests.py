@@ -27,10 +27,12 @@ Each field has one verdict:
 *Addition* marks a field that the DataFlow Operator does not have.
 
 A *SecretRef* is a mapping with `name`, `key` and, where it is not the flow's own, `namespace`. It
-is looked up in the `Secret` documents of the manifest's folder, then as the file
-`<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, and only when the flow runs. It wins over the
-direct value. Each of the three is one plain name; paths are refused. Environment variables are not
-expanded in a manifest. Which files may be read is in [Secrets and files](../guarantees/secrets.md).
+is looked up in the Kubernetes API inside a cluster, then in the `Secret` documents of the
+manifest's folder, then as the file `<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, then as the
+variable `DATAFLOW_SECRET__<NAMESPACE>__<NAME>__<KEY>`, and only when the flow runs. It wins over
+the direct value. Each of the three is one plain name; paths are refused. Other namespaces must be
+listed in `DATAFLOW_SECRET_NAMESPACES`. Environment variables are not expanded in a manifest. The
+rules are in [Secrets and files](../guarantees/secrets.md).
 
 The steps of `transformations`, with paths and conditions, have [a page of their own](steps.md); so
 has each connector, the `config` of `spec.source` and `spec.sink`: LINKS.

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
 from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
-from dataflow_assets.errors import DataflowError, Stopped, TransientError, blamed
+from dataflow_assets.errors import (
+    DataflowError,
+    PermanentError,
+    Stopped,
+    TakenOver,
+    TransientError,
+    blamed,
+    outcome,
+)
 from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.fused import Pass
@@ -31,6 +39,7 @@ from dataflow_assets.runs.open_branches import open_branches
 from dataflow_assets.runs.report import Reporting
 from dataflow_assets.runs.request import Report, Request
 from dataflow_assets.runs.retries import Progress
+from dataflow_assets.secrets import forget
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,19 +65,38 @@ def drain(
     progress, host = Progress(request), host if isinstance(host, Host) else Alone(host)
     log.info("flow %s: %s begins", flow.id, request.run)
     while True:
+        opened = None
         try:
+            opened = flow.resolved()
             with ExitStack() as stack:
-                for report in _Attempt(flow, host, request, progress, stack).reports():
+                for report in _Attempt(opened, host, request, progress, stack).reports():
                     progress.made(report)
                     yield report
         except _Reopen:
             continue
         except DataflowError as error:
-            _meet(flow, host, request, progress, error)
+            if opened is None or not _replaced(flow, opened, error):
+                _meet(flow, host, request, progress, error)
         else:
             progress.raise_stopped()
             progress.raise_suspended(flow)
             return
+
+
+def _replaced(flow: Flow, opened: Flow, error: DataflowError) -> bool:
+    """Whether a Secret has another value by now than the attempt that ended with this error.
+
+    Then nothing is final: the old value may have been refused. An attempt that follows a transient
+    error reads all Secrets again in any case.
+    """
+    forget()
+    if not isinstance(error, PermanentError) or isinstance(error, TakenOver | Stopped):
+        return False
+    found = outcome(flow.resolved)
+    if isinstance(found, DataflowError) or found == opened:
+        return False
+    log.warning("flow %s: %s; a Secret has another value now: trying again", flow.id, error)
+    return True
 
 
 def _meet(
@@ -89,12 +117,15 @@ def _meet(
 
 
 class _Attempt:
-    """One try at a run: its sessions, opened with a new epoch, and the loop over them."""
+    """One try at a run: its sessions, opened with a new epoch, and the loop over them.
+
+    The flow has its secrets in place.
+    """
 
     def __init__(
         self, flow: Flow, host: Host, request: Request, progress: Progress, stack: ExitStack
     ) -> None:
-        self._flow = flow.resolved()
+        self._flow = flow
         self._request = request
         self._progress = progress
         self._stack = stack

@@ -26,7 +26,7 @@ from tests.contract.drivers import (
 from tests.contract.remote import SECRET, Remote, proxied
 
 
-class _Lake(Remote):
+class Lake(Remote):
     """A table of the test catalog, at either end."""
 
     denied = r"n_\w+\.\w+ at \S+: .+; check the credentials and what they may do"
@@ -70,7 +70,7 @@ class _Lake(Remote):
             update.rename_column(old, new)
 
 
-class Iceberg(SinkDriver, _Lake):
+class Iceberg(SinkDriver, Lake):
     type = "iceberg"
     table = "target"
     partitions: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -185,7 +185,7 @@ class IcebergUpsert(Iceberg):
         return IcebergSink.model_validate(self._config() | keyed)
 
 
-class IcebergTable(SourceDriver, _Lake):
+class IcebergTable(SourceDriver, Lake):
     """Every seed is two snapshots of a file each, so that reads begin and end inside both."""
 
     type = "iceberg"

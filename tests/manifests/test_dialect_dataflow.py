@@ -74,11 +74,8 @@ BAD_SPEC = [
         ),
     ),
     (
-        "  errors: {type: nessie, config: {a: 1}}",
-        (
-            "12:18: spec.errors.type: not supported yet: the nessie sink; "
-            "allowed: " + ", ".join(systems())
-        ),
+        "  errors: {type: snowflake, config: {a: 1}}",
+        "12:18: spec.errors.type: unknown sink type; allowed: " + ", ".join(systems()),
     ),
     (
         "  maintenance: {startTime: '2026-01-01T00:00:00Z'}",
@@ -139,8 +136,7 @@ BAD_ENDS = [
         "7:11: spec.source.type: unknown source type; did you mean kafka?",
     ),
     ("memory-offsets", "zzz", "7:11: spec.source.type: unknown source type; allowed: "),
-    ("memory-offsets", "nessie", "7:11: spec.source.type: not supported yet: the nessie source; "),
-    ("memory-slice", "nessie", "10:11: spec.sink.type: not supported yet: the nessie sink; "),
+    ("memory-offsets", "postgresql-cdc", "7:11: spec.source.type: not supported yet: "),
     (
         "memory-slice",
         "postgresql-cdc",

@@ -316,8 +316,9 @@ def test_a_secret_of_another_namespace_is_not_found(folder: Path) -> None:
     (hint,) = map(str, found.hints)
     assert hint == (
         "a.yaml:13:7: spec.sink.config.connectionStringSecretRef: secret shop/pg not found in "
-        "this folder; at run time it is read from $DATAFLOW_SECRETS/shop/pg/dsn (DATAFLOW_SECRETS "
-        "is not set)"
+        "this folder; at run time it is read from the Kubernetes API inside a cluster, from "
+        "$DATAFLOW_SECRETS/shop/pg/dsn (DATAFLOW_SECRETS is not set) or from "
+        "$DATAFLOW_SECRET__SHOP__PG__DSN"
     )
     with pytest.raises(PermanentError, match="failed to get secret shop/pg"):
         dsn(loaded)

@@ -213,6 +213,7 @@ EXTENSIONS = {"citext"}  # only where somebody has installed it
 CELLS: Mapping[str, tuple[Cell, ...]] = {
     "clickhouse": CLICKHOUSE,
     "iceberg": ICEBERG,
+    "nessie": ICEBERG,
     "postgresql": POSTGRESQL,
     "trino": TRINO,
 }
@@ -223,6 +224,7 @@ def seed(system: System, config: Config, cells: Sequence[Cell]) -> None:
     known = {
         "clickhouse": _clickhouse,
         "iceberg": _iceberg,
+        "nessie": _iceberg,
         "postgresql": _postgresql,
         "trino": _trino,
     }

@@ -6,11 +6,17 @@ open flows would use up the descriptors of the process.
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, NoReturn
+from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from pyarrow.fs import FileSystem
@@ -20,21 +26,30 @@ from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from requests import PreparedRequest, Response, Session
+from requests import HTTPError, PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
+from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.connection import IcebergConnection
+from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import GONE, translated
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.connectors.iceberg.nessie import NessieConnection
+from dataflow_assets.errors import PermanentError, TransientError
 
 TIMEOUT = (5.0, 60.0)  # seconds to connect, seconds to answer
 CONNECTIONS = 8  # of a catalog at once; who comes later waits
 SHARED_SECONDS = 60.0
 """Who connects later gets a catalog of its own: a token that is refused for good heals by that."""
 STORES = 16  # clients of object stores that stay: one for each bucket and its credentials
+ACCESS_KEY = "s3.access-key-id"
+CONFLICTS = 30  # changes of others to give way to, one after the other
+NO_SNAPSHOT = -1  # how Nessie's log says that a table has none yet
+PAGE = 200  # entries of Nessie's log with one request
+LEVELS = "\x1f"  # between the levels of a namespace, in addresses of the Iceberg REST protocol
 _FILES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")  # what a store's client is made of
 
 
@@ -83,6 +98,7 @@ class BoundedCatalog(RestCatalog):
 
     def __init__(self, name: str, **properties: Any) -> None:
         self.connected_at = time.monotonic()
+        self._store = {key: value for key, value in properties.items() if key.startswith("s3.")}
         super().__init__(name, **properties)
 
     def _config_headers(self, session: Session) -> None:
@@ -94,8 +110,14 @@ class BoundedCatalog(RestCatalog):
     def _load_file_io(
         self, properties: Properties = EMPTY_DICT, location: str | None = None
     ) -> FileIO:
-        """Called for every table, with what the catalog and the table ask for."""
-        return super()._load_file_io({**properties, **REMOTE_FILES}, location)
+        """Called for every table, with what the catalog and the table ask for.
+
+        What the manifest says of the object store wins over what the catalog hands out.
+        """
+        given = {**properties, **self._store, **REMOTE_FILES}
+        if ACCESS_KEY in self._store:
+            given.pop("s3.session-token", None)  # of other keys
+        return super()._load_file_io(given, location)
 
     def table(self, identifier: Identifier) -> Table | None:
         """The table as it stands now; None where it or its namespace is missing."""
@@ -121,17 +143,149 @@ class BoundedCatalog(RestCatalog):
             new = self.load_table(identifier)
         return new
 
+    def change_namespace(
+        self,
+        namespace: Identifier,
+        removals: set[str] | None = None,
+        updates: Properties = EMPTY_DICT,
+    ) -> None:
+        """Sets and removes properties; again where somebody else has changed others meanwhile.
 
-def connect(settings: IcebergConnection, what: str = "reach the catalog") -> BoundedCatalog:
+        Raises TransientError where that happens again and again.
+        """
+        for _ in range(CONFLICTS):
+            try:
+                self.update_namespace_properties(namespace, removals, updates)
+            except ice.RESTError as error:
+                if not _is_conflict(error):
+                    raise
+                time.sleep(random.uniform(0.02, 0.5))  # noqa: S311 - spreads writers
+            else:
+                return
+        raise TransientError(f"namespace {'.'.join(namespace)} is changed by too many at once")
+
+    def begun(self, table: Table) -> Table:
+        """The table as it can be committed to; called once by whoever is about to write."""
+        return table
+
+
+@dataclass(frozen=True)
+class TableCommit:
+    """A commit of a branch that changed the table; `snapshot` is the table's current one then."""
+
+    hash: str
+    snapshot: int
+
+
+class NessieCatalog(BoundedCatalog):
+    """Nessie's Iceberg REST catalog on one branch or tag, and what Nessie itself tells of it."""
+
+    def __init__(self, name: str, nessie: NessieConnection, **properties: Any) -> None:
+        self._nessie = nessie
+        super().__init__(name, **properties)
+
+    @override
+    def begun(self, table: Table) -> Table:
+        """With an empty first snapshot, which one of several writers adds.
+
+        It is added on a fixed commit of the branch: whoever changes the table at the same time
+        makes that fail, which an asserted head that is absent would not.
+        """
+        for _ in range(CONFLICTS):
+            if table.metadata.current_snapshot_id is not None:
+                return table
+            fixed = self._fixed().load_table(table.name())
+            fixed.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"  # in memory only
+            if fixed.metadata.current_snapshot_id is None:
+                with (
+                    suppress(ice.CommitFailedException),
+                    fixed.transaction() as change,
+                    change.update_snapshot().fast_append(),
+                ):
+                    pass  # no files
+            table = self.load_table(table.name())
+        raise TransientError(f"table {'.'.join(table.name())} gets no first snapshot")
+
+    def _fixed(self) -> NessieCatalog:
+        """The catalog on the commit that the branch is at."""
+        branch = self._nessie.branch
+        head = self._ask(f"api/v2/trees/{quote(branch, safe='')}", {})["reference"]["hash"]
+        there = self._nessie.model_copy(update={"branch": f"{branch}@{head}"})
+        return NessieCatalog("dataflow", there, **there.catalog_properties())
+
+    def commits(self, identifier: Identifier) -> Iterator[TableCommit]:
+        """The commits that changed the table, the newest first, back to the one that made it."""
+        wanted = [*identifier]
+        path = f"trees/{quote(self._nessie.branch, safe='')}/history"
+        page: dict[str, Any] = {"hasMore": True}
+        while page["hasMore"]:
+            page = self._ask(f"api/v2/{path}", _log_query(identifier, page.get("token")))
+            for entry in page["logEntries"]:
+                changed = [one for one in entry["operations"] if one["key"]["elements"] == wanted]
+                if any(one["type"] == "DELETE" for one in changed):
+                    return
+                for one in changed:
+                    snapshot = int(one["content"]["snapshotId"])
+                    if snapshot != NO_SNAPSHOT:
+                        yield TableCommit(entry["commitMeta"]["hash"], snapshot)
+
+    def snapshot(self, commit: TableCommit, identifier: Identifier) -> Snapshot:
+        """The table's current snapshot as it was after that commit."""
+        *levels, name = identifier
+        reference = f"{self._nessie.branch}@{commit.hash}"
+        place = f"namespaces/{quote(LEVELS.join(levels), safe='')}/tables/{quote(name, safe='')}"
+        found = self._ask(
+            f"iceberg/v1/{quote(self._nessie.prefix_of(reference), safe='')}/{place}", {}
+        )
+        metadata = TableMetadataUtil.parse_obj(found["metadata"])
+        snapshot = metadata.snapshot_by_id(commit.snapshot)
+        if snapshot is None:
+            raise TransientError(f"Nessie shows no snapshot {commit.snapshot} at {commit.hash}")
+        return snapshot
+
+    def _ask(self, path: str, query: dict[str, Any]) -> Any:
+        """One of Nessie's own addresses, with the authentication of the catalog."""
+        address = f"{self._nessie.base_url}/{path}"
+        answer = self._session.get(address, params=query)
+        if answer.status_code == HTTPStatus.UNAUTHORIZED:
+            self._refresh_token()
+            answer = self._session.get(address, params=query)
+        refused = {401: ice.UnauthorizedError, 403: ice.ForbiddenError, 404: ice.NoSuchTableError}
+        if answer.status_code in refused:
+            raise refused[answer.status_code](f"{address}: {answer.text[:300]}")
+        answer.raise_for_status()
+        return answer.json()
+
+
+def _is_conflict(error: ice.RESTError) -> bool:
+    """Whether a catalog has answered so; PyIceberg has no class of its own for it everywhere."""
+    answer = error.__cause__.response if isinstance(error.__cause__, HTTPError) else None
+    return answer is not None and answer.status_code == HTTPStatus.CONFLICT
+
+
+def connect(settings: CatalogConnection, what: str = "reach the catalog") -> BoundedCatalog:
     """A catalog that answers, or has just done so. Raises TransientError or PermanentError."""
     properties = settings.catalog_properties()
     key = (os.getpid(), repr(sorted(properties.items())))
     found = _catalogs.get(key)
     if found is None or time.monotonic() - found.connected_at > SHARED_SECONDS:
         with translated(settings, what):
-            found = BoundedCatalog("dataflow", **properties)
+            found = _catalog(settings, properties)
         _catalogs[key] = found
     return found
+
+
+def _log_query(identifier: Identifier, token: str | None) -> dict[str, Any]:
+    """Of Nessie's log: the commits that changed one table, with what they did."""
+    key = json.dumps(".".join(identifier))
+    query = {"fetch": "ALL", "filter": f"operations.exists(op, op.key == {key})"}
+    return query | {"max-records": str(PAGE)} | ({"page-token": token} if token else {})
+
+
+def _catalog(settings: CatalogConnection, properties: dict[str, Any]) -> BoundedCatalog:
+    if isinstance(settings, NessieConnection):
+        return NessieCatalog("dataflow", settings, **properties)
+    return BoundedCatalog("dataflow", **properties)
 
 
 _catalogs: WeakValueDictionary[tuple[int, str], BoundedCatalog] = WeakValueDictionary()

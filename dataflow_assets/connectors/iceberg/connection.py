@@ -1,15 +1,19 @@
-"""How to reach an Iceberg REST catalog and its files: the declared part, without network."""
+"""How to reach a table behind a REST catalog, and its files: what every such catalog has.
+
+The declared part, without network. Which catalog it is, and where, is in `rest` and `nessie`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Any, Literal
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from dataflow_assets.contracts import Address, Connector
+from dataflow_assets.contracts import Connector
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition, Spec
 
@@ -36,17 +40,11 @@ class BasicAuth(Spec):
         return bool(user and (self.password or self.password_secret_ref))
 
 
-class IcebergConnection(Connector):
-    """The keys that source and sink share: catalog, table, credentials."""
+class CatalogConnection(Connector):
+    """The keys that all sources and sinks share: table, credentials, object store."""
 
-    catalog_uri: str = Field("", alias="catalogURI")
-    """Address of the REST catalog, without `/v1`."""
-    catalog_uri_secret_ref: Annotated[Ref, Fills("catalog_uri", required=True)] = Field(
-        None, alias="catalogURISecretRef"
-    )
-    """Secret with the catalog's address."""
-    prefix: str | None = None
-    """Path prefix of the catalog's API, where it does not name one itself."""
+    place: ClassVar[str]
+    """The keys that say where a table is, for who has to check them."""
     warehouse: str | None = None
     """Warehouse, as the catalog names it."""
     namespace: str = ""
@@ -57,8 +55,9 @@ class IcebergConnection(Connector):
     """Name of the table."""
     table_secret_ref: Annotated[Ref, Fills("table", required=True)] = None
     """Secret with the table's name."""
-    authentication_type: Literal["AUTO", "BEARER", "BASIC", "NONE"] = "AUTO"
-    """AUTO takes the bearer token, else OAuth2, else basic, else nothing."""
+    authentication_type: Literal["AUTO", "BEARER", "OAUTH2", "BASIC", "NONE"] = "AUTO"
+    """AUTO takes the bearer token, else OAuth2, else basic, else nothing. `OAUTH2` is an addition.
+    """
     bearer_token: Secret = None
     """Bearer token."""
     token_secret_ref: Annotated[Ref, Fills("bearer_token")] = None
@@ -90,11 +89,11 @@ class IcebergConnection(Connector):
     s3_region: str | None = Field(None, alias="s3Region")
     """S3 region; AWS_REGION by default."""
     access_key: Annotated[Secret, Addition()] = None
-    """S3 access key; AWS_ACCESS_KEY_ID by default."""
+    """S3 access key; by default what the catalog hands out, else AWS_ACCESS_KEY_ID."""
     access_key_secret_ref: Annotated[Ref, Fills("access_key")] = None
     """Secret with the S3 access key."""
     secret_access_key: Annotated[Secret, Addition()] = None
-    """S3 secret key; AWS_SECRET_ACCESS_KEY by default."""
+    """S3 secret key; by default what the catalog hands out, else AWS_SECRET_ACCESS_KEY."""
     secret_access_key_secret_ref: Annotated[Ref, Fills("secret_access_key")] = None
     """Secret with the S3 secret key."""
     s3_path_style_access: Annotated[bool, Addition()] = Field(True, alias="s3PathStyleAccess")
@@ -105,20 +104,10 @@ class IcebergConnection(Connector):
     def _any_case(cls, value: Any) -> Any:
         return value.upper() if isinstance(value, str) else value
 
-    @field_validator("catalog_uri")
-    @classmethod
-    def _with_host(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if value and not (parts.scheme and parts.netloc):
-            raise ValueError("must have a scheme and a host, like https://catalog:8181")
-        return value.rstrip("/")
-
     @model_validator(mode="after")
-    def _complete(self) -> IcebergConnection:
-        for name in ("catalog_uri", "namespace", "table"):
-            if not self._given(name):
-                alias = type(self).model_fields[name].alias
-                raise ValueError(f"{alias} is required: set {alias} or {alias}SecretRef")
+    def _complete(self) -> CatalogConnection:
+        for name in ("namespace", "table"):
+            self._required(name)
         self._both_or_none("oauth2_client_id", "oauth2_client_secret")
         self._both_or_none("access_key", "secret_access_key")
         self._check_authentication()
@@ -143,6 +132,11 @@ class IcebergConnection(Connector):
             return bool(self.bearer_token or self.token_secret_ref)
         return bool(getattr(self, name) or getattr(self, f"{name}_secret_ref"))
 
+    def _required(self, name: str) -> None:
+        if not self._given(name):
+            alias = type(self).model_fields[name].alias
+            raise ValueError(f"{alias} is required: set {alias} or {alias}SecretRef")
+
     def _both_or_none(self, one: str, other: str) -> None:
         if self._given(one) != self._given(other):
             names = [type(self).model_fields[name].alias for name in (one, other)]
@@ -153,27 +147,18 @@ class IcebergConnection(Connector):
             raise ValueError("bearerToken and oauth2ClientID exclude each other")
         if self.authentication_type == "BEARER" and not self._given("bearer_token"):
             raise ValueError("authenticationType BEARER needs bearerToken or tokenSecretRef")
+        if self.authentication_type == "OAUTH2" and not self._given("oauth2_client_id"):
+            raise ValueError(
+                "authenticationType OAUTH2 needs oauth2ClientID and oauth2ClientSecret"
+            )
         basic = self.basic_auth is not None and self.basic_auth.complete
         if self.authentication_type == "BASIC" and not basic:
             raise ValueError("authenticationType BASIC needs basicAuth with username and password")
 
-    def address(self) -> Address:
-        """iceberg, a slug of the catalog's host and warehouse, namespace, table."""
-        namespace = self.namespace or _ref_name(self.namespace_secret_ref)
-        table = self.table or _ref_name(self.table_secret_ref)
-        return Address("iceberg", self._connection(), namespace, table)
-
-    def _connection(self) -> str:
-        if not self.catalog_uri:
-            return _ref_name(self.catalog_uri_secret_ref)
-        host = urlsplit(self.catalog_uri).netloc.rpartition("@")[2]
-        return slug(f"{host} {self.warehouse or ''}")
-
-    def spellings(self) -> tuple[str | SecretRef, ...]:
-        """The catalog's address with the warehouse behind it: catalogs may hold several."""
-        if not self.catalog_uri:
-            return (self.catalog_uri_secret_ref,) if self.catalog_uri_secret_ref else ()
-        return (f"{self.catalog_uri}/{self.warehouse}" if self.warehouse else self.catalog_uri,)
+    @property
+    @abstractmethod
+    def catalog(self) -> str:
+        """The address of the catalog's REST interface, without `/v1`; secrets are in place."""
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -182,15 +167,15 @@ class IcebergConnection(Connector):
 
     def catalog_properties(self) -> dict[str, Any]:
         """PyIceberg's properties; holds secrets, so it goes nowhere but to PyIceberg."""
-        plain = {"uri": self.catalog_uri, "warehouse": self.warehouse, "prefix": self.prefix}
-        found = {name: value for name, value in plain.items() if value}
-        return found | self._authentication() | self._file_properties()
+        warehouse = {"warehouse": self.warehouse} if self.warehouse else {}
+        place = {"uri": self.catalog, **warehouse}
+        return place | self._authentication() | self._file_properties()
 
     def _authentication(self) -> dict[str, Any]:
         kind = self.authentication_type
         if self.bearer_token and kind in ("AUTO", "BEARER"):
             return {"token": self.bearer_token.get_secret_value()} | self._token_server()
-        if self.oauth2_client_id and self.oauth2_client_secret and kind == "AUTO":
+        if self.oauth2_client_id and self.oauth2_client_secret and kind in ("AUTO", "OAUTH2"):
             secret = self.oauth2_client_secret.get_secret_value()
             return {"credential": f"{self.oauth2_client_id}:{secret}"} | self._token_server()
         basic = self.basic_auth
@@ -200,7 +185,7 @@ class IcebergConnection(Connector):
         return {"auth": {"type": "noop"}}
 
     def _token_server(self) -> dict[str, str]:
-        server = self.oauth2_server_uri or f"{self.catalog_uri}/v1/oauth/tokens"
+        server = self.oauth2_server_uri or f"{self.catalog}/v1/oauth/tokens"
         return {"oauth2-server-uri": server, "scope": self.oauth2_scope}
 
     def _file_properties(self) -> dict[str, str]:
@@ -216,14 +201,29 @@ class IcebergConnection(Connector):
         return {name: value for name, value in values.items() if value}
 
 
+def with_host(value: str, example: str) -> str:
+    """An address without the slash at its end. Raises ValueError where it has no host."""
+    parts = urlsplit(value)
+    if value and not (parts.scheme and parts.netloc):
+        raise ValueError(f"must have a scheme and a host, like {example}")
+    return value.rstrip("/")
+
+
+def host_slug(address: str, *more: str | None) -> str:
+    """The host of an address and other words, without user and password."""
+    host = urlsplit(address).netloc.rpartition("@")[2]
+    return slug(" ".join((host, *(word for word in more if word))))
+
+
 def slug(text: str) -> str:
     """Lower-case words joined by dashes."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
+def ref_slug(ref: SecretRef | None) -> str:
+    """What stands for a value that only a Secret knows."""
+    return slug(ref.name) if ref else ""
+
+
 def _plain(secret: SecretStr | None) -> str | None:
     return secret.get_secret_value() if secret else None
-
-
-def _ref_name(ref: SecretRef | None) -> str:
-    return slug(ref.name) if ref else ""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pyiceberg import exceptions as ice
 from requests import RequestException
 
-from dataflow_assets.connectors.iceberg.connection import IcebergConnection
+from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 
 _DENIED = (ice.UnauthorizedError, ice.ForbiddenError, ice.OAuthError)
@@ -28,7 +28,7 @@ _S3_DENIED = ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE_DOES_NOT_MATCH",
 
 
 @contextmanager
-def translated(settings: IcebergConnection, what: str) -> Iterator[None]:
+def translated(settings: CatalogConnection, what: str) -> Iterator[None]:
     """Turns what PyIceberg, requests and the object store raise into our errors."""
     try:
         yield
@@ -38,7 +38,7 @@ def translated(settings: IcebergConnection, what: str) -> Iterator[None]:
         raise _ours(error, settings, what) from error
 
 
-def _ours(error: Exception, settings: IcebergConnection, what: str) -> DataflowError:
+def _ours(error: Exception, settings: CatalogConnection, what: str) -> DataflowError:
     where = (
         f"cannot {what} {settings.namespace}.{settings.table} at {settings.address().connection}"
     )
@@ -51,5 +51,5 @@ def _ours(error: Exception, settings: IcebergConnection, what: str) -> DataflowE
     if isinstance(error, ice.NoSuchTableError):
         return PermanentError(f"{text}; create the table again, or set autoCreateTable: true")
     if isinstance(error, (ice.RESTError, *GONE)):
-        return PermanentError(f"{text}; check warehouse, namespace and prefix")
+        return PermanentError(f"{text}; check {settings.place}")
     return PermanentError(text)

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.column_types import parse_field
-from dataflow_assets.connectors.iceberg.connection import IcebergConnection
+from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
 from dataflow_assets.contracts import Source
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
@@ -28,7 +28,7 @@ _NO_QUERY = (
 )
 
 
-class IcebergSourceOptions(IcebergConnection, Source):
+class TableSourceOptions(CatalogConnection, Source):
     """What a manifest says about a source."""
 
     poll_interval: int = Field(10, ge=1)
@@ -83,7 +83,7 @@ class IcebergSourceOptions(IcebergConnection, Source):
         return "onSourceRewrite: rescan" if self.on_source_rewrite == "rescan" else ""
 
 
-class IcebergSinkOptions(SoftDeleteOptions, IcebergConnection):
+class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     """What a manifest says about a sink."""
 
     batch_size: Annotated[int, Hint("a commit takes a whole micro-batch")] = Field(100, ge=0)

@@ -18,6 +18,7 @@ from dataflow_assets.contracts import (
     Receipt,
     Rejection,
     Run,
+    Sink,
     SinkSession,
     Slice,
     SourceSession,
@@ -64,7 +65,7 @@ def make_sink(seaweedfs: SeaweedFS, namespace: str, **changes: Any) -> IcebergSi
     return IcebergSink.model_validate(config | changes)
 
 
-def opened(sink: IcebergSink, target: Target = TARGET, sample: pa.Schema = SAMPLE) -> SinkSession:
+def opened(sink: Sink, target: Target = TARGET, sample: pa.Schema = SAMPLE) -> SinkSession:
     session = sink.open(target, Run())
     if not session.checkpoint.positions:
         session.restart({"p0": 0, "p1": 0}, "topic-1")
@@ -80,7 +81,7 @@ def rows(first: int, count: int) -> pa.RecordBatch:
 
 
 def write(
-    sink: IcebergSink,
+    sink: Sink,
     session: SinkSession,
     piece: Slice,
     batch: pa.RecordBatch,
@@ -98,13 +99,13 @@ def span_of(first: int, count: int) -> Span:
     return Span((OffsetSlice("p0", first, first + count), OffsetSlice("p1", first, first + count)))
 
 
-def pump(sink: IcebergSink, session: SinkSession, first: int, count: int) -> None:
+def pump(sink: Sink, session: SinkSession, first: int, count: int) -> None:
     """One micro-batch of two partitions; ids of the second are shifted by a million."""
     span = session.begin(span_of(first, count))
     session.finish(span, stage(sink, session, span), SOURCE)
 
 
-def stage(sink: IcebergSink, session: SinkSession, span: Span) -> list[Receipt]:
+def stage(sink: Sink, session: SinkSession, span: Span) -> list[Receipt]:
     receipts = []
     for index, piece in enumerate(span.slices):
         assert isinstance(piece, OffsetSlice)

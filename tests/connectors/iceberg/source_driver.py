@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.iceberg import IcebergSource
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
-from dataflow_assets.contracts import Limit, Positions, Span
+from dataflow_assets.contracts import Limit, Positions, Source, Span
 from devservers import SeaweedFS
 from tests.connectors.iceberg.driver import connection
 
@@ -38,7 +38,7 @@ def rows(low: int, high: int) -> pa.Table:
 
 
 def spans(
-    source: IcebergSource, after: Positions | None = None, limit: Limit = WHOLE
+    source: Source, after: Positions | None = None, limit: Limit = WHOLE
 ) -> Iterator[tuple[Span, Positions]]:
     """Every span from a position to the end that is visible now, with where it leads."""
     with closing(source.open("default/f")) as session:
@@ -50,7 +50,7 @@ def spans(
 
 
 def read(
-    source: IcebergSource, after: Positions | None = None, limit: Limit = WHOLE
+    source: Source, after: Positions | None = None, limit: Limit = WHOLE
 ) -> tuple[list[Row], Positions]:
     """All rows from a position to the end, and the end."""
     found: list[Row] = []
@@ -61,9 +61,7 @@ def read(
     return found, reached
 
 
-def parts(
-    source: IcebergSource, span: Span, metadata: frozenset[str] = frozenset()
-) -> list[list[Row]]:
+def parts(source: Source, span: Span, metadata: frozenset[str] = frozenset()) -> list[list[Row]]:
     """The rows of each part."""
     return [
         [

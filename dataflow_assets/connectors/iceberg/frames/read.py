@@ -18,7 +18,7 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 
 from dataflow_assets.connectors.iceberg.client import connect
-from dataflow_assets.connectors.iceberg.connection import IcebergConnection
+from dataflow_assets.connectors.iceberg.connection import CatalogConnection
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import total_records
@@ -33,7 +33,7 @@ MOST_PARTS = 64
 
 
 def read(
-    sink: IcebergConnection,
+    sink: CatalogConnection,
     spark: SparkSession,
     names: Sequence[str] | None,
     held: ExitStack,  # noqa: ARG001 - what other systems need
@@ -47,7 +47,7 @@ def read(
 
 
 def frame_of(
-    table: Table, sink: IcebergConnection, spark: SparkSession, names: Sequence[str] | None = None
+    table: Table, sink: CatalogConnection, spark: SparkSession, names: Sequence[str] | None = None
 ) -> DataFrame:
     """A lazy frame of the snapshot that is the table's current one here."""
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -61,7 +61,7 @@ def frame_of(
     return spark.range(0, count, 1, count).mapInArrow(reader, from_arrow_schema(columns))
 
 
-def describe(sink: IcebergConnection) -> tuple[pa.Schema, int | None]:
+def describe(sink: CatalogConnection) -> tuple[pa.Schema, int | None]:
     """As `TableFrames.describe`, of the columns that rows can fill; from the catalog."""
     with translated(sink, "look at"):
         table = connect(sink).load_table(sink.identifier)

@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.frames.read import frame_of
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
@@ -40,7 +40,7 @@ _RESULT = pa.schema([("files", pa.list_(pa.string())), ("rows", pa.int64())])
 _DDL = "files array<string>, rows bigint"
 
 
-def write(sink: IcebergSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
+def write(sink: TableSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[str]) -> int:
     """As `TableFrames.write`, in one commit; `upsert` writes the whole table again."""
     catalog = connect(sink)
     table = _table(catalog, sink, frame)
@@ -54,7 +54,7 @@ def write(sink: IcebergSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[
     return rows
 
 
-def _table(catalog: BoundedCatalog, sink: IcebergSinkOptions, frame: DataFrame) -> Table:
+def _table(catalog: BoundedCatalog, sink: TableSinkOptions, frame: DataFrame) -> Table:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
@@ -69,7 +69,8 @@ def _table(catalog: BoundedCatalog, sink: IcebergSinkOptions, frame: DataFrame) 
     refuse_unknown_columns(
         f"table {'.'.join(table.name())}", columns.names, table.schema().column_names
     )
-    return table
+    with translated(sink, "open"):
+        return catalog.begun(table)
 
 
 def _stage(frame: DataFrame, table: Table) -> tuple[list[DataFile], int]:
@@ -100,7 +101,7 @@ class _Writer:
 
 def _publish(  # noqa: PLR0913 - one commit's whole story
     catalog: BoundedCatalog,
-    sink: IcebergSinkOptions,
+    sink: TableSinkOptions,
     table: Table,
     files: list[DataFile],
     *,
@@ -150,7 +151,7 @@ def _head(table: Table) -> int | None:
 
 
 def _merged(
-    frame: DataFrame, table: Table, sink: IcebergSinkOptions, key: Sequence[str]
+    frame: DataFrame, table: Table, sink: TableSinkOptions, key: Sequence[str]
 ) -> DataFrame:
     """The frame's rows, and the table's that it does not replace."""
     if frame.groupBy(*key).count().where("count > 1").limit(1).count():

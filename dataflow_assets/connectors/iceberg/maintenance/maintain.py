@@ -16,7 +16,7 @@ from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 from dataflow_assets.contracts import Positions, utc_now
@@ -26,7 +26,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def maintain(
-    sink: IcebergSinkOptions,
+    sink: TableSinkOptions,
     keep: Keep,
     readers: Sequence[Positions] = (),
     now: datetime | None = None,

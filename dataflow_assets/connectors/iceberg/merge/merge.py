@@ -27,7 +27,7 @@ from dataflow_assets.connectors.iceberg.merge.tasks import (
     StagedKeys,
     StoredKeys,
 )
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.snapshot import head
 from dataflow_assets.contracts import utc_now
@@ -63,7 +63,7 @@ class Merge:
 
     def __init__(
         self,
-        sink: IcebergSinkOptions,
+        sink: TableSinkOptions,
         table: Table,
         staged: Staged,
         spark: Callable[[], SparkSession],

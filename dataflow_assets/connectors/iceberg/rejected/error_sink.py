@@ -24,7 +24,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.errors import translated
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.replay import latest, oldest, remove
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
@@ -66,7 +66,7 @@ _AT_ONCE = 1_000  # rows of one batch on their way into the file
 class IcebergErrors(ErrorStore):
     """Stores error records in the sink's table."""
 
-    def __init__(self, sink: IcebergSinkOptions) -> None:
+    def __init__(self, sink: TableSinkOptions) -> None:
         self._sink = sink
 
     @override
@@ -172,7 +172,7 @@ def _change(files: Sequence[DataFile]) -> Change:
     return Change(_PROPERTY, lambda _: text, commit_id, files)
 
 
-def _layout(sink: IcebergSinkOptions, table: Table) -> list[str]:
+def _layout(sink: TableSinkOptions, table: Table) -> list[str]:
     """The columns that are filled. Raises PermanentError where error records do not fit."""
     create_table.check(table)
     known = {field.name: field for field in row_schema(table.schema())}
@@ -187,7 +187,7 @@ def _layout(sink: IcebergSinkOptions, table: Table) -> list[str]:
     return sorted(filled)
 
 
-def _unfit(sink: IcebergSinkOptions, why: str) -> PermanentError:
+def _unfit(sink: TableSinkOptions, why: str) -> PermanentError:
     wanted = "data" if sink.raw_mode else "error and original_message, or data"
     return PermanentError(
         f"the error sink's table {'.'.join(sink.identifier)} cannot take error records: {why}; it "

@@ -32,7 +32,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.contracts import Entries, Entry
 from dataflow_assets.errors import TransientError
@@ -49,7 +49,7 @@ _ID, _AT, _READING = Reference("id"), Reference("rejected_at"), Reference("readi
 class IcebergReplay(Entries):
     """Those of `<table>_rejected`."""
 
-    def __init__(self, sink: IcebergSinkOptions) -> None:
+    def __init__(self, sink: TableSinkOptions) -> None:
         self._sink = sink
 
     @override
@@ -115,7 +115,7 @@ def _moment(at: datetime) -> Any:
     return literal(at.astimezone(UTC).isoformat())
 
 
-def remove(sink: IcebergSinkOptions, name: tuple[str, ...], entries: Sequence[Entry]) -> None:
+def remove(sink: TableSinkOptions, name: tuple[str, ...], entries: Sequence[Entry]) -> None:
     """Takes the rows of these entries out of the table."""
     reach("iceberg.replayed")
     by_reading: dict[int, list[str]] = {}
@@ -141,7 +141,7 @@ def _named(table: Table, ids: Sequence[str], reading: int) -> BooleanExpression:
 
 
 def _remove(
-    sink: IcebergSinkOptions, name: tuple[str, ...], ids: Sequence[str], reading: int
+    sink: TableSinkOptions, name: tuple[str, ...], ids: Sequence[str], reading: int
 ) -> None:
     catalog = connect(sink, "note a replay in the rejected records of")
     for attempt in range(ATTEMPTS):

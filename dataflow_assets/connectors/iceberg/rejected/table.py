@@ -19,7 +19,7 @@ from pyiceberg import exceptions as ice
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.checkpoint import StoredCheckpoint, property_key
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
@@ -53,12 +53,12 @@ _TRIES = 20  # other writers' changes to give way to
 MOST_NOTED = 500  # rejections noted by a token of 16 digits; a crash may repeat more than that
 
 
-def identifier(sink: IcebergSinkOptions) -> tuple[str, ...]:
+def identifier(sink: TableSinkOptions) -> tuple[str, ...]:
     """Namespace levels and name of the table of rejected records."""
     return (*sink.identifier[:-1], f"{sink.table}_rejected")
 
 
-def rejected_table(catalog: BoundedCatalog, sink: IcebergSinkOptions) -> Table:
+def rejected_table(catalog: BoundedCatalog, sink: TableSinkOptions) -> Table:
     """The table, made where it is missing; several tasks may try at once."""
     name = identifier(sink)
     table = catalog.table(name) or catalog.made(name, table_schema(COLUMNS), {})
@@ -83,7 +83,7 @@ class RejectWriter:
 
     def __init__(
         self,
-        sink: IcebergSinkOptions,
+        sink: TableSinkOptions,
         target: Target,
         piece: Slice,
         name: str,
@@ -159,7 +159,7 @@ def split(staged: Sequence[str]) -> tuple[list[str], list[str]]:
 class RejectedTable:
     """The driver's end: commits staged rejections before the rows of the same span."""
 
-    def __init__(self, catalog: BoundedCatalog, sink: IcebergSinkOptions, target: Target) -> None:
+    def __init__(self, catalog: BoundedCatalog, sink: TableSinkOptions, target: Target) -> None:
         self._catalog, self._sink = catalog, sink
         self._key = property_key(target, "rejected")
         self._note: dict[str, Any] | None = None

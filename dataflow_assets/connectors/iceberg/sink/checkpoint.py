@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
 from dataflow_assets.connectors.iceberg.errors import translated
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
     StoredCheckpoint,
@@ -32,7 +32,7 @@ from dataflow_assets.sdk.stored_session import StateChange
 class CheckpointProperty:
     """The state of one branch, and its table, as of the last look."""
 
-    def __init__(self, sink: IcebergSinkOptions, target: Target, run: Run) -> None:
+    def __init__(self, sink: TableSinkOptions, target: Target, run: Run) -> None:
         self._sink, self._run = sink, run
         self.key = property_key(target)
         self.catalog = connect(sink)
@@ -133,14 +133,14 @@ class CheckpointProperty:
 
 
 def peek_together(
-    asked: Sequence[tuple[IcebergSinkOptions, Target]],
+    asked: Sequence[tuple[TableSinkOptions, Target]],
 ) -> list[Checkpoint | DataflowError | None]:
     """The stored checkpoints of branches in one catalog, over one connection."""
     catalog = connect(asked[0][0])
     return [outcome(partial(_peeked, catalog, sink, target)) for sink, target in asked]
 
 
-def _peeked(catalog: BoundedCatalog, sink: IcebergSinkOptions, target: Target) -> Checkpoint | None:
+def _peeked(catalog: BoundedCatalog, sink: TableSinkOptions, target: Target) -> Checkpoint | None:
     """From the table or, before there is one, from its namespace."""
     key = property_key(target)
     with translated(sink, "read the checkpoint of"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.merge.merge import HeadMoved, Merge
 from dataflow_assets.connectors.iceberg.merge.stage import Staged
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable, split
 from dataflow_assets.connectors.iceberg.sink.checkpoint import CheckpointProperty
 from dataflow_assets.connectors.iceberg.table.commit import Change
@@ -31,7 +31,7 @@ class Publisher:
     """Commits the spans of one session."""
 
     def __init__(
-        self, sink: IcebergSinkOptions, checkpoint: CheckpointProperty, rejected: RejectedTable
+        self, sink: TableSinkOptions, checkpoint: CheckpointProperty, rejected: RejectedTable
     ) -> None:
         self._sink, self._property, self._rejected = sink, checkpoint, rejected
         self._merge: Merge | None = None

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.errors import translated
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
 from dataflow_assets.connectors.iceberg.sink.checkpoint import CheckpointProperty
 from dataflow_assets.connectors.iceberg.sink.publish import Publisher
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 class IcebergSinkSession(StoredSession):
     """The state is a property of the table, moved by the commit that adds the files."""
 
-    _sink: IcebergSinkOptions
+    _sink: TableSinkOptions
 
-    def __init__(self, sink: IcebergSinkOptions, target: Target, run: Run) -> None:
+    def __init__(self, sink: TableSinkOptions, target: Target, run: Run) -> None:
         self._property = CheckpointProperty(sink, target, run)
         self._rejected = RejectedTable(self._property.catalog, sink, target)
         self._publisher = Publisher(sink, self._property, self._rejected)

@@ -1,4 +1,4 @@
-"""`IcebergSink`: rows into one Iceberg table, exactly once."""
+"""`IcebergSink` and `NessieSink`: rows into one table of a catalog, exactly once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from functools import partial
 from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
+from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.nessie import MAIN, NessieConnection
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
+from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.contracts import (
     Checkpoint,
     Entries,
@@ -27,25 +30,9 @@ from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
 from dataflow_assets.sdk.table_frames import FrameSink, TableFrames
 
 
-class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
-    """Appends rows to one table of an Iceberg REST catalog, or merges them into it by a key.
+class _TableSink(TableSinkOptions, FrameSink):
+    """What is the same for a table of any catalog."""
 
-    Without `upsertMode` deletes are rejected records. With it the last row of a key wins, and
-    columns that a record does not carry keep their values; the files that hold changed rows are
-    written again (copy on write).
-
-    Nested objects and lists become struct and list columns, other than in the DataFlow Operator,
-    whose tables have one string column `data`; `rawMode` keeps bodies as text. `autoCreateTable`
-    creates a missing namespace too; types in `columns` are Iceberg's, such as `decimal(10,2)`.
-    """
-
-    type: ClassVar[str] = "iceberg"
-    guarantee: ClassVar[str] = (
-        "Exactly once: files and checkpoint are one commit that asserts the table's head, so that "
-        "of two drivers on one span only one succeeds; with `upsertMode` the same commit takes out "
-        "the files that were rewritten. Rejected records go to the table "
-        "`<table>_rejected` beside it before the rows: at least once, by id."
-    )
     commits: ClassVar[Literal["slice", "span"]] = "span"
     text_bodies: ClassVar[bool] = True
 
@@ -94,7 +81,7 @@ class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
         return IcebergReplay(self)
 
     def frames(self, namespace: str | None, table: str) -> TableFrames:
-        """Tables of an Iceberg catalog. A write is one commit."""
+        """Tables of the catalog. A write is one commit."""
         from dataflow_assets.connectors.iceberg.frames import read, write
 
         update = {"namespace": namespace or self.namespace, "table": table}
@@ -103,15 +90,66 @@ class IcebergSink(IcebergSinkOptions, FrameSink, Maintained):
             partial(read.read, sink), partial(write.write, sink), partial(read.describe, sink)
         )
 
-    def maintain(self, keep: Keep, readers: Sequence[Positions]) -> list[Tidied]:
-        """Snapshots expire; files that no snapshot lists are deleted."""
-        from dataflow_assets.connectors.iceberg.maintenance.maintain import maintain
-
-        return maintain(self, keep, readers)
-
     @classmethod
     def stored(cls, column: pa.Field) -> str:
         """As `autoCreateTable` makes it."""
         from dataflow_assets.connectors.iceberg.types import table_schema
 
         return str(table_schema([column]).fields[0].field_type)
+
+
+class IcebergSink(RestConnection, _TableSink, Maintained):
+    """Appends rows to one table of an Iceberg REST catalog, or merges them into it by a key.
+
+    Without `upsertMode` deletes are rejected records. With it the last row of a key wins, and
+    columns that a record does not carry keep their values; the files that hold changed rows are
+    written again (copy on write).
+
+    Nested objects and lists become struct and list columns, other than in the DataFlow Operator,
+    whose tables have one string column `data`; `rawMode` keeps bodies as text. `autoCreateTable`
+    creates a missing namespace too; types in `columns` are Iceberg's, such as `decimal(10,2)`.
+    """
+
+    type: ClassVar[str] = "iceberg"
+    guarantee: ClassVar[str] = (
+        "Exactly once: files and checkpoint are one commit that asserts the table's head, so that "
+        "of two drivers on one span only one succeeds; with `upsertMode` the same commit takes out "
+        "the files that were rewritten. Rejected records go to the table "
+        "`<table>_rejected` beside it before the rows: at least once, by id."
+    )
+
+    def maintain(self, keep: Keep, readers: Sequence[Positions]) -> list[Tidied]:
+        """Snapshots expire; files that no snapshot lists are deleted."""
+        from dataflow_assets.connectors.iceberg.maintenance.maintain import maintain
+
+        return maintain(self, keep, readers)
+
+
+class NessieSink(NessieConnection, _TableSink):
+    """Appends rows to one table on a branch of Nessie, or merges them into it by a key.
+
+    Each micro-batch is one commit of the branch. Without `upsertMode` deletes are rejected records.
+    With it the last row of a key wins, and columns that a record does not carry keep their values;
+    the files that hold changed rows are written again (copy on write).
+
+    Nested objects and lists become struct and list columns, other than in the DataFlow Operator,
+    whose tables have one string column `data`; `rawMode` keeps bodies as text. `autoCreateTable`
+    creates a missing namespace too; types in `columns` are Iceberg's, such as `decimal(10,2)`.
+    """
+
+    type: ClassVar[str] = "nessie"
+    icon: ClassVar[str] = "iceberg"
+    guarantee: ClassVar[str] = (
+        "Exactly once: files and checkpoint are one commit that asserts the table's head, so that "
+        "of two drivers on one span only one succeeds; with `upsertMode` the same commit takes out "
+        "the files that were rewritten. A table has a first snapshot before it has rows, for "
+        "Nessie does not assert that there is none. Rejected records go to the table "
+        "`<table>_rejected` beside it before the rows: at least once, by id."
+    )
+
+    @override
+    def frames(self, namespace: str | None, table: str) -> TableFrames:
+        """Tables of a Nessie server, on `main` or, as `orders@dev`, on another branch."""
+        name, _, branch = table.partition("@")
+        here = self.model_copy(update={"branch": branch or MAIN})
+        return super(NessieSink, here).frames(namespace, name)

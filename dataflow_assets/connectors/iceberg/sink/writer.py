@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from dataflow_assets.connectors.iceberg.connection import slug
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.merge.stage import Stage
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectWriter
 from dataflow_assets.connectors.iceberg.table.checkpoint import short_hash
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
@@ -71,7 +71,7 @@ class Appended:
 class IcebergWriter(Writer):
     """Stages Parquet files below the table's location; visible once the session commits."""
 
-    def __init__(self, sink: IcebergSinkOptions, ticket: WriteTicket, piece: Slice) -> None:
+    def __init__(self, sink: TableSinkOptions, ticket: WriteTicket, piece: Slice) -> None:
         arm(ticket.failpoint)
         self._sink, self._ticket, self._piece = sink, ticket, piece
         partition = slug(piece.partition)[-40:]

@@ -5,7 +5,7 @@ Snapshots never change, so that a place in this order means the same rows whenev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow.parquet as pq
@@ -29,6 +29,8 @@ from pyiceberg.types import PrimitiveType
 from dataflow_assets.connectors.iceberg.table.position import Scan
 from dataflow_assets.errors import PermanentError
 
+MERGED = "dataflow.merged"
+"""Marks a snapshot that follows another one than its own parent: its files tell what is new."""
 _EVERY_FILE = {"include_empty_files": "true"}
 
 
@@ -58,19 +60,61 @@ class SourceFile:
 def files(table: Table, snapshot: Snapshot, scan: Scan) -> tuple[SourceFile, ...]:
     """Oldest first, then by path. Raises PermanentError for what cannot be read."""
     numbers: dict[str, int] = {}
+    added = _added_by_merge(table, snapshot) if scan == "added" else None
 
     def wanted(entry: ManifestEntry) -> bool:
         _check(table, entry.data_file)
         numbers[entry.data_file.file_path] = entry.sequence_number or 0
+        if added is not None:
+            return entry.data_file.file_path in added
         return scan == "full" or (
             entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == snapshot.snapshot_id
         )
 
     planner = ManifestGroupPlanner(table.metadata, table.io, options=_EVERY_FILE)
-    manifests = _manifests(snapshot, table.io, scan)
+    manifests = _manifests(snapshot, table.io, scan if added is None else "full")
     tasks = planner.plan_files(manifests, wanted)
     found = [_source_file(table.metadata, task) for task in tasks]
     return tuple(sorted(found, key=lambda file: (numbers[file.path], file.path)))
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The files in which one snapshot differs from another one; `deletes` are new delete files."""
+
+    added: tuple[DataFile, ...]
+    removed: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
+
+
+def changed(io: FileIO, older: Snapshot, newer: Snapshot) -> Changed:
+    """Compares two snapshots of a table; manifests that both have are not read."""
+    before = {manifest.manifest_path: manifest for manifest in older.manifests(io)}
+    after = {manifest.manifest_path: manifest for manifest in newer.manifests(io)}
+    old = _live(io, (before[path] for path in before.keys() - after.keys()))
+    new = _live(io, (after[path] for path in after.keys() - before.keys()))
+    more = [new[path] for path in sorted(new.keys() - old.keys())]
+    gone = [old[path] for path in sorted(old.keys() - new.keys())]
+    data = DataFileContent.DATA
+    return Changed(
+        tuple(file for file in more if file.content == data),
+        tuple(file for file in gone if file.content == data),
+        tuple(file for file in more if file.content != data),
+    )
+
+
+def _live(io: FileIO, manifests: Iterable[ManifestFile]) -> dict[str, DataFile]:
+    entries = (entry for one in manifests for entry in one.fetch_manifest_entry(io))
+    return {entry.data_file.file_path: entry.data_file for entry in entries}
+
+
+def _added_by_merge(table: Table, snapshot: Snapshot) -> frozenset[str] | None:
+    """The paths of what a merge has added; None where the snapshot follows its own parent."""
+    parent = snapshot.parent_snapshot_id
+    older = None if parent is None else table.metadata.snapshot_by_id(parent)
+    if older is None or snapshot.summary is None or snapshot.summary[MERGED] is None:
+        return None
+    return frozenset(file.file_path for file in changed(table.io, older, snapshot).added)
 
 
 def _manifests(snapshot: Snapshot, io: FileIO, scan: Scan) -> Iterator[ManifestFile]:

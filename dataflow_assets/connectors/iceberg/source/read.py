@@ -24,7 +24,7 @@ from pyiceberg.types import PrimitiveType
 
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
-from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
+from dataflow_assets.connectors.iceberg.options import TableSourceOptions
 from dataflow_assets.connectors.iceberg.source.parts import Part, Range
 from dataflow_assets.connectors.iceberg.source.projection import Values, project
 from dataflow_assets.connectors.iceberg.source.types import typed_schema
@@ -36,7 +36,7 @@ ROWS_AT_ONCE = 32_768
 
 
 def read(
-    source: IcebergSourceOptions, piece: Slice, metadata: frozenset[str]
+    source: TableSourceOptions, piece: Slice, metadata: frozenset[str]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a part; where it holds none, one batch without rows, for its columns.
 
@@ -56,7 +56,7 @@ def read(
             yield pa.RecordBatch.from_pylist([], typed_schema(reader.schema))
 
 
-def _table(source: IcebergSourceOptions, part: Part) -> Table:
+def _table(source: TableSourceOptions, part: Part) -> Table:
     name = ".".join(source.identifier)
     table = connect(source).table(source.identifier)
     if table is None:

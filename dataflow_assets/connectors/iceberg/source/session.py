@@ -11,11 +11,12 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from dataflow_assets.connectors.iceberg.client import connect
+from dataflow_assets.connectors.iceberg.client import NessieCatalog, connect
 from dataflow_assets.connectors.iceberg.errors import translated
-from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
+from dataflow_assets.connectors.iceberg.options import TableSourceOptions
 from dataflow_assets.connectors.iceberg.source.data_files import SourceFile, files, row_groups
 from dataflow_assets.connectors.iceberg.source.history import behind, lineage
+from dataflow_assets.connectors.iceberg.source.nessie_history import BranchHistory
 from dataflow_assets.connectors.iceberg.source.operator_checkpoint import adopted, position_behind
 from dataflow_assets.connectors.iceberg.source.parts import Bounds, Cut, Part, Piece, cut
 from dataflow_assets.connectors.iceberg.source.planning import Ahead, SnapshotStep, ahead
@@ -46,9 +47,14 @@ log = logging.getLogger(__name__)
 class IcebergSourceSession(SourceSession):
     """Loads the table from the catalog for every question; `behind` judges by the last answer."""
 
-    def __init__(self, source: IcebergSourceOptions, flow: str) -> None:
+    def __init__(self, source: TableSourceOptions, flow: str) -> None:
         self._source, self._flow = source, flow
         self._catalog = connect(source)
+        self._history = (
+            BranchHistory(self._catalog, source.identifier)
+            if isinstance(self._catalog, NessieCatalog)
+            else None
+        )
         self._files: tuple[SnapshotPosition, tuple[SourceFile, ...]] | None = None
         self._told: set[int] = set()
         self._table = self._loaded()
@@ -64,12 +70,18 @@ class IcebergSourceSession(SourceSession):
             )
         return table
 
-    def _look(self) -> Table:
-        """The table as it is now. Raises TransientError for another one: a new session tells."""
+    def _look(self, *back_to: int | None, whole: bool = False) -> Table:
+        """The table as it is now, with the snapshots back to these, or with all that are known.
+
+        Raises TransientError for another table: a new session tells.
+        """
         table = self._loaded()
         if table.metadata.table_uuid != self._table.metadata.table_uuid:
             name = ".".join(self._source.identifier)
             raise TransientError(f"table {name} was dropped and recreated while it was read")
+        if self._history is not None:
+            with translated(self._source, "ask Nessie for the history of"):
+                table = self._history.completed(table, back_to, whole=whole)
         self._table = table
         return table
 
@@ -83,13 +95,13 @@ class IcebergSourceSession(SourceSession):
         given = self._source.start_snapshot_id
         if given is None:
             return _positions(BEGINNING)
-        return _positions(position_behind(self._look().metadata, int(given)))
+        return _positions(position_behind(self._look(int(given)).metadata, int(given)))
 
     def seek(self, where: str) -> Positions:
         """A timestamp: behind the last snapshot that was committed before it."""
         if where == "earliest":
             return _positions(BEGINNING)
-        head = self._look().metadata.current_snapshot()
+        head = self._look(whole=where != "latest").metadata.current_snapshot()
         if where == "latest":
             return _positions(_behind(head))
         return _positions(_behind(_before(self._table, head, where)))
@@ -109,11 +121,11 @@ class IcebergSourceSession(SourceSession):
         those that it added), the span goes on to the end of it.
         """
         stop = SnapshotPosition.parse(until[TABLE]) if until else None
-        table = self._look()
+        start = _parsed(after.get(TABLE))
+        table = self._look(start.snapshot, stop.snapshot if stop else None)
         head = _head(table, stop)
         if head is None:
             return Span(())
-        start = _parsed(after.get(TABLE))
         coming = self._ahead(table, start, head)
         with translated(self._source, "plan a read of"):
             found = cut(self._pieces(table, coming, stop), self._bounds(limit), self._groups)
@@ -166,16 +178,17 @@ class IcebergSourceSession(SourceSession):
 
     def adopt(self, document: Mapping[str, Any]) -> Positions:
         """A checkpoint object of the DataFlow Operator."""
-        return _positions(adopted(self._look().metadata, document))
+        return _positions(adopted(self._look(whole=True).metadata, document))
 
     def lag(self, after: Positions) -> Lag:
         """Rows by the snapshots' summaries; the age of the oldest snapshot with unread rows."""
-        table = self._look()
+        start = _parsed(after.get(TABLE))
+        table = self._look(start.snapshot)
         head = table.metadata.current_snapshot()
         ends = _positions(_behind(head))
         if head is None:
             return Lag(0, 0.0, ends)
-        steps = self._ahead(table, _parsed(after.get(TABLE)), head).steps
+        steps = self._ahead(table, start, head).steps
         unread = [step for step in steps if step.rows]
         oldest = min((step.snapshot.timestamp_ms for step in unread), default=None)
         seconds = 0.0 if oldest is None else max(0.0, utc_now().timestamp() - oldest / 1000)

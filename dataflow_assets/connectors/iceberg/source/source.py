@@ -1,4 +1,4 @@
-"""`IcebergSource`: reads one Iceberg table, each of its rows once."""
+"""`IcebergSource` and `NessieSource`: read one table of a catalog, each of its rows once."""
 
 from __future__ import annotations
 
@@ -8,29 +8,15 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.options import IcebergSourceOptions
+from dataflow_assets.connectors.iceberg.nessie import NessieConnection
+from dataflow_assets.connectors.iceberg.options import TableSourceOptions
+from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.contracts import Slice, SourceSession, TypeRow
 
 
-class IcebergSource(IcebergSourceOptions):
-    """Reads the current snapshot of one table once, then what later snapshots append.
+class _TableSource(TableSourceOptions):
+    """What is the same for a table of any catalog."""
 
-    Snapshots follow one another in their order; rows of one snapshot have no order among them.
-    Position deletes are applied, equality deletes refused. Columns are found by their field ids,
-    under the names and types that they have now.
-
-    A table with `data`, other columns and no `_metadata` is taken as written with
-    `flattenMetadataColumns`: where its rows become messages, they are
-    `{"value": data, "_metadata": {...}}`, and the keys of `_metadata` are metadata too.
-    """
-
-    type: ClassVar[str] = "iceberg"
-    guarantee: ClassVar[str] = (
-        "Each appended row exactly once: a part of a snapshot is stored whole or not at all, and "
-        "its borders are recorded before it is read. Compaction adds nothing; a snapshot that "
-        "deletes or replaces rows follows `onSourceRewrite`; expired snapshots that were not read "
-        "are an error that says what was lost."
-    )
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
     metadata_columns: ClassVar[frozenset[str]] = frozenset({"snapshot_id", "snapshot_sequence"})
     metadata_keys: ClassVar[Mapping[str, str]] = {
@@ -68,3 +54,47 @@ class IcebergSource(IcebergSourceOptions):
         from dataflow_assets.connectors.iceberg.source.types import rows
 
         return rows()
+
+
+class IcebergSource(RestConnection, _TableSource):
+    """Reads the current snapshot of one table once, then what later snapshots append.
+
+    Snapshots follow one another in their order; rows of one snapshot have no order among them.
+    Position deletes are applied, equality deletes refused. Columns are found by their field ids,
+    under the names and types that they have now.
+
+    A table with `data`, other columns and no `_metadata` is taken as written with
+    `flattenMetadataColumns`: where its rows become messages, they are
+    `{"value": data, "_metadata": {...}}`, and the keys of `_metadata` are metadata too.
+    """
+
+    type: ClassVar[str] = "iceberg"
+    guarantee: ClassVar[str] = (
+        "Each appended row exactly once: a part of a snapshot is stored whole or not at all, and "
+        "its borders are recorded before it is read. Compaction adds nothing; a snapshot that "
+        "deletes or replaces rows follows `onSourceRewrite`; expired snapshots that were not read "
+        "are an error that says what was lost."
+    )
+
+
+class NessieSource(NessieConnection, _TableSource):
+    """Reads a table on a branch of Nessie: its current snapshot once, then what is appended.
+
+    What later snapshots append is found by the history of the branch, for Nessie's Iceberg REST
+    catalog shows the current snapshot only. A merge into the branch counts as one snapshot. A table
+    on a tag never changes, so it is read once.
+
+    Position deletes are applied, equality deletes refused. Columns are found by their field ids,
+    under the names and types that they have now. Tables with `data`, other columns and no
+    `_metadata` are taken as written with `flattenMetadataColumns`, as by the source `iceberg`.
+    """
+
+    type: ClassVar[str] = "nessie"
+    icon: ClassVar[str] = "iceberg"
+    guarantee: ClassVar[str] = (
+        "Each appended row exactly once: a part of a snapshot is stored whole or not at all, and "
+        "its borders are recorded before it is read. Compaction adds nothing; a snapshot that "
+        "deletes or replaces rows, and a merge that does, follow `onSourceRewrite`; a branch that "
+        "was moved away from what was read, and a history that was cut off before it was read, are "
+        "errors."
+    )

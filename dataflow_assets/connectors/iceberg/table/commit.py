@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 from pyiceberg import exceptions as ice
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 from requests import RequestException
 
+from dataflow_assets.connectors.iceberg.client import BoundedCatalog
 from dataflow_assets.connectors.iceberg.table.manifest_files import added_since
 from dataflow_assets.connectors.iceberg.table.snapshot import (
     Attempt,
@@ -76,9 +76,9 @@ class Change:
 class Committer:
     """Commits to one table, which it keeps as of its last look."""
 
-    def __init__(self, catalog: RestCatalog, table: Table) -> None:
+    def __init__(self, catalog: BoundedCatalog, table: Table) -> None:
         self.catalog = catalog
-        self.table = table
+        self.table = catalog.begun(table)
         self._attempts: list[Attempt] = []
         self._lost = False
         """True once an answer never came: what it was about may stand in the table or not."""

@@ -15,7 +15,7 @@ from pyiceberg.transforms import UnknownTransform, VoidTransform
 from dataflow_assets.connectors.iceberg.client import BoundedCatalog
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
-from dataflow_assets.connectors.iceberg.options import IcebergSinkOptions
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.partitioning import (
     check_key,
     keyed,
@@ -51,7 +51,7 @@ def _computable(field: PartitionField | SortField, known: set[int]) -> bool:
 
 
 def create(
-    catalog: BoundedCatalog, sink: IcebergSinkOptions, sample: pa.Schema, properties: dict[str, str]
+    catalog: BoundedCatalog, sink: TableSinkOptions, sample: pa.Schema, properties: dict[str, str]
 ) -> Table:
     """The table with these properties; somebody else's where one stands by now."""
     if not sink.auto_create_table:
@@ -62,7 +62,7 @@ def create(
     return catalog.made(sink.identifier, schema, properties, spec, order)
 
 
-def _columns(sink: IcebergSinkOptions, sample: pa.Schema) -> list[pa.Field]:
+def _columns(sink: TableSinkOptions, sample: pa.Schema) -> list[pa.Field]:
     """The sample's columns, then the manifest's: a manifest's type wins over a sample's."""
     known = sink.raw_columns(sample) if sink.raw_mode else sample
     columns = {field.name: field for field in known}
@@ -72,7 +72,7 @@ def _columns(sink: IcebergSinkOptions, sample: pa.Schema) -> list[pa.Field]:
     return list(columns.values())
 
 
-def ensure_namespace(catalog: BoundedCatalog, sink: IcebergSinkOptions) -> None:
+def ensure_namespace(catalog: BoundedCatalog, sink: TableSinkOptions) -> None:
     """Makes each missing level of the namespace."""
     levels = sink.identifier[:-1]
     for depth in range(1, len(levels) + 1):
@@ -80,7 +80,7 @@ def ensure_namespace(catalog: BoundedCatalog, sink: IcebergSinkOptions) -> None:
             catalog.create_namespace(levels[:depth])
 
 
-def namespace_property(catalog: BoundedCatalog, sink: IcebergSinkOptions, key: str) -> str | None:
+def namespace_property(catalog: BoundedCatalog, sink: TableSinkOptions, key: str) -> str | None:
     """A note on the namespace; None where either is missing."""
     with suppress(ice.NoSuchNamespaceError):
         found: str | None = catalog.load_namespace_properties(sink.identifier[:-1]).get(key)
@@ -89,11 +89,11 @@ def namespace_property(catalog: BoundedCatalog, sink: IcebergSinkOptions, key: s
 
 
 def set_namespace_property(
-    catalog: BoundedCatalog, sink: IcebergSinkOptions, key: str, text: str
+    catalog: BoundedCatalog, sink: TableSinkOptions, key: str, text: str
 ) -> None:
     """Leaves a note on the namespace."""
     try:
-        catalog.update_namespace_properties(sink.identifier[:-1], updates={key: text})
+        catalog.change_namespace(sink.identifier[:-1], updates={key: text})
     except NotImplementedError as error:
         raise PermanentError(
             "the catalog keeps no namespace properties, so start positions have no place before "
@@ -101,7 +101,7 @@ def set_namespace_property(
         ) from error
 
 
-def drop_namespace_property(catalog: BoundedCatalog, sink: IcebergSinkOptions, key: str) -> None:
+def drop_namespace_property(catalog: BoundedCatalog, sink: TableSinkOptions, key: str) -> None:
     """Takes the note away; a table's own property wins over one left behind."""
     with suppress(Exception):
-        catalog.update_namespace_properties(sink.identifier[:-1], removals={key})
+        catalog.change_namespace(sink.identifier[:-1], removals={key})

@@ -1,0 +1,118 @@
+"""A Nessie server: where it is, and on which branch or tag a table is, without network.
+
+Tables are read and written through Nessie's own Iceberg REST catalog, one reference at a time. A
+table on another branch is another table: the branch is part of its name, `orders@dev`, as Nessie
+itself writes it; `main` is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar, Self
+from urllib.parse import quote
+
+from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.connectors.iceberg.connection import (
+    CatalogConnection,
+    Ref,
+    Secret,
+    host_slug,
+    ref_slug,
+    with_host,
+)
+from dataflow_assets.contracts import Address
+from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.spec import Addition
+
+MAIN = "main"
+_REFERENCE = re.compile(r"(?!.*\.\.)[A-Za-z](?:[A-Za-z0-9._/-]*[A-Za-z0-9_-])?")  # Nessie's rule
+
+
+class NessieConnection(CatalogConnection):
+    """The keys of a Nessie server."""
+
+    place: ClassVar[str] = "branch, warehouse and namespace"
+    base_url: str = Field("", alias="baseURL")
+    """Address of the Nessie server, without `/api` or `/iceberg`."""
+    base_url_secret_ref: Annotated[Ref, Fills("base_url", required=True)] = Field(
+        None, alias="baseURLSecretRef"
+    )
+    """Secret with the server's address."""
+    branch: str = MAIN
+    """The branch. A source may name a tag too: it never changes, so it is read once."""
+    oauth2_client_id: Annotated[str | None, Addition()] = Field(None, alias="oauth2ClientID")
+    """OAuth2 client credentials: the client. Needs `oauth2ServerURI`."""
+    oauth2_client_id_secret_ref: Annotated[Ref, Fills("oauth2_client_id"), Addition()] = Field(
+        None, alias="oauth2ClientIDSecretRef"
+    )
+    """Secret with the client."""
+    oauth2_client_secret: Annotated[Secret, Addition()] = Field(None, alias="oauth2ClientSecret")
+    """OAuth2 client credentials: the secret."""
+    oauth2_client_secret_secret_ref: Annotated[Ref, Fills("oauth2_client_secret"), Addition()] = (
+        Field(None, alias="oauth2ClientSecretSecretRef")
+    )
+    """Secret with the client's secret."""
+    oauth2_server_uri: Annotated[str | None, Addition()] = Field(None, alias="oauth2ServerURI")
+    """Token endpoint, such as `https://keycloak/realms/r/protocol/openid-connect/token`: Nessie
+    has none of its own."""
+    oauth2_server_uri_secret_ref: Annotated[Ref, Fills("oauth2_server_uri"), Addition()] = Field(
+        None, alias="oauth2ServerURISecretRef"
+    )
+    """Secret with the token endpoint."""
+    oauth2_scope: Annotated[str, Addition()] = Field("profile", alias="oauth2Scope")
+    """OAuth2 scope."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _with_host(cls, value: str) -> str:
+        return with_host(value, "https://nessie:19120")
+
+    @field_validator("branch")
+    @classmethod
+    def _reference(cls, value: str) -> str:
+        if not _REFERENCE.fullmatch(value):
+            raise ValueError(
+                "must be the name of a branch or tag: letters, digits and `. _ - /`, a letter first"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _placed(self) -> Self:
+        self._required("base_url")
+        if self._given("oauth2_client_id") and not self._given("oauth2_server_uri"):
+            raise ValueError(
+                "oauth2ClientID needs oauth2ServerURI: Nessie has no token endpoint of its own"
+            )
+        return self
+
+    @property
+    @override
+    def catalog(self) -> str:
+        """Nessie takes branch and warehouse as a part of the path."""
+        return f"{self.base_url}/iceberg/{quote(self.prefix_of(self.branch), safe='')}"
+
+    def prefix_of(self, reference: str) -> str:
+        """How Nessie's Iceberg REST catalog is asked for the tables of a branch, tag or commit."""
+        return f"{reference}|{self.warehouse}" if self.warehouse else reference
+
+    @override
+    def address(self) -> Address:
+        """nessie, a slug of the server's host and warehouse, namespace, table with its branch."""
+        namespace = self.namespace or ref_slug(self.namespace_secret_ref)
+        table = self.table or ref_slug(self.table_secret_ref)
+        on = "" if self.branch == MAIN else f"@{self.branch}"
+        return Address("nessie", self._connection(), namespace, f"{table}{on}")
+
+    def _connection(self) -> str:
+        if not self.base_url:
+            return ref_slug(self.base_url_secret_ref)
+        return host_slug(self.base_url, self.warehouse)
+
+    @override
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        """The server's address with the warehouse behind it."""
+        if not self.base_url:
+            return (self.base_url_secret_ref,) if self.base_url_secret_ref else ()
+        return (f"{self.base_url}/{self.warehouse}" if self.warehouse else self.base_url,)

@@ -1,0 +1,70 @@
+"""An Iceberg REST catalog: where it is, without network."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.connectors.iceberg.connection import (
+    CatalogConnection,
+    Ref,
+    host_slug,
+    ref_slug,
+    with_host,
+)
+from dataflow_assets.contracts import Address
+from dataflow_assets.secrets import Fills, SecretRef
+
+
+class RestConnection(CatalogConnection):
+    """The keys of a catalog that speaks the Iceberg REST protocol."""
+
+    place: ClassVar[str] = "warehouse, namespace and prefix"
+    catalog_uri: str = Field("", alias="catalogURI")
+    """Address of the REST catalog, without `/v1`."""
+    catalog_uri_secret_ref: Annotated[Ref, Fills("catalog_uri", required=True)] = Field(
+        None, alias="catalogURISecretRef"
+    )
+    """Secret with the catalog's address."""
+    prefix: str | None = None
+    """Path prefix of the catalog's API, where it does not name one itself."""
+
+    @field_validator("catalog_uri")
+    @classmethod
+    def _with_host(cls, value: str) -> str:
+        return with_host(value, "https://catalog:8181")
+
+    @model_validator(mode="after")
+    def _placed(self) -> Self:
+        self._required("catalog_uri")
+        return self
+
+    @property
+    @override
+    def catalog(self) -> str:
+        return self.catalog_uri
+
+    @override
+    def catalog_properties(self) -> dict[str, Any]:
+        return super().catalog_properties() | ({"prefix": self.prefix} if self.prefix else {})
+
+    @override
+    def address(self) -> Address:
+        """iceberg, a slug of the catalog's host and warehouse, namespace, table."""
+        namespace = self.namespace or ref_slug(self.namespace_secret_ref)
+        table = self.table or ref_slug(self.table_secret_ref)
+        return Address("iceberg", self._connection(), namespace, table)
+
+    def _connection(self) -> str:
+        if not self.catalog_uri:
+            return ref_slug(self.catalog_uri_secret_ref)
+        return host_slug(self.catalog_uri, self.warehouse)
+
+    @override
+    def spellings(self) -> tuple[str | SecretRef, ...]:
+        """The catalog's address with the warehouse behind it: catalogs may hold several."""
+        if not self.catalog_uri:
+            return (self.catalog_uri_secret_ref,) if self.catalog_uri_secret_ref else ()
+        return (f"{self.catalog_uri}/{self.warehouse}" if self.warehouse else self.catalog_uri,)

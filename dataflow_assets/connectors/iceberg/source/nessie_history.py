@@ -1,0 +1,152 @@
+"""The snapshots of a table on a branch of Nessie, as the branch's history tells them.
+
+Nessie's Iceberg REST catalog shows the current snapshot only, but each commit of the branch is kept
+and can be asked for the table as it was then. So the snapshots between a position and the current
+one are put together from these, as if the catalog had shown them, and each follows the one before
+it on the branch: Nessie shows no parents either. A merge into the branch is one commit. Where the
+numbers of two snapshots tell that others lie between them, on the branch that was merged, what the
+merge did is found by comparing the files.
+
+A position that is up to date costs no request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.typedef import Identifier
+
+from dataflow_assets.connectors.iceberg.client import NessieCatalog, TableCommit
+from dataflow_assets.connectors.iceberg.source.data_files import MERGED, Changed, changed
+from dataflow_assets.errors import TransientError
+
+KEPT = 20_000
+"""Snapshots that a process keeps: sensors and runs ask for the same ones again and again."""
+THREADS = 8
+
+_Key = tuple[str, int, int]  # table, snapshot, the one before it on the branch or 0
+_snapshots: OrderedDict[_Key, Snapshot] = OrderedDict()
+_lock = threading.Lock()
+
+
+class BranchHistory:
+    """Of one table, as far back as somebody has asked."""
+
+    def __init__(self, catalog: NessieCatalog, identifier: Identifier) -> None:
+        self._catalog, self._identifier = catalog, identifier
+        self._line: list[TableCommit] = []  # the newest first, each with a snapshot of its own
+        self._whole = False
+
+    def completed(self, table: Table, wanted: Collection[int | None], *, whole: bool) -> Table:
+        """The table with its snapshots back to all that are wanted; `whole`: with all there are.
+
+        One that is not on the branch is not found. Raises TransientError where the branch moved
+        between two questions.
+        """
+        head = table.metadata.current_snapshot_id
+        missing = {one for one in wanted if one is not None and one != head}
+        if head is None or not (missing or whole):
+            return table
+        line = self._back_to(head, missing, whole=whole)
+        return _with_snapshots(table, self._loaded(table, line))
+
+    def _back_to(self, head: int, missing: set[int], *, whole: bool) -> list[TableCommit]:
+        for known in ([*self._line], []):
+            if not self._covers(head, missing, whole=whole):
+                self._line = self._walked(missing, known, whole=whole)
+        snapshots = [commit.snapshot for commit in self._line]
+        if head not in snapshots:
+            raise TransientError(f"the branch of {'.'.join(self._identifier)} moved meanwhile")
+        found = [snapshots.index(one) for one in missing if one in snapshots]
+        complete = whole or len(found) < len(missing)
+        return self._line[snapshots.index(head) : None if complete else max(found) + 1]
+
+    def _covers(self, head: int, missing: set[int], *, whole: bool) -> bool:
+        snapshots = {commit.snapshot for commit in self._line}
+        return head in snapshots and (self._whole or (not whole and missing <= snapshots))
+
+    def _walked(
+        self, missing: set[int], known: Sequence[TableCommit], *, whole: bool
+    ) -> list[TableCommit]:
+        """Back to what is known, to what is missing, or to the commit that made the table."""
+        found: list[TableCommit] = []
+        left = set(missing)
+        for commit in self._catalog.commits(self._identifier):
+            if known and commit.hash == known[0].hash:
+                again = bool(found) and found[-1].snapshot == commit.snapshot
+                return [*found, *known[again:]]
+            if found and found[-1].snapshot == commit.snapshot:
+                continue  # it changed properties only
+            found.append(commit)
+            left.discard(commit.snapshot)
+            if not (left or known or whole):
+                self._whole = False
+                return found
+        self._whole = True
+        return found
+
+    def _loaded(self, table: Table, line: Sequence[TableCommit]) -> list[Snapshot]:
+        """The snapshots of the line, each with the next one as its parent."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(lambda commit: self._shown(table, commit), line))
+        return [*(_following(table, *pair) for pair in pairwise(found)), *found[-1:]]
+
+    def _shown(self, table: Table, commit: TableCommit) -> Snapshot:
+        key = (str(table.metadata.table_uuid), commit.snapshot, 0)
+        return _kept(key) or _keep(key, self._catalog.snapshot(commit, self._identifier))
+
+
+def _following(table: Table, snapshot: Snapshot, before: Snapshot) -> Snapshot:
+    key = (str(table.metadata.table_uuid), snapshot.snapshot_id, before.snapshot_id)
+    if known := _kept(key):
+        return known
+    update: dict[str, Any] = {"parent_snapshot_id": before.snapshot_id}
+    if snapshot.sequence_number != (before.sequence_number or 0) + 1:
+        update["summary"] = _compared(snapshot, changed(table.io, before, snapshot))
+    return _keep(key, snapshot.model_copy(update=update))
+
+
+def _kept(key: _Key) -> Snapshot | None:
+    with _lock:
+        if key in _snapshots:
+            _snapshots.move_to_end(key)
+        return _snapshots.get(key)
+
+
+def _keep(key: _Key, snapshot: Snapshot) -> Snapshot:
+    with _lock:
+        _snapshots[key] = snapshot
+        while len(_snapshots) > KEPT:
+            _snapshots.popitem(last=False)
+    return snapshot
+
+
+def _compared(snapshot: Snapshot, change: Changed) -> Summary:
+    """What a merge did to the branch, in the words of a snapshot that did it."""
+    takes_away = bool(change.removed or change.deletes)
+    operation = Operation.OVERWRITE if takes_away else Operation.APPEND
+    total = snapshot.summary["total-records"] if snapshot.summary else None
+    figures = {
+        "added-data-files": str(len(change.added)),
+        "added-records": str(sum(file.record_count for file in change.added)),
+        "deleted-data-files": str(len(change.removed)),
+        "deleted-records": str(sum(file.record_count for file in change.removed)),
+        "added-delete-files": str(len(change.deletes)),
+        **({} if total is None else {"total-records": str(total)}),
+        MERGED: "true",
+    }
+    return Summary(operation=operation, **figures)
+
+
+def _with_snapshots(table: Table, snapshots: Sequence[Snapshot]) -> Table:
+    metadata = table.metadata.model_copy(update={"snapshots": [*snapshots][::-1]})
+    return Table(
+        table.name(), metadata, table.metadata_location, table.io, table.catalog, table.config
+    )

@@ -1,0 +1,30 @@
+"""SecretRefs: named in the manifest, resolved only when used, never echoed.
+
+A reference is looked up in four places, in this order: the Kubernetes API, where the process runs
+inside a cluster (`cluster`); the `Secret` documents beside the manifest (`lookup`); the file
+`<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, as Kubernetes mounts Secrets (`mounts`); and an
+environment variable (`environment`). A reference beats a direct value.
+
+Nothing is kept for longer than seconds: whoever opens a flow again gets the values of that moment.
+"""
+
+from dataflow_assets.secrets.cluster import forget
+from dataflow_assets.secrets.lookup import Lookup, Secrets, allowed, given, resolve
+from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
+from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef
+
+__all__ = [
+    "FOLDER",
+    "Absent",
+    "Fills",
+    "Key",
+    "Lookup",
+    "SecretRef",
+    "Secrets",
+    "allowed",
+    "forget",
+    "given",
+    "is_place",
+    "mounted",
+    "resolve",
+]

@@ -1,0 +1,27 @@
+"""Secrets as environment variables: the last place, for containers and for trying things out."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from dataflow_assets.secrets.refs import Absent, Key
+
+PREFIX = "DATAFLOW_SECRET"
+
+
+def variable(key: Key) -> str:
+    """The variable that holds the value, like `DATAFLOW_SECRET__SHOP__PG__PASSWORD`.
+
+    Two underscores lie between the names. What is not a letter or a digit is one underscore.
+    """
+    parts = (key.namespace, key.name, key.key)
+    plain = (re.sub(r"[^A-Z0-9]+", "_", part.upper()) for part in parts)
+    return "__".join((PREFIX, *plain))
+
+
+def value(key: Key) -> str | Absent:
+    """The variable's value; an empty one is a value."""
+    name = variable(key)
+    found = os.environ.get(name)
+    return Absent(f"the environment has no {name}") if found is None else found

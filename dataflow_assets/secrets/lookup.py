@@ -1,0 +1,151 @@
+"""The values of SecretRefs, put into the fields that they fill."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import SecretStr, TypeAdapter
+
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.secrets import cluster, environment, mounts
+from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef
+from dataflow_assets.spec import Spec, marks
+
+AnySpec = TypeVar("AnySpec", bound=Spec)
+Documents = Mapping[tuple[str, str], Mapping[str, SecretStr]]
+"""Secret documents by (namespace, name)."""
+NAMESPACES = "DATAFLOW_SECRET_NAMESPACES"
+_given: dict[str, None] = {}
+_MOST_GIVEN = 10_000  # values that are remembered: the oldest are forgotten first
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The secrets in reach of one manifest; `documents` are those in the files beside it."""
+
+    namespace: str = "default"
+    documents: Documents = field(default_factory=dict, repr=False)
+
+    def key(self, ref: SecretRef) -> Key:
+        """What a reference of this manifest points at."""
+        return Key(ref.namespace or self.namespace, ref.name, ref.key)
+
+    def get(self, ref: SecretRef) -> str:
+        """The value as it is now, verbatim.
+
+        Called on the driver, whenever a flow is opened. Raises PermanentError naming what is
+        missing and where it was looked for, never a value; TransientError where the Kubernetes API
+        cannot be asked.
+        """
+        key = self.key(ref)
+        if problem := allowed(self.namespace, key.namespace):
+            raise PermanentError(f"secret {key.secret} must not be used: {problem}")
+        reasons = []
+        for place in (cluster.value, self._document, mounts.value, environment.value):
+            found = place(key)
+            if isinstance(found, str):
+                return found
+            reasons.append(found.reason)
+        raise PermanentError(
+            f"failed to get secret {key.secret} (key {key.key}): {', and '.join(reasons)}"
+        )
+
+    def _document(self, key: Key) -> str | Absent:
+        document = self.documents.get((key.namespace, key.name))
+        if document is None:
+            return Absent("no Secret document of that name is in the manifest's folder")
+        if key.key not in document:
+            raise PermanentError(
+                f"key {key.key} not found in secret {key.secret}; "
+                f"it has the keys {', '.join(sorted(document)) or '(none)'}"
+            )
+        return document[key.key].get_secret_value()
+
+
+def allowed(own: str, namespace: str) -> str:
+    """Why a flow of the namespace `own` must not use the Secrets of `namespace`; empty: it may."""
+    listed = os.environ.get(NAMESPACES, "")
+    names = {name.strip() for name in listed.split(",")}
+    if namespace == own or not names.isdisjoint({namespace, "*"}):
+        return ""
+    return (
+        f"it is in namespace {namespace}, the flow in {own}; other namespaces must be listed in "
+        f"{NAMESPACES} ({listed or 'not set'}), separated by commas, or `*` for all"
+    )
+
+
+def given() -> tuple[str, ...]:
+    """The secret values that this process has resolved, also those that were replaced since."""
+    return tuple(_given)
+
+
+class Lookup:
+    """Resolves the ends of one flow: all that is missing is named together.
+
+    `fill` each end, then `check`.
+    """
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._missing: dict[str, str] = {}
+
+    def fill(self, spec: AnySpec) -> AnySpec:
+        """The same spec with each SecretRef's value in the field that it fills, where there is one.
+
+        Raises TransientError where the Kubernetes API cannot be asked.
+        """
+        update: dict[str, Any] = {}
+        for name, info in type(spec).model_fields.items():
+            value = getattr(spec, name)
+            if isinstance(value, SecretRef):
+                text = self._text(value)
+                filled = [] if text is None else [mark.field for mark in marks(info, Fills)]
+                update |= {other: _parse(spec, other, text or "") for other in filled}
+            elif isinstance(value, Spec):
+                update.setdefault(name, self.fill(value))
+        return spec.model_copy(update=update) if update else spec
+
+    def check(self) -> None:
+        """Raises PermanentError for all that was missing."""
+        if len(self._missing) == 1:
+            raise PermanentError(*self._missing.values())
+        if self._missing:
+            lines = "".join(f"\n- {reason}" for reason in self._missing.values())
+            raise PermanentError(
+                f"{len(self._missing)} values of Secrets are missing: "
+                f"{', '.join(self._missing)}{lines}"
+            )
+
+    def _text(self, ref: SecretRef) -> str | None:
+        try:
+            return self._secrets.get(ref)
+        except PermanentError as error:
+            self._missing[self._secrets.key(ref).place] = str(error)
+            return None
+
+
+def resolve(spec: AnySpec, secrets: Secrets) -> AnySpec:
+    """The same spec with every SecretRef's value put into the field that it fills."""
+    lookup = Lookup(secrets)
+    filled = lookup.fill(spec)
+    lookup.check()
+    return filled
+
+
+def _parse(spec: Spec, name: str, text: str) -> Any:
+    annotation: Any = type(spec).model_fields[name].annotation
+    if "tuple" in str(annotation):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    value = TypeAdapter(annotation).validate_python(text)
+    if isinstance(value, SecretStr):
+        _remember(text)
+    return value
+
+
+def _remember(text: str) -> None:
+    _given[text] = None
+    while len(_given) > _MOST_GIVEN:
+        _given.pop(next(iter(_given)), None)

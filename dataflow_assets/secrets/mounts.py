@@ -1,0 +1,52 @@
+"""Secrets as files below one folder, each at `<namespace>/<name>/<key>`, as Kubernetes mounts them.
+
+Links are followed only as far as they stay below the folder, as those of a mounted Secret do.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.secrets.refs import PART, Absent, Key
+
+FOLDER = "DATAFLOW_SECRETS"
+
+
+def value(key: Key) -> str | Absent:
+    """The text of the file. Raises PermanentError where a file is there and cannot be used."""
+    path = mounted(key.place)
+    if path is None:
+        folder = os.environ.get(FOLDER) or "not set"
+        return Absent(f"{FOLDER} ({folder}) has no file {key.place} of its own")
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise PermanentError(
+            f"secret file {key.place} below {FOLDER} cannot be read: {error.strerror}"
+        ) from None
+    except UnicodeDecodeError:
+        raise PermanentError(f"secret file {key.place} below {FOLDER} is not UTF-8 text") from None
+
+
+def mounted(place: str) -> Path | None:
+    """The file `namespace/name/key` below DATAFLOW_SECRETS; None where there is none.
+
+    A link that leads out of the folder counts as no file: only what is below the folder is secret
+    material of these flows. Raises PermanentError for anything that is not three plain names.
+    """
+    if not is_place(place):
+        raise PermanentError(f"a file below {FOLDER} must be named namespace/name/key")
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return None
+    root, path = os.path.realpath(folder), os.path.realpath(Path(folder, place))
+    inside = Path(path).is_relative_to(root) and os.path.isfile(path)  # noqa: PTH113 - never raises
+    return Path(path) if inside else None
+
+
+def is_place(text: str) -> bool:
+    """Whether a text names a file below DATAFLOW_SECRETS: `namespace/name/key`."""
+    parts = text.split("/")
+    return len(parts) == 3 and all(PART.fullmatch(part) for part in parts)
