@@ -73,11 +73,15 @@ def next_reading(last: int) -> int:
 
 @dataclass(frozen=True)
 class Lag:
-    """How far the checkpoint is behind: records, seconds since the oldest unread one, the ends."""
+    """How far the checkpoint is behind: records, seconds since the oldest unread one, the ends.
+
+    `bytes`: of the server's log, where a source reads one.
+    """
 
     records: int
     seconds: float
     ends: Positions
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)

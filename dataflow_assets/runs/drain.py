@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
+from dataflow_assets.contracts import Cut, Limit, Positions, Receipt, Span, local_now
 from dataflow_assets.errors import (
     DataflowError,
     Stopped,
@@ -277,8 +277,7 @@ class _Attempt:
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
         ready: Sequence[OpenBranch]
         ready = [one for one in turn.branches if self._has_table(one, span)]
-        limit = self._limit
-        span, ready = begun(span, ready, lambda part: self._source.smaller(part, limit))
+        span, ready = begun(span, ready, self._cut)
         failpoints.reach("drain.begun")
         work = self._pass(span, ready)
         done = Outcome(span, {})
@@ -292,6 +291,12 @@ class _Attempt:
         failpoints.reach("drain.finished")
         self._release_when_due()
         self._reporting.judge()
+
+    def _cut(self, opened: OpenBranch) -> Cut:
+        """How the source cuts the parts that a branch has not finished."""
+        limit = self._limit
+        cut = self._source.renewed if opened.branch.sink.upserts else self._source.smaller
+        return lambda part: cut(part, limit)
 
     def _has_table(self, opened: OpenBranch, span: Span) -> bool:
         with self._host.beside() as spark:

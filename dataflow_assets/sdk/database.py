@@ -42,15 +42,12 @@ def foreign(text: str) -> str:
     return ""
 
 
-class DatabaseTable(Connector):
-    """A database and a table in it, both known without network.
+class Database(Connector):
+    """A database that a connection string reaches.
 
     Options of connectors derive from it. Methods may be called before secrets are resolved, when
     manifests are loaded, unless they say otherwise.
     """
-
-    quotes: ClassVar = '"'
-    """What may enclose a name in `table`."""
 
     connection_string: SecretStr | None = None
     """How the database is reached."""
@@ -58,36 +55,19 @@ class DatabaseTable(Connector):
         SecretRef | None, Fills("connection_string", required=True)
     ] = None
     """Secret with the connection string."""
-    table: str | None = None
-    """The table's name. A name with a dot in it stands in quotes."""
-    table_secret_ref: Annotated[SecretRef | None, Fills("table", required=True)] = None
-    """Secret with the table's name."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.connection_string is None and self.connection_string_secret_ref is None:
             raise ValueError("connectionString or connectionStringSecretRef is required")
-        if not self.names_table and not self.does_without_table:
-            raise ValueError("table or tableSecretRef is required")
         return self
 
     @property
-    def names_table(self) -> bool:
-        """True where a table is given, in plain text or as a secret."""
-        return bool(self.table) or self.table_secret_ref is not None
-
-    @property
-    def does_without_table(self) -> bool:
-        """True where something else says what is meant."""
-        return False
-
-    @override
-    def address(self) -> Address:
+    def connection_name(self) -> str:
+        """What the connection is called in addresses: the same before and after secrets are."""
         if self.connection_string_secret_ref:
-            connection = slugify(self.connection_string_secret_ref.name)
-        else:
-            connection = slugify(self.server())
-        return Address(self.type, connection, *self.named())
+            return slugify(self.connection_string_secret_ref.name)
+        return slugify(self.server())
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:
@@ -104,6 +84,52 @@ class DatabaseTable(Connector):
         if self.connection_string is None:
             raise PermanentError("connectionStringSecretRef was not resolved")
         return self.connection_string.get_secret_value()
+
+    @abstractmethod
+    def server(self) -> str:
+        """Host and database, never user or password.
+
+        Called where the connection string is in the manifest, or secrets are resolved.
+        """
+
+    @abstractmethod
+    def servers(self) -> tuple[str, ...]:
+        """`host:port/database` of each host; a port may be left out where it is the usual one.
+
+        Called where the connection string is in the manifest, or secrets are resolved.
+        """
+
+
+class DatabaseTable(Database):
+    """A database and a table in it, both known without network."""
+
+    quotes: ClassVar = '"'
+    """What may enclose a name in `table`."""
+
+    table: str | None = None
+    """The table's name. A name with a dot in it stands in quotes."""
+    table_secret_ref: Annotated[SecretRef | None, Fills("table", required=True)] = None
+    """Secret with the table's name."""
+
+    @model_validator(mode="after")
+    def _names_table(self) -> Self:
+        if not self.names_table and not self.does_without_table:
+            raise ValueError("table or tableSecretRef is required")
+        return self
+
+    @property
+    def names_table(self) -> bool:
+        """True where a table is given, in plain text or as a secret."""
+        return bool(self.table) or self.table_secret_ref is not None
+
+    @property
+    def does_without_table(self) -> bool:
+        """True where something else says what is meant."""
+        return False
+
+    @override
+    def address(self) -> Address:
+        return Address(self.type, self.connection_name, *self.named())
 
     def named(self) -> tuple[str | None, str]:
         """Schema and name in the address: the same before and after secrets are resolved."""
@@ -162,20 +188,6 @@ class DatabaseTable(Connector):
     @abstractmethod
     def usual_schema(self) -> str:
         """Where a table is that is named without a schema. Secrets must be resolved."""
-
-    @abstractmethod
-    def server(self) -> str:
-        """Host and database, never user or password.
-
-        Called where the connection string is in the manifest, or secrets are resolved.
-        """
-
-    @abstractmethod
-    def servers(self) -> tuple[str, ...]:
-        """`host:port/database` of each host; a port may be left out where it is the usual one.
-
-        Called where the connection string is in the manifest, or secrets are resolved.
-        """
 
     def _split(self) -> tuple[str, str]:
         """Schema, empty where there is none, and name."""

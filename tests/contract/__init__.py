@@ -22,6 +22,7 @@ SOURCES: dict[str, type[SourceDriver]] = {
         iceberg_drivers.IcebergTable,
         clickhouse_drivers.ClickhouseTable,
         postgresql_drivers.PostgresqlTable,
+        postgresql_drivers.PostgresqlLog,
     )
 }
 SINKS: dict[str, type[SinkDriver]] = {
