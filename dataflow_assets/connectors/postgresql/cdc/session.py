@@ -285,14 +285,19 @@ class PostgresqlCdcSession(SourceSession):
                 end, known = slot.end_of_log(link), slot.find(link, self._source)
                 ends = {PARTITION: dump(end)}
                 if at is None:
-                    rows = sum(leaf.rows for one in self._tables for leaf in one.leaves)
-                    return Lag(max(1, rows), 0.0, ends)
+                    if known is None or self._source.snapshot_mode == "initial":
+                        return Lag(max(1, self._estimated_rows), 0.0, ends)
+                    at = known.confirmed
                 known = slot.check(self._source, known, at)
             size = max(0, end.value - at.value)
             if known.pid is not None:
                 return Lag(size // RECORD_BYTES, 0.0, ends, size)
             found = look(self._source, at, end, _COUNTED) if size else Seen(0)
         return Lag(_estimated(found, at, size), _age(found), ends, size)
+
+    @property
+    def _estimated_rows(self) -> int:
+        return sum(leaf.rows for one in self._tables for leaf in one.leaves)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:

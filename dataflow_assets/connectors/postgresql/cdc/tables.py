@@ -154,7 +154,8 @@ def published(
     """
     rows = link.execute(_PUBLICATION, source.publication)
     name = quote(source.publication)
-    missed = f"; changes made meanwhile were not logged for it: then {AGAIN}" if begun else ""
+    missed = f". What changed while it was missing is not logged for it: then {AGAIN}"
+    missed = missed if begun else ""
     if not rows:
         raise PermanentError(
             f"publication {source.publication} does not exist at {source.server()}: run CREATE "
@@ -168,6 +169,7 @@ def published(
     }
     for table in wanted:
         if table.place not in found:
+            table_of(link, source, table.place)  # if it was dropped that is the reason
             _refuse(source, table, found, missed)
     return {table.name: _published(link, table, found[table.place]) for table in wanted}
 
