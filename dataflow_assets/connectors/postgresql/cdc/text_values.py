@@ -72,10 +72,12 @@ def _moments(texts: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
         if not _all(pc.ends_with(texts, "+00")):
             return _one_by_one(texts, wanted, name)
         plain = pc.utf8_slice_codeunits(texts, 0, -3)
+    elif pa.types.is_time(wanted):
+        plain = pc.binary_join_element_wise("1970-01-01 ", texts, "")
     try:
-        return plain.cast(pa.timestamp("us") if pa.types.is_timestamp(wanted) else wanted).cast(
-            wanted
-        )
+        if pa.types.is_date(wanted):
+            return plain.cast(wanted)
+        return plain.cast(pa.timestamp("us")).cast(pa.int64()).view(wanted)
     except pa.ArrowInvalid:
         return _one_by_one(texts, wanted, name)
 
