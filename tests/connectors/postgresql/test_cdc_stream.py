@@ -192,7 +192,7 @@ def test_under_constant_writes_the_copy_is_right_in_the_end(table: Followed) -> 
     def write(seed: int) -> None:
         with psycopg.connect(table.dsn, autocommit=True) as connection:
             connection.execute(f'SET search_path TO "{table.schema}"'.encode())
-            connection.execute("SET synchronous_commit TO " + ("off" if seed % 2 else "on"))  # type: ignore[arg-type]
+            connection.execute("SET synchronous_commit TO " + ("off" if seed % 2 else "on"))
             connection.execute("SELECT setseed(%s)", [seed / 100])
             while not stop.is_set():
                 connection.execute(
