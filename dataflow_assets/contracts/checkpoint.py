@@ -75,13 +75,15 @@ def next_reading(last: int) -> int:
 class Lag:
     """How far the checkpoint is behind: records, seconds since the oldest unread one, the ends.
 
-    `bytes`: of the server's log, where a source reads one.
+    Of a source that reads a server's log, `bytes` are those between checkpoint and end, and `held`
+    those that the server keeps because the flow has not read them, or has not said so.
     """
 
     records: int
     seconds: float
     ends: Positions
     bytes: int | None = None
+    held: int | None = None
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,9 @@ class Source(Connector):
     branch upserts, the parts are read one after the other, in the order in which they are planned.
     False: a key comes in one part of a span, or nothing says which of its records is the last."""
 
+    holds_log: ClassVar[bool] = False
+    """True: its server keeps log until the flow has read it; assets have a check of how much."""
+
     @property
     def null_messages(self) -> NullMessages:
         """What a null message means; tables have none.
@@ -243,6 +246,16 @@ class Source(Connector):
             As many rows in the same order; by default the batch itself.
         """
         return batch
+
+    def left_behind(self) -> str:
+        """What stays on the source's server when a flow is reset or removed.
+
+        Called by `dataflow reset`, with all secrets in place.
+
+        Returns:
+            What stays, and what a person runs to remove it; empty where nothing does.
+        """
+        return ""
 
     @classmethod
     def types(cls) -> tuple[TypeRow, ...]:

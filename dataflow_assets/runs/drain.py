@@ -107,12 +107,15 @@ class _Attempt:
         self._open_branches: list[OpenBranch] = []
         self._host = host
         self._committed = self._released = time.monotonic()
+        self._until: Positions | None = None
+        """What the run must not pass, records among that at which it stops. A first load may end
+        behind it: the other branches follow in the next run."""
         self._reporting = Reporting(self._flow, self._source, progress, host.lag_seconds)
         self._creating = Creating(self._flow, self._source)
 
     def reports(self) -> Iterator[Report]:
         end = None if self._progress.continuous else self._end()
-        until = self._progress.bounds(end, self._source.ends)
+        until = self._until = self._progress.bounds(end, self._source.ends)
         self._prepare_errors()
         self._open()
         reason = ""
@@ -183,7 +186,7 @@ class _Attempt:
         return self._host.limit(self._flow.policies.limit)
 
     def _turns(self) -> list[Turn]:
-        return next_turns(self._open_branches, self._progress.stops, self._source.behind)
+        return next_turns(self._open_branches, self._until or {}, self._source.behind)
 
     def _end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""

@@ -252,3 +252,12 @@ def test_parts_of_a_snapshot_are_cut_by_blocks(table: Followed) -> None:
                  table.source.batches(piece, frozenset()) for row in batch.to_pylist()]  # fmt: skip
     assert sorted(row["id"] for row in found) == [*range(1, 101), *range(201, 901)]
     assert {row["name"] for row in found} == {"x" * 500, *(f"row {n}" for n in range(1, 101))}
+
+
+def test_a_checkpoint_of_the_operator_is_taken_over(table: Followed) -> None:
+    begin = json.loads(str(table.start()["wal"]))["lsn"]
+    with closing(table.source.open("followed/adopt")) as session:
+        document = {"lastAckedLSN": begin, "phase": "streaming", "slotName": table.schema}
+        assert session.adopt(document) == {"wal": dump(Lsn.parse(begin))}
+        with pytest.raises(PermanentError, match="first load was not finished"):
+            session.adopt({**document, "phase": "snapshot"})

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.contracts import Address, Source
 from dataflow_assets.sdk.database import ColumnName, Database, joined, slugify, split
 from dataflow_assets.secrets import Fills, SecretRef
-from dataflow_assets.spec import Addition, Refused
+from dataflow_assets.spec import Addition
 
 USUAL_SCHEMA = "public"
 _SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")  # PostgreSQL's own rule
@@ -42,16 +42,9 @@ class PostgresqlCdcOptions(Database, Source):
     tables: Annotated[tuple[str, ...], Field(min_length=1)]
     """The tables to read, each `name` or `schema.name`; the schema is `public` unless given. A
     partitioned table is named by its root. A name with a dot in it is put in double quotes."""
-    snapshot_mode: Annotated[
-        Literal["initial", "never", "always"],
-        Refused(
-            "every start would load the tables again; load them when you want it: dataflow run "
-            "--from earliest",
-            allowed=("initial", "never"),
-        ),
-    ] = "initial"
+    snapshot_mode: Literal["initial", "never", "always"] = "initial"
     """`initial`: the rows that are there at the first start, then the changes since. `never`: the
-    changes alone, from where the slot is."""
+    changes alone, from where the slot is. `always` is refused: it does not work yet."""
     create_slot_if_not_exists: bool = True
     """Create the slot at the first start."""
     create_publication_if_not_exists: bool = True
@@ -75,16 +68,9 @@ class PostgresqlCdcOptions(Database, Source):
     """What to do where a table is emptied by TRUNCATE: the flow stops, or goes on without a
     record of it. With `envelopeFormat: debezium` there is a record of `op` `t`, whatever this
     says."""
-    schema_changes: Annotated[
-        Literal["fail", "add", "ignore"],
-        Addition(),
-        Refused(
-            "add the column to the target by hand; unknownFields: ignore of the sink leaves new "
-            "columns out",
-            allowed=("fail",),
-        ),
-    ] = "fail"
-    """What to do where a table gets a column that the target lacks."""
+    schema_changes: Annotated[Literal["fail", "add", "ignore"], Addition()] = "fail"
+    """What to do where a table gets a column that the target lacks. `fail`: the flow stops at the
+    first change that has the column. `add` and `ignore` are refused: they do not work yet."""
 
     @field_validator("slot_name")
     @classmethod
@@ -92,6 +78,26 @@ class PostgresqlCdcOptions(Database, Source):
         if value is not None and not _SLOT_NAME.fullmatch(value):
             raise ValueError(
                 "a slot's name has lower-case letters, digits and underscores only, at most 63"
+            )
+        return value
+
+    @field_validator("snapshot_mode")
+    @classmethod
+    def _loads_once(cls, value: str) -> str:
+        if value == "always":
+            raise ValueError(
+                "not supported yet: always, by which every start loads the tables again; load them "
+                "when you want it: dataflow run --from earliest"
+            )
+        return value
+
+    @field_validator("schema_changes")
+    @classmethod
+    def _stops(cls, value: str) -> str:
+        if value != "fail":
+            raise ValueError(
+                f"not supported yet: {value}; add the column to the target by hand, or leave new "
+                "columns out by unknownFields: ignore of the sink"
             )
         return value
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from typing_extensions import override
@@ -286,14 +286,15 @@ class PostgresqlCdcSession(SourceSession):
                 ends = {PARTITION: dump(end)}
                 if at is None:
                     if known is None or self._source.snapshot_mode == "initial":
-                        return Lag(max(1, self._estimated_rows), 0.0, ends)
+                        held = None if known is None else known.retained
+                        return Lag(max(1, self._estimated_rows), 0.0, ends, held=held)
                     at = known.confirmed
                 known = slot.check(self._source, known, at)
             size = max(0, end.value - at.value)
             if known.pid is not None:
-                return Lag(size // RECORD_BYTES, 0.0, ends, size)
+                return Lag(size // RECORD_BYTES, 0.0, ends, size, known.retained)
             found = look(self._source, at, end, _COUNTED) if size else Seen(0)
-        return Lag(_estimated(found, at, size), _age(found), ends, size)
+        return Lag(_estimated(found, at, size), _age(found), ends, size, known.retained)
 
     @property
     def _estimated_rows(self) -> int:
@@ -324,6 +325,19 @@ class PostgresqlCdcSession(SourceSession):
         found = read(self._source, piece, self._source.metadata_columns)
         first = next(found)
         return {PARTITION: first.slice(0, limit)} if first.num_rows else {}
+
+    @override
+    def adopt(self, document: Mapping[str, Any]) -> Positions:
+        at = document.get("lastAckedLSN") or document.get("snapshotLSN")
+        if document.get("phase") == "snapshot" or not isinstance(at, str):
+            raise PermanentError(
+                "the checkpoint of the DataFlow Operator says that its first load was not "
+                "finished: start without it, the tables are loaded again"
+            )
+        try:
+            return {PARTITION: dump(Lsn.parse(at))}
+        except ValueError:
+            raise PermanentError(f"lastAckedLSN {at} is no place in a log") from None
 
     @override
     def close(self) -> None:

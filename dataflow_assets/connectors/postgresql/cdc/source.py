@@ -23,6 +23,7 @@ class PostgresqlCdcSource(PostgresqlCdcOptions):
 
     type: ClassVar = "postgresql-cdc"
     delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
+    holds_log: ClassVar = True
     guarantee: ClassVar = (
         "Each change of a committed transaction once, those of a table in the order of commits; "
         "the rows that were there before exactly as of the place in the log from which changes "
@@ -46,6 +47,14 @@ class PostgresqlCdcSource(PostgresqlCdcOptions):
     @override
     def open(self, flow: str) -> SourceSession:
         return PostgresqlCdcSession(self, flow)
+
+    @override
+    def left_behind(self) -> str:
+        return (
+            f"slot {self.slot} and publication {self.publication} stay on {self.server()}: the "
+            "next run loads the tables again and goes on with them. If there is to be none, drop "
+            f"the slot, or it keeps log: SELECT pg_drop_replication_slot('{self.slot}')"
+        )
 
     @override
     def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
