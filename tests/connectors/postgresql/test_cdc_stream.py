@@ -35,6 +35,15 @@ STREAM_FAILPOINTS = (
     "postgresql.finish",
     "drain.finished",
 )
+SNAPSHOT_FAILPOINTS = (
+    "postgresql-cdc.snapshot",
+    "postgresql-cdc.snapshot-batch",
+    "postgresql.after-commit",
+    *(
+        pytest.param(name, marks=pytest.mark.full)
+        for name in ("drain.begun", "postgresql.before-commit", "drain.passed", "postgresql.finish")
+    ),
+)
 
 
 @pytest.fixture
@@ -73,13 +82,9 @@ def test_a_kill_at_every_step_of_the_stream(table: Followed, failpoint: str) -> 
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize(
-    "failpoint", ["postgresql-cdc.snapshot", "postgresql-cdc.snapshot-batch", *STREAM_FAILPOINTS]
-)
+@pytest.mark.parametrize("failpoint", SNAPSHOT_FAILPOINTS)
 def test_a_kill_at_every_step_of_the_snapshot(table: Followed, failpoint: str) -> None:
     """Into a target that upserts: parts are read again, of a later snapshot."""
-    if failpoint == "postgresql-cdc.read":
-        pytest.skip("the snapshot is read by another step")
     table.run("INSERT INTO source SELECT i, repeat('x', 500), i FROM generate_series(201, 900) i")
     table.limit = Limit(bytes=64 * 1024)
     assert table.killed_at(failpoint)
@@ -186,7 +191,7 @@ def test_a_span_of_a_few_bytes_has_the_whole_transaction(table: Followed) -> Non
 
 
 def test_under_constant_writes_the_copy_is_right_in_the_end(table: Followed) -> None:
-    """Ten seconds of writers, and drains of which every second one dies."""
+    """Six seconds of writers, and drains of which every second one dies."""
     stop = threading.Event()
 
     def write(seed: int) -> None:
@@ -213,7 +218,7 @@ def test_under_constant_writes_the_copy_is_right_in_the_end(table: Followed) -> 
     writers = [threading.Thread(target=write, args=[seed]) for seed in range(3)]
     for writer in writers:
         writer.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 6
     names = ["postgresql-cdc.snapshot", "postgresql.after-commit", "drain.passed",
              "postgresql.before-commit", "postgresql-cdc.read"]  # fmt: skip
     while time.monotonic() < deadline:

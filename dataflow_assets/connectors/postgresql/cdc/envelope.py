@@ -113,7 +113,7 @@ def _metadata(
     transactions, rows = records.transactions, records.rows
     times = [None if t.committed is None else t.committed + _UNIX for t in transactions]
     known = {
-        "lsn": lambda: records.each([one.lsn for one in transactions], pa.string()),
+        "lsn": lambda: records.each([one.lsn or None for one in transactions], pa.string()),
         "xid": lambda: records.each([one.xid for one in transactions], pa.int64()),
         "committed_at": lambda: records.each(times, pa.timestamp("us", "UTC")),
         "table": lambda: pa.array([records.layout.name] * rows.num_rows, pa.string()),

@@ -318,7 +318,7 @@ class PostgresqlCdcSession(SourceSession):
         leaf = next((one for one in table.leaves if one.bytes), None)
         if leaf is None or self._source.snapshot_mode != "initial":
             return {}
-        return self._first(SnapshotPart(NOW, "0/0", table.name, leaf.oid, 0, None), limit)
+        return self._first(SnapshotPart(NOW, "", table.name, leaf.oid, 0, None), limit)
 
     def _first(self, part: StreamPart | SnapshotPart, limit: int) -> Mapping[str, pa.RecordBatch]:
         piece = PartSlice("part-0", None, "", dump_part(part))
