@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 import devservers
@@ -230,3 +231,24 @@ def test_who_writes_is_named_where_a_slot_waits(
             DataflowError, match=r"open transactions that write: process \d+ \(writ"
         ):
             followed.plan()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"snapshotMode": "always"}, "not supported yet: always, .* --from earliest"),
+        ({"schemaChanges": "add"}, "not supported yet: add; add the column to the target by hand"),
+        ({"slotName": "Orders"}, "lower-case letters, digits and underscores only"),
+        ({"slotName": None}, "slotName or slotNameSecretRef is required"),
+        ({"publicationName": None}, "publicationName or publicationNameSecretRef is required"),
+        ({"tables": []}, "at least 1 item"),
+        ({"tables": ["a", "public.a"]}, r"names public\.a twice"),
+        ({"plugin": "wal2json"}, "'pgoutput'"),
+        ({"heartbeatIntervalSeconds": -1}, "greater than or equal to 0"),
+    ],
+)
+def test_options_that_are_not_valid(options: dict[str, object], reason: str) -> None:
+    config = {"connectionString": "postgresql://h/d", "slotName": "s", "publicationName": "p"}
+    given = {**config, "tables": ["orders"], **options}
+    with pytest.raises(ValidationError, match=reason):
+        PostgresqlCdcSource.model_validate({n: v for n, v in given.items() if v is not None})
