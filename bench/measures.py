@@ -8,7 +8,18 @@ from functools import partial
 from pathlib import Path
 
 import devservers
-from bench import avro, bounds, flows, lake, merges, messages, polled, tables, topics
+from bench import (
+    avro,
+    bounds,
+    flows,
+    followed,
+    lake,
+    merges,
+    messages,
+    polled,
+    tables,
+    topics,
+)
 from bench.meters import Meter, Spent
 from bench.places import Places
 from dataflow_assets.contracts import Sink
@@ -61,6 +72,7 @@ def measures(ready: Ready) -> list[Measure]:
         *_clickhouse(ready),
         *_topics(ready),
         *_table(ready),
+        *_log(ready),
         *_upserts(ready),
     ]
 
@@ -281,6 +293,28 @@ def _table(ready: Ready) -> Iterator[Measure]:
         before=lambda: before("bench_table"),
         after=lambda: _checked(places, "bench_table", count),
     )
+
+
+def _log(ready: Ready) -> Iterator[Measure]:
+    """The same rows out of the log of a PostgreSQL table."""
+    places, count, files = ready.places, ready.counts["all"], ready.rows["all"]
+
+    def before() -> None:
+        followed.filled(places, files)
+        tables.fresh(places, "bench_cdc", "binary")
+
+    def after() -> None:
+        followed.forget(places)
+        tables.drop(places, followed.TABLE)
+
+    yield Measure("read-cdc", lambda: followed.read_all(places, count), before=before, after=after)
+    flow = flows.read(followed.source(places), "cdc", flows.append(places, "bench_cdc"))
+
+    def checked() -> None:
+        after()
+        _checked(places, "bench_cdc", count)
+
+    yield Measure("flow-cdc", lambda: _drained(ready, "all", flow), before=before, after=checked)
 
 
 def _drain(

@@ -42,6 +42,7 @@ TARGETS = {
     "flow-clickhouse": Target("load-clickhouse", 0.9),
     "flow-topic": Target("copy-topic", 0.5),
     "flow-table": Target("copy-table", 0.6),
+    "flow-cdc": Target("read-cdc", 0.6),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }

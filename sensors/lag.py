@@ -15,7 +15,13 @@ from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.graph import Graph, Node
 from dataflow_assets.assets.lane_book import Book
 from dataflow_assets.assets.lane_runs import LaneRuns
-from dataflow_assets.assets.metadata import LAG_CHECK, lag_check, lag_metadata
+from dataflow_assets.assets.metadata import (
+    LAG_CHECK,
+    SLOT_CHECK,
+    lag_check,
+    lag_metadata,
+    slot_check,
+)
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Lag, Positions
 from dataflow_assets.errors import DataflowError
@@ -65,7 +71,8 @@ class _Seen:
 
     def __str__(self) -> str:
         """What is remembered until the next look."""
-        return f"{self.lag.records}:{self.lag.seconds > 0}" + ":forgotten" * self.forgotten
+        held = "" if self.lag.held is None else f":{slot_check(self.lag.held)[0]}"
+        return f"{self.lag.records}:{self.lag.seconds > 0}{held}" + ":forgotten" * self.forgotten
 
 
 def _look(
@@ -131,3 +138,12 @@ def _events(node: Node, seen: _Seen) -> Iterator[Event]:
         severity=dg.AssetCheckSeverity.WARN,
         metadata=metadata | ({"checkpoint": FORGOTTEN} if seen.forgotten else {}),
     )
+    if seen.lag.held is not None:
+        passed, metadata = slot_check(seen.lag.held)
+        yield dg.AssetCheckEvaluation(
+            asset_key=key,
+            check_name=SLOT_CHECK,
+            passed=passed,
+            severity=dg.AssetCheckSeverity.WARN,
+            metadata=metadata,
+        )

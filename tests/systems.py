@@ -249,12 +249,60 @@ class Postgresql(System):
         return zones.get(kind, kind.replace(", ", ","))
 
 
+class PostgresqlCdc(Postgresql):
+    """A table that is followed; where no snapshot is taken, from before its first row."""
+
+    type = "postgresql-cdc"
+    tells_changes = True
+
+    def at(self, role: str, config: Config) -> Config:
+        found = super().at(role, {n: v for n, v in config.items() if n != "tombstones"})
+        self.table = str(found.pop("table"))
+        self.name = self.table.partition(".")[0]
+        names = {"slotName": self.name, "publicationName": self.name, "tables": [self.table]}
+        self.request.addfinalizer(self._remove)
+        return {"snapshotMode": "never", **found, **names}
+
+    def change(self, config: Config, changes: Sequence[Change]) -> None:
+        import psycopg
+        from psycopg import sql
+
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            columns = [
+                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_POSTGRESQL[name]))
+                for name in changes[0].row
+            ]
+            make = sql.SQL("create table {} ({})")
+            table = sql.Identifier(*self.table.split("."))
+            connection.execute(make.format(table, sql.SQL(", ").join(columns)))
+            if config["snapshotMode"] == "never":
+                publish = sql.SQL("create publication {} for table {}")
+                connection.execute(publish.format(sql.Identifier(self.name), table))
+                slot = "select pg_create_logical_replication_slot(%s, 'pgoutput')"
+                connection.execute(slot, [self.name])
+            for change in changes:
+                connection.execute(_sql(self.table, change), change.row)
+
+    def _remove(self) -> None:
+        import psycopg
+
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(
+                "select pg_drop_replication_slot(slot_name) from pg_replication_slots "
+                "where slot_name = %s",
+                [self.name],
+            )
+            connection.execute(f'drop publication if exists "{self.name}"'.encode())
+
+
 _POSTGRESQL = {
     "id": "bigint primary key",
     "name": "text",
     "price": "double precision",
     "ok": "boolean",
     "updated_at": "timestamptz",
+    "status": "text",
+    "user": "bigint",
 }
 
 
@@ -498,6 +546,7 @@ SYSTEMS: dict[str, type[System]] = {
         MemorySpan,
         Kafka,
         Postgresql,
+        PostgresqlCdc,
         Clickhouse,
         Iceberg,
         Nessie,

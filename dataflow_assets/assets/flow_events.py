@@ -101,7 +101,7 @@ class FlowEvents:
         While the flow goes on, only those whose answer has turned; nobody has asked means passed.
         """
         for branch, report in self._last.items():
-            for found in check_results(self._nodes[branch], report.lag.seconds, report.checkpoint):
+            for found in check_results(self._nodes[branch], report.lag, report.checkpoint):
                 told = self._answers.get((branch, str(found.check_name)))
                 fresh = told is None and ended and branch in self._moved
                 if fresh or found.passed != (told is not False):
@@ -111,7 +111,7 @@ class FlowEvents:
     def checks(self) -> Iterator[dg.AssetCheckResult]:
         """What the last report of each branch says to the questions asked about every flow."""
         for branch, report in self._last.items():
-            yield from check_results(self._nodes[branch], report.lag.seconds, report.checkpoint)
+            yield from check_results(self._nodes[branch], report.lag, report.checkpoint)
 
     def checkpoints(self) -> Mapping[Key, Checkpoint]:
         """Where each asset stands, as far as anything was reported."""

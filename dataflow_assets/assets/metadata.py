@@ -24,8 +24,9 @@ CHECKPOINT = "checkpoint"
 ROW_COUNT = "dagster/row_count"
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
-LAG_CHECK, REJECTED_CHECK = "lag", "rejected"
+LAG_CHECK, REJECTED_CHECK, SLOT_CHECK = "lag", "rejected", "slot"
 LAGGING_SECONDS = 300.0
+HELD_BYTES = 1 << 30  # of log that a server keeps for a flow
 
 
 def io_manager_key(address: Address) -> str:
@@ -162,24 +163,25 @@ def column_lineage(node: Node, schema: pa.Schema) -> dict[str, Any]:
 
 
 def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
-    """The two questions asked about every flow."""
+    """The questions asked about every flow, and one about the log that a server keeps for it."""
     key = dg.AssetKey(node.key)
     late = f"The oldest unread record waits for at most {LAGGING_SECONDS:.0f} seconds."
     rejects = node.flow.policies.rejects
     again = " A replay puts them back; they count all the same." if keeps(node.flow) else ""
     rejected = f"No record was rejected so far. Rejected ones {rejects.fate}.{again}"
+    held = f"The source's server keeps at most {HELD_BYTES >> 20:,} MiB of log for the flow."
+    kept = [dg.AssetCheckSpec(SLOT_CHECK, asset=key, description=held)]
     return [
         dg.AssetCheckSpec(LAG_CHECK, asset=key, description=late),
         dg.AssetCheckSpec(REJECTED_CHECK, asset=key, description=rejected),
+        *(kept if node.flow.source.holds_log else ()),
     ]
 
 
-def check_results(
-    node: Node, lag_seconds: float, checkpoint: Checkpoint
-) -> Iterator[dg.AssetCheckResult]:
-    """The answers: both only warn, for the rows that could be stored are stored."""
+def check_results(node: Node, lag: Lag, checkpoint: Checkpoint) -> Iterator[dg.AssetCheckResult]:
+    """The answers: all only warn, for the rows that could be stored are stored."""
     key, rejected = dg.AssetKey(node.key), checkpoint.totals.rejected
-    in_time, metadata = lag_check(lag_seconds)
+    in_time, metadata = lag_check(lag.seconds)
     yield dg.AssetCheckResult(
         asset_key=key,
         check_name=LAG_CHECK,
@@ -194,6 +196,15 @@ def check_results(
         severity=dg.AssetCheckSeverity.WARN,
         metadata={"rejected_in_total": _number(rejected), **_rejects(node.flow)},
     )
+    if node.flow.source.holds_log:
+        passed, metadata = slot_check(lag.held or 0)
+        yield dg.AssetCheckResult(
+            asset_key=key,
+            check_name=SLOT_CHECK,
+            passed=passed,
+            severity=dg.AssetCheckSeverity.WARN,
+            metadata=metadata,
+        )
 
 
 def lag_check(seconds: float) -> tuple[bool, dict[str, Any]]:
@@ -201,9 +212,19 @@ def lag_check(seconds: float) -> tuple[bool, dict[str, Any]]:
     return seconds <= LAGGING_SECONDS, {"lag_seconds": _number(round(seconds, 3))}
 
 
+def slot_check(held: int) -> tuple[bool, dict[str, Any]]:
+    """Whether the source's server keeps too much log for a flow, and how many bytes."""
+    return held <= HELD_BYTES, {"held_bytes": _number(held)}
+
+
 def lag_metadata(lag: Lag) -> dict[str, Any]:
     """An observed lag, under the names that events of runs use too."""
-    return {"lag_seconds": _number(round(lag.seconds, 3)), "lag_records": _number(lag.records)}
+    log = {"lag_bytes": lag.bytes, "held_bytes": lag.held}
+    return {
+        "lag_seconds": _number(round(lag.seconds, 3)),
+        "lag_records": _number(lag.records),
+        **{name: _number(size) for name, size in log.items() if size is not None},
+    }
 
 
 def _number(value: float) -> dg.MetadataValue[Any]:

@@ -112,6 +112,8 @@ def reset(asked: Namespace) -> int:
         return 0
     for branch in resetting.reset(flow, Run()):
         out(f"{flow.id}: the checkpoint of {branch.address} is forgotten; its rows stay")
+    if left := flow.resolved().source.left_behind():
+        out(f"{flow.id}: {left}")
     return 0
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dataflow_assets.cli.console import err, out
-from dataflow_assets.contracts import Checkpoint, Position, Positions
+from dataflow_assets.contracts import Checkpoint, Lag, Position, Positions
 from dataflow_assets.runs.statuses import Answer, Status
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _row(answer: Answer, found: Status) -> list[str]:
         str(found.address),
         _positions(checkpoint.positions) if found.checkpoint else "never run",
         _positions(found.lag.ends),
-        f"{found.lag.records:,}",
+        _behind(found.lag),
         f"{found.lag.seconds:.0f}",
         f"{totals.rows:,}",
         f"{totals.rejected:,}",
@@ -146,6 +146,21 @@ def _row(answer: Answer, found: Status) -> list[str]:
 def _lane(answer: Answer, driven: Driven) -> str:
     state = driven.get(answer.flow.id)
     return "-" if state is None else state.text
+
+
+def _behind(lag: Lag) -> str:
+    """Records; of a log its bytes as well, and what its server keeps for the flow."""
+    found = f"{lag.records:,}"
+    if lag.bytes is not None:
+        found += f" ({_size(lag.bytes)})"
+    return found + (f", {_size(lag.held)} kept" if lag.held is not None else "")
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
 
 
 def _positions(positions: Positions) -> str:
@@ -194,6 +209,8 @@ def _branch(found: Status) -> dict[str, Any]:
         "source_end": dict(found.lag.ends),
         "lag_records": found.lag.records,
         "lag_seconds": round(found.lag.seconds, 3),
+        "lag_bytes": found.lag.bytes,
+        "held_bytes": found.lag.held,
         "checkpoint": _checkpoint(checkpoint) if checkpoint else None,
     }
 

@@ -73,11 +73,17 @@ def next_reading(last: int) -> int:
 
 @dataclass(frozen=True)
 class Lag:
-    """How far the checkpoint is behind: records, seconds since the oldest unread one, the ends."""
+    """How far the checkpoint is behind: records, seconds since the oldest unread one, the ends.
+
+    Of a source that reads a server's log, `bytes` are those between checkpoint and end, and `held`
+    those that the server keeps because the flow has not read them, or has not said so.
+    """
 
     records: int
     seconds: float
     ends: Positions
+    bytes: int | None = None
+    held: int | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import pyarrow as pa
 OFFSET = "_offset"  # int64: the record's offset, or its ordinal inside a part slice; ascending
 N = "_n"  # int32, optional: index of the row within its record
 OP = "_op"  # int8, optional: INSERT, UPDATE or DELETE; without the column all rows are inserts
-ABSENT = "_absent"  # binary, optional: bit i (little-endian) set: column i was not in the record
+# binary, optional: bit i (little-endian) set: column i of the batch's own was not in the record
+ABSENT = "_absent"
 INSERT, UPDATE, DELETE = 0, 1, 2
 SYSTEM_COLUMNS = (OFFSET, N, OP, ABSENT)
 

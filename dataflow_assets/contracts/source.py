@@ -50,6 +50,9 @@ class Source(Connector):
     branch upserts, the parts are read one after the other, in the order in which they are planned.
     False: a key comes in one part of a span, or nothing says which of its records is the last."""
 
+    holds_log: ClassVar[bool] = False
+    """True: its server keeps log until the flow has read it; assets have a check of how much."""
+
     @property
     def null_messages(self) -> NullMessages:
         """What a null message means; tables have none.
@@ -230,10 +233,10 @@ class Source(Connector):
         Args:
             piece: the part.
             metadata: what is wanted of `metadata_columns`: each becomes a column marked METADATA,
-                its Arrow name none of the table's. OP may be beside them, and always a column
-                marked PLACE: a struct whose values name the row whenever, and in whatever part, it
-                is read. Rejected records have their ids by the values; without the column by a
-                digest of the row, so that a row that was altered is another record.
+                its Arrow name none of the table's. OP and ABSENT may be beside them, and always a
+                column marked PLACE: a struct whose values name the row whenever, and in whatever
+                part, it is read. Rejected records have their ids by the values; without the column
+                by a digest of the row, so that a row that was altered is another record.
 
         Returns:
             Typed rows: bool, integers, floats, decimals, string (with a KIND), binary, date32,
@@ -259,6 +262,16 @@ class Source(Connector):
             As many rows in the same order; by default the batch itself.
         """
         return batch
+
+    def left_behind(self) -> str:
+        """What stays on the source's server when a flow is reset or removed.
+
+        Called by `dataflow reset`, with all secrets in place.
+
+        Returns:
+            What stays, and what a person runs to remove it; empty where nothing does.
+        """
+        return ""
 
     @classmethod
     def types(cls) -> tuple[TypeRow, ...]:

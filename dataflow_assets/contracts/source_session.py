@@ -267,6 +267,24 @@ class SourceSession(ABC):
         """
         return (piece.part,)
 
+    def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        """The same for a branch that upserts, in whose table a row may be stored again.
+
+        Called instead of `smaller`. Where a part cannot be read any more as it was planned, parts
+        of a later state will do, if what follows the span makes up for the difference.
+
+        Args:
+            piece: a part that was recorded and not committed.
+            limit: the most records and bytes of one part.
+
+        Returns:
+            As `smaller`; none where the rows are in the parts that another one was replaced by.
+
+        Raises:
+            Outdated: as `smaller`.
+        """
+        return self.smaller(piece, limit)
+
     def adopt(self, document: Mapping[str, Any]) -> Positions:  # noqa: ARG002 - what overrides need
         """Positions from a checkpoint of the DataFlow Operator.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,7 +40,8 @@ class Conformed:
 def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "reject") -> Conformed:
     """The batch with the schema's columns, by name, each value converted without loss.
 
-    System columns are kept. A column that the batch lacks is null and marked in ABSENT. Raises
+    System columns are kept. A column that the batch lacks is null and marked in ABSENT, as are
+    values that the batch itself marks, by the order of its own columns. Raises
     PermanentError when a column of the batch is unknown to the schema (unless they are ignored),
     or one that must be filled is missing.
     """
@@ -48,11 +50,12 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
     refused: Refused = {}
     rules = frozenset(name for name in _RULES if (schema.metadata or {}).get(name) == b"1")
     arrays = []
-    for field in schema:
+    absent = _absent(batch, list(given), schema)
+    for index, field in enumerate(schema):
         array, unfit = _column(batch, given.get(field.name), field, rules)
         arrays.append(array)
-        refused = unfit | refused
-    rows = _assembled(batch, schema, arrays, [field.name not in given for field in schema])
+        refused = {row: why for row, why in unfit.items() if not absent[row, index]} | refused
+    rows = _assembled(batch, schema, arrays, absent)
     strict = pa.schema([*schema, *list(rows.schema)[len(schema) :]], schema.metadata)
     kept = _without(rows, refused)
     return Conformed(pa.RecordBatch.from_arrays(kept.columns, schema=strict), refused)
@@ -71,6 +74,25 @@ def _check(given: dict[str, pa.Field], schema: pa.Schema, unknown_fields: str) -
             f"the target's columns {', '.join(missing)} must be filled, and the source has no such "
             f"columns: it has {', '.join(given)}"
         )
+
+
+def _absent(batch: pa.RecordBatch, given: list[str], schema: pa.Schema) -> npt.NDArray[np.bool_]:
+    """By row and column of the schema what is absent, because the batch or the row lacks it."""
+    missing = np.array([field.name not in given for field in schema], np.bool_)
+    found = np.tile(missing, (batch.num_rows, 1))
+    if ABSENT not in batch.schema.names or not batch.num_rows:
+        return found
+    masks = batch.column(ABSENT).fill_null(b"").dictionary_encode()
+    bits = np.array([_bits(mask, len(given)) for mask in masks.dictionary.to_pylist()])
+    places = [given.index(name) if name in given else -1 for name in schema.names]
+    own = np.column_stack([bits, np.zeros(len(bits), np.bool_)])[:, places]
+    found |= own[masks.indices.to_numpy()]
+    return found
+
+
+def _bits(mask: bytes, width: int) -> npt.NDArray[np.bool_]:
+    padded = np.frombuffer(mask.ljust(-(-width // 8), b"\0"), np.uint8)
+    return np.unpackbits(padded, bitorder="little")[:width].astype(np.bool_)
 
 
 def _column(
@@ -149,20 +171,29 @@ def _rows(mask: pa.Array) -> list[int]:
 
 
 def _assembled(
-    batch: pa.RecordBatch, schema: pa.Schema, arrays: list[pa.Array], missing: list[bool]
+    batch: pa.RecordBatch,
+    schema: pa.Schema,
+    arrays: list[pa.Array],
+    absent: npt.NDArray[np.bool_],
 ) -> pa.RecordBatch:
     fields = list(schema)
     for name in SYSTEM_COLUMNS:
-        if name in batch.schema.names:
+        if name in batch.schema.names and name != ABSENT:
             fields.append(batch.schema.field(name))
             arrays.append(batch.column(name))
-    if any(missing) and ABSENT not in batch.schema.names:
-        mask = np.packbits(np.array(missing), bitorder="little").tobytes()
+    if absent.any():
         fields.append(pa.field(ABSENT, pa.binary()))
-        arrays.append(pa.array([mask] * batch.num_rows, pa.binary()))
+        arrays.append(_masks(absent))
     # Nullable while the refused rows are still in it.
     loose = pa.schema([field.with_nullable(True) for field in fields], schema.metadata)
     return pa.RecordBatch.from_arrays(arrays, schema=loose)
+
+
+def _masks(absent: npt.NDArray[np.bool_]) -> pa.Array:
+    packed = np.packbits(absent, axis=1, bitorder="little")
+    data = pa.py_buffer(packed.tobytes())
+    fixed = pa.Array.from_buffers(pa.binary(packed.shape[1]), len(packed), [None, data])
+    return fixed.cast(pa.binary())
 
 
 def _without(rows: pa.RecordBatch, refused: Refused) -> pa.RecordBatch:

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import METADATA, PLACE, SYSTEM_COLUMNS, kind_of
+from dataflow_assets.contracts import ABSENT, METADATA, PLACE, SYSTEM_COLUMNS, kind_of
 from dataflow_assets.records.record import parse
 
 INFINITY, MINUS_INFINITY = "infinity", "-infinity"
@@ -51,13 +51,23 @@ def table_columns(schema: pa.Schema) -> list[pa.Field]:
 
 
 def objects(batch: pa.RecordBatch) -> list[bytes]:
-    """Each row as a JSON object, keys in the order of the columns."""
+    """Each row as a JSON object, keys in the order of the columns, absent values left out."""
     fields = table_columns(batch.schema)
     names = [field.name for field in fields]
     columns = [cells(batch.column(field.name), field) for field in fields]
     if not columns:
         return [b"{}"] * batch.num_rows
-    return [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+    rows = zip(*columns, strict=True)
+    if ABSENT not in batch.schema.names:
+        return [_encode(dict(zip(names, row, strict=True))) for row in rows]
+    masks = batch.column(ABSENT).to_pylist()
+    return [_encode(_present(names, row, mask)) for row, mask in zip(rows, masks, strict=True)]
+
+
+def _present(names: Sequence[str], row: Sequence[Any], mask: bytes | None) -> dict[str, Any]:
+    absent = int.from_bytes(mask or b"", "little")
+    pairs = enumerate(zip(names, row, strict=True))
+    return {name: value for at, (name, value) in pairs if not absent >> at & 1}
 
 
 def values(column: pa.Array, field: pa.Field) -> list[Any]:

@@ -22,7 +22,7 @@ def forwarded(batch: pa.RecordBatch, sent: Messages, tombstones: str) -> Chunk:
     """The messages of a batch as they are; `tombstones` skip: without those of a null body."""
     offsets = sent.offsets
     size = pc.sum(pc.binary_length(batch.column("body"))).as_py() or 0
-    rows = _rows(batch, batch.column("body"), offsets)
+    rows = _with_operations(_rows(batch, batch.column("body"), offsets), batch)
     if tombstones == "skip":
         rows = rows.filter(rows.column("value").is_valid())
     return Chunk(rows, [], int(offsets[-1].as_py()) + 1, size, sent)
@@ -32,6 +32,13 @@ def _rows(batch: pa.RecordBatch, values: pa.Array, offsets: pa.Array) -> pa.Reco
     columns = [values, column(batch, "key"), column(batch, "headers"), offsets]
     schema = MESSAGES.append(pa.field(OFFSET, pa.int64()))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_operations(rows: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Where a table's rows are the messages: which of them are deleted."""
+    if OP not in batch.schema.names:
+        return rows
+    return rows.append_column(pa.field(OP, pa.int8()), batch.column(OP))
 
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataflow_assets.contracts import EVERYTHING, Slice, Source
+from dataflow_assets.contracts import EVERYTHING, OP, Slice, Source
 from dataflow_assets.formats.rows import is_beside, metadata_key, objects, values
 from dataflow_assets.records.record import parse
 
@@ -78,7 +78,7 @@ def as_messages(
 
 
 def _as_messages(batch: pa.RecordBatch) -> pa.RecordBatch:
-    fields = [field for field in batch.schema if is_beside(field)]
+    fields = [field for field in batch.schema if is_beside(field) or field.name == OP]
     arrays = [pa.array(objects(batch), pa.binary()), *(batch.column(f.name) for f in fields)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([("body", pa.binary()), *fields]))
 

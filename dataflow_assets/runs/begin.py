@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dataflow_assets.contracts import Cut, PartSlice, Span
 from dataflow_assets.errors import Outdated, blamed
@@ -12,7 +12,9 @@ from dataflow_assets.runs.branch_turns import OpenBranch
 log = logging.getLogger(__name__)
 
 
-def begun(span: Span, ready: Sequence[OpenBranch], cut: Cut) -> tuple[Span, Sequence[OpenBranch]]:
+def begun(
+    span: Span, ready: Sequence[OpenBranch], cut: Callable[[OpenBranch], Cut]
+) -> tuple[Span, Sequence[OpenBranch]]:
     """What is read now, and by whom: a branch with an unfinished span of its own goes alone.
 
     Called by the loop on the driver, once for each micro-batch. The parts of an unfinished span may
@@ -21,7 +23,7 @@ def begun(span: Span, ready: Sequence[OpenBranch], cut: Cut) -> tuple[Span, Sequ
     Args:
         span: what was planned.
         ready: the branches whose turn it is.
-        cut: gives the smaller parts of a part, at the source.
+        cut: for a branch, what gives the smaller parts of a part, at the source.
 
     Returns:
         The span to read, with the moment it was begun at, and its branches; none where there is
@@ -31,7 +33,7 @@ def begun(span: Span, ready: Sequence[OpenBranch], cut: Cut) -> tuple[Span, Sequ
         with blamed(opened.branch.id):
             own = opened.session.begin(span)
         if own.slices != span.slices:
-            again = _in_smaller_parts(opened, own, cut)
+            again = _in_smaller_parts(opened, own, cut(opened))
             return again, [opened] if again.slices else []
         span = own
     return span, ready

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dataflow_assets import failpoints
-from dataflow_assets.contracts import Limit, Positions, Receipt, Span, local_now
+from dataflow_assets.contracts import Cut, Limit, Positions, Receipt, Span, local_now
 from dataflow_assets.errors import (
     DataflowError,
     PermanentError,
@@ -134,12 +134,15 @@ class _Attempt:
         self._open_branches: list[OpenBranch] = []
         self._host = host
         self._committed = self._released = time.monotonic()
+        self._until: Positions | None = None
+        """What the run must not pass, records among that at which it stops. A first load may end
+        behind it: the other branches follow in the next run."""
         self._reporting = Reporting(self._flow, self._source, progress, host.lag_seconds)
         self._creating = Creating(self._flow, self._source, self._format)
 
     def reports(self) -> Iterator[Report]:
         end = None if self._progress.continuous else self._end()
-        until = self._progress.bounds(end, self._source.ends)
+        until = self._until = self._progress.bounds(end, self._source.ends)
         self._prepare_errors()
         self._open_branches = open_branches(
             self._flow, self._source, self._progress, self._request, self._stack
@@ -189,7 +192,7 @@ class _Attempt:
         return self._host.limit(self._flow.policies.limit)
 
     def _turns(self) -> list[Turn]:
-        return next_turns(self._open_branches, self._progress.stops, self._source.behind)
+        return next_turns(self._open_branches, self._until or {}, self._source.behind)
 
     def _end(self) -> Positions:
         """The end that the run's first attempt saw; another one's only of another topic."""
@@ -275,8 +278,7 @@ class _Attempt:
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
         ready: Sequence[OpenBranch]
         ready = [one for one in turn.branches if self._has_table(one, span)]
-        limit = self._limit
-        span, ready = begun(span, ready, lambda part: self._source.smaller(part, limit))
+        span, ready = begun(span, ready, self._cut)
         failpoints.reach("drain.begun")
         work = self._pass(span, ready)
         done = Outcome(span, {})
@@ -290,6 +292,12 @@ class _Attempt:
         failpoints.reach("drain.finished")
         self._release_when_due()
         self._reporting.judge()
+
+    def _cut(self, opened: OpenBranch) -> Cut:
+        """How the source cuts the parts that a branch has not finished."""
+        limit = self._limit
+        cut = self._source.renewed if opened.branch.sink.upserts else self._source.smaller
+        return lambda part: cut(part, limit)
 
     def _has_table(self, opened: OpenBranch, span: Span) -> bool:
         with self._host.beside() as spark:

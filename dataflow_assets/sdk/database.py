@@ -138,8 +138,12 @@ class NamedTable(Connector):
         return split(self.table, self.quotes)
 
 
-class DatabaseTable(NamedTable):
-    """A database that a connection string reaches, and a table in it."""
+class Database(Connector):
+    """A database that a connection string reaches.
+
+    Options of connectors derive from it. Methods may be called before secrets are resolved, when
+    manifests are loaded, unless they say otherwise.
+    """
 
     connection_string: SecretStr | None = None
     """How the database is reached."""
@@ -154,13 +158,12 @@ class DatabaseTable(NamedTable):
             raise ValueError("connectionString or connectionStringSecretRef is required")
         return self
 
-    @override
-    def address(self) -> Address:
+    @property
+    def connection_name(self) -> str:
+        """What the connection is called in addresses: the same before and after secrets are."""
         if self.connection_string_secret_ref:
-            connection = slugify(self.connection_string_secret_ref.name)
-        else:
-            connection = slugify(self.server())
-        return Address(self.type, connection, *self.named())
+            return slugify(self.connection_string_secret_ref.name)
+        return slugify(self.server())
 
     @override
     def spellings(self) -> tuple[str | SecretRef, ...]:
@@ -191,6 +194,14 @@ class DatabaseTable(NamedTable):
 
         Called where the connection string is in the manifest, or secrets are resolved.
         """
+
+
+class DatabaseTable(Database, NamedTable):
+    """A database that a connection string reaches, and a table in it."""
+
+    @override
+    def address(self) -> Address:
+        return Address(self.type, self.connection_name, *self.named())
 
 
 def split(table: str, quotes: str = '"') -> tuple[str, str]:

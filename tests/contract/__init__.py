@@ -26,6 +26,7 @@ SOURCES: dict[str, type[SourceDriver]] = {
         clickhouse_drivers.ClickhouseTable,
         postgresql_drivers.PostgresqlTable,
         trino_drivers.TrinoTable,
+        postgresql_drivers.PostgresqlLog,
     )
 }
 SINKS: dict[str, type[SinkDriver]] = {

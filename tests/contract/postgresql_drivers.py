@@ -9,7 +9,11 @@ import psycopg
 import pytest
 
 import devservers
-from dataflow_assets.connectors.postgresql import PostgresqlSink, PostgresqlSource
+from dataflow_assets.connectors.postgresql import (
+    PostgresqlCdcSource,
+    PostgresqlSink,
+    PostgresqlSource,
+)
 from dataflow_assets.contracts import Sink, Source, Target
 from devservers import Proxy
 from tests import arrivals
@@ -154,5 +158,55 @@ class PostgresqlTable(SourceDriver, _Database):
 
     def busy(self, request: bytes) -> bool:
         return b"COPY" in request
+
+    final = busy
+
+
+class PostgresqlLog(SourceDriver, _Database):
+    """Followed from a slot that was there before the rows: the stream, without a snapshot."""
+
+    type = "postgresql-cdc"
+    table = "followed"
+    columns = True
+    altered = None  # the log has the columns as they were when rows were changed
+    dropped = r"table s_\w+\.followed does not exist at \S+: create it, or fix `tables`"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        self.connect()
+        self._execute("create table {}.{} (id bigint primary key, name text)")
+        self._execute("create publication {0} for table {0}.{1}")
+        self._execute("select pg_create_logical_replication_slot('{}', 'pgoutput')")
+        request.addfinalizer(self._end)
+
+    def _end(self) -> None:
+        self._execute("drop publication if exists {}")
+        self._execute(
+            "select pg_terminate_backend(active_pid, 5000) from pg_replication_slots "
+            "where slot_name = '{}' and active_pid is not null"
+        )
+        self._execute(
+            "select pg_drop_replication_slot(slot_name) from pg_replication_slots "
+            "where slot_name = '{}'"
+        )
+
+    def seed(self, rows: Sequence[Row], raw: Sequence[bytes] = ()) -> None:
+        assert not raw, "a table holds no raw messages"
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            for row in rows:  # a transaction each: a span does not cut one
+                sql = f"insert into {self.schema}.followed values (%s, %s)".encode()
+                connection.execute(sql, row)
+
+    def declare(self) -> Source:
+        return PostgresqlCdcSource(
+            connection_string=self.seen,
+            slot_name=self.schema,
+            publication_name=self.schema,
+            tables=(f"{self.schema}.followed",),
+            snapshot_mode="never",
+        )
+
+    def busy(self, request: bytes) -> bool:
+        return b"START_REPLICATION" in request
 
     final = busy

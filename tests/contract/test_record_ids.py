@@ -33,6 +33,8 @@ BAD = {"schema": {"properties": {"name": {"not": {"const": "bad"}}}}}
 REJECTED = Transformation(Validate.model_validate(BAD))
 UNKNOWN = Transformation(InsertField.model_validate({"fields": {"x": "1"}}), IS_BAD)
 PARTS = [name for name in SOURCES if name not in ("kafka", "memory-offsets")]
+REREAD = [name for name in SOURCES if name != "postgresql-cdc"]
+"""A rewound log is not read again: the tables are, whose rows are other records."""
 IN_PROCESS = ("memory-offsets", *PARTS)
 
 
@@ -43,7 +45,7 @@ def _pair(source: str, errors: str) -> Any:
     return pytest.param(source, errors, id=f"{source}-{errors}", marks=marks)
 
 
-PAIRS = [_pair(source, errors) for source in SOURCES for errors in (TABLE, *ERRORS)]
+PAIRS = [_pair(source, errors) for source in REREAD for errors in (TABLE, *ERRORS)]
 
 
 class Naming:
@@ -109,7 +111,7 @@ def test_other_parts_and_readings_name_a_record_alike(naming: Naming) -> None:
     assert all(len(id_) < 400 for id_ in again.values())
 
 
-@pytest.mark.parametrize("source", IN_PROCESS, indirect=True)
+@pytest.mark.parametrize("source", [one for one in IN_PROCESS if one in REREAD], indirect=True)
 def test_a_record_that_was_rejected_twice_is_put_back_once(naming: Naming) -> None:
     naming.source.seed(rows(1, 8))
     naming.drain(limit=3)
@@ -159,6 +161,9 @@ def test_rows_of_one_key_and_of_a_table_that_was_altered(naming: Naming) -> None
 def test_where_a_flow_stops_is_said_in_the_words_of_the_source(naming: Naming) -> None:
     naming.source.seed(rows(1, 5))
     naming.way = Rejects("fail")
-    with pytest.raises(Stopped, match=r"stops at \S+, (id \d|file \S+, (byte|row) \d)") as caught:
+    with pytest.raises(
+        Stopped,
+        match=r"stops at \S+, ((table \S+, lsn \S+, )?(id|change) \d|file \S+, (byte|row) \d)",
+    ) as caught:
         naming.drain()
     assert "part-" not in str(caught.value)

@@ -136,7 +136,6 @@ BAD_ENDS = [
         "7:11: spec.source.type: unknown source type; did you mean kafka?",
     ),
     ("memory-offsets", "zzz", "7:11: spec.source.type: unknown source type; allowed: "),
-    ("memory-offsets", "postgresql-cdc", "7:11: spec.source.type: not supported yet: "),
     (
         "memory-slice",
         "postgresql-cdc",

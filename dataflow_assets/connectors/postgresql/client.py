@@ -73,12 +73,11 @@ class TextLink(Link):
     binary = False
 
     def __init__(self, connection: str, application: str) -> None:
+        info = dsn.conninfo(connection, application)
         try:
-            self._connection = psycopg.connect(
-                dsn.conninfo(connection, application), autocommit=True, prepare_threshold=None
-            )
+            self._connection = psycopg.connect(info, autocommit=True, prepare_threshold=None)
         except psycopg.Error as error:
-            raise _unreachable(str(error), connection, application) from None
+            raise unreachable(str(error), info, connection) from None
         self._cursor = psycopg.RawCursor(self._connection)
         self._configure()
 
@@ -170,7 +169,8 @@ def quote(name: str) -> str:
     return sql.Identifier(name).as_string()
 
 
-def _unreachable(message: str, connection: str, application: str) -> Failure:
+def unreachable(message: str, info: str, connection: str) -> Failure:
+    """Why there is no connection: `info` was tried, of the manifest's `connection`."""
     settings = dsn.parse(connection)
     where = f"{settings.get('host', 'localhost')}:{settings.get('port', '5432')}"
     code = None
@@ -178,5 +178,5 @@ def _unreachable(message: str, connection: str, application: str) -> Failure:
         return TlsFailure(f"no connection to {where}: {trouble}")
     if connection_errors.refused(message):
         message = connection_errors.words(message)
-        code = connection_errors.sqlstate(dsn.conninfo(connection, application))
+        code = connection_errors.sqlstate(info)
     return Failure(f"no connection to {where}: {dsn.scrub(message, connection)}", code)

@@ -68,14 +68,14 @@ def read(document: Document) -> Reading:
         return Reading(document, tuple(findings))
     envelope, more = validate(model.Manifest, document)
     findings += [_explained(finding) for finding in more]
-    source, source_findings = end(document, _SOURCE, registry.sources(), model.SOURCES)
-    sink, sink_findings = end(document, _SINK, registry.sinks(), model.SINKS)
+    source, source_findings = end(document, _SOURCE, registry.sources())
+    sink, sink_findings = end(document, _SINK, registry.sinks())
     main = None
     if sink is not None and not sink_findings:
         value = document.get("metadata", "annotations", model.SINK_CONNECTION)
         main = Branch(sink, value if isinstance(value, str) else None)
     steps = dataflow_steps.read(document, main)
-    errors, error_findings = end(document, _ERRORS, registry.sinks(), model.SINKS)
+    errors, error_findings = end(document, _ERRORS, registry.sinks())
     findings += [*source_findings, *sink_findings, *steps.findings, *error_findings]
     if envelope is None or source is None or main is None:
         return Reading(document, tuple(findings))

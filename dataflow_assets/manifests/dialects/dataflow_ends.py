@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dataflow_assets import registry
 from dataflow_assets.contracts import Connector
 from dataflow_assets.errors import DataflowError, Finding
-from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import suggest
 from dataflow_assets.manifests.dialects.wording import ruled, validate
@@ -17,7 +17,6 @@ def end(
     document: Document,
     path: Path,
     found: Mapping[str, type[Connector]],
-    known: tuple[str, ...],
 ) -> tuple[Any, list[Finding]]:
     """The connector of one end, validated by its own model; None with the reasons."""
     name, config = document.get(*path, "type"), document.get(*path, "config")
@@ -27,7 +26,7 @@ def end(
         return None, [
             document.finding(
                 (*path, "type"),
-                _no_type(name, "source" if path[-1] == "source" else "sink", found, known),
+                _no_type(name, "source" if path[-1] == "source" else "sink", found),
             )
         ]
     if not isinstance(config, dict) or not config:
@@ -50,13 +49,9 @@ def _lost(document: Document, path: Path, connector: Connector | None) -> Iterab
         yield document.finding((*path, "config"), message, key=True)
 
 
-def _no_type(
-    name: str, end: str, found: Mapping[str, type[Connector]], known: tuple[str, ...]
-) -> str:
+def _no_type(name: str, end: str, found: Mapping[str, type[Connector]]) -> str:
     allowed = "allowed: " + ", ".join(one for one, cls in found.items() if not cls.double)
-    if name in known:
-        return f"not supported yet: the {name} {end}; {allowed}"
-    if name in model.SOURCES:
+    if name in registry.sources():
         return f"{name} is a source only; {allowed}"
-    probably = suggest(name, dict.fromkeys([*known, *found]))
+    probably = suggest(name, found)
     return f"unknown {end} type; {f'did you mean {probably}? ' if probably else ''}{allowed}"

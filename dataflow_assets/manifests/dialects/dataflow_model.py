@@ -21,8 +21,6 @@ SINK_CONNECTION = "dataflow-assets/sink-connection"
 OWNERS = "dataflow-assets/owners"
 LANE = "dataflow-assets/lane"
 LANE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
-SINKS = ("kafka", "postgresql", "trino", "clickhouse", "nessie", "iceberg")
-SOURCES = ("kafka", "postgresql", "postgresql-cdc", "trino", "clickhouse", "nessie", "iceberg")
 
 _POD = Hint("there is no pod; Spark's own settings say where and with what the flow runs")
 _EXACT = Hint("not needed: every commit stores rows and checkpoint together")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from dataflow_assets import registry
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch
-from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.manifests.dialects.dataflow_ends import end
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import suggest
@@ -106,7 +105,7 @@ class _Entry:
     def _routes(self, router: Router) -> Iterator[Branch]:
         for index, route in enumerate(router.routes):
             path = (*self._path, "config", "routes", index, "sink")
-            sink, findings = end(self._document, path, registry.sinks(), model.SINKS)
+            sink, findings = end(self._document, path, registry.sinks())
             self.findings += findings
             if sink is not None and not findings:
                 yield Branch(sink, routes=(route.condition.text,), place=(*path, "config"))

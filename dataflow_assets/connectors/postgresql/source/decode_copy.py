@@ -6,7 +6,7 @@ follows from the sizes of those before it. Nothing is parsed value by value but 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -154,8 +154,8 @@ def _lists(texts: pa.Array, field: pa.Field, kind: TypeOf) -> pa.Array:
             f"column {field.name} is declared as {kind.declared} but holds an array of other "
             f"dimensions: declare all of them, or read it as text by a query"
         ) from None
-    as_text = pa.array(found, _of_text(field.type))
-    return _retyped(as_text, field.type)
+    as_text = pa.array(found, of_text(field.type))
+    return retyped(as_text, field.type, _element)
 
 
 def _nested(depth: int) -> Any:
@@ -165,14 +165,18 @@ def _nested(depth: int) -> Any:
     return found
 
 
-def _of_text(kind: pa.DataType) -> pa.DataType:
-    return pa.list_(_of_text(kind.value_type)) if pa.types.is_list(kind) else pa.string()
+def of_text(kind: pa.DataType) -> pa.DataType:
+    """Lists as deep as these, of texts."""
+    return pa.list_(of_text(kind.value_type)) if pa.types.is_list(kind) else pa.string()
 
 
-def _retyped(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def retyped(
+    values: pa.Array, kind: pa.DataType, element: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array:
+    """Lists of texts as lists of this type; `element` turns the texts into its values."""
     if not pa.types.is_list(kind):
-        return _element(values, kind)
-    inner = _retyped(values.values, kind.value_type)
+        return element(values, kind)
+    inner = retyped(values.values, kind.value_type, element)
     return pa.ListArray.from_arrays(
         values.offsets, inner, type=kind, mask=values.is_null() if values.null_count else None
     )

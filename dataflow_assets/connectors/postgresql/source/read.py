@@ -71,10 +71,11 @@ def _rows(
     listed = ", ".join(f"{each} AS {RESULT}_{at}" for at, (each, *_) in enumerate(columns))
     query = _query(relation, part, listed)
     limit = "" if most is None else f" LIMIT {most}"
-    yield from _copied(link, decoder, f"COPY ({query}{limit}) TO STDOUT (FORMAT binary)")
+    yield from copied(link, decoder, f"COPY ({query}{limit}) TO STDOUT (FORMAT binary)")
 
 
-def _copied(link: TextLink, decoder: Decoder, query: str) -> Iterator[pa.RecordBatch]:
+def copied(link: TextLink, decoder: Decoder, query: str) -> Iterator[pa.RecordBatch]:
+    """What a binary COPY sends, at least one batch; ends only when the server says so."""
     skipped, made = HEADER, False
     data, sizes = bytearray(), list[int]()
     for message in link.copied(query):

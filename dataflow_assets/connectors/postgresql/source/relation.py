@@ -112,13 +112,13 @@ def describe(link: TextLink, source: PostgresqlSourceOptions) -> Relation:
     if source.query:
         base, oid = source.bare_query(), None
         described = link.describe(f"SELECT * FROM {base} LIMIT 0")  # noqa: S608
-        columns = _typed(link, [(name, kind, mod, False, 0) for name, kind, mod in described])
+        columns = typed(link, [(name, kind, mod, False, 0) for name, kind, mod in described])
     else:
         base = qualified(*source.place())
         oid = identity(link, source)[1]
         if oid is None:
             raise source.no_table()
-        columns = _typed(link, link.execute(_COLUMNS, oid))
+        columns = typed(link, link.execute(_COLUMNS, oid))
     found = {column.name: column for column in columns}
     if source.verbatim:
         return Relation(base, columns, None, (), oid)
@@ -146,9 +146,10 @@ def _changes(
     return (change,)
 
 
-def _typed(
+def typed(
     link: TextLink, rows: Sequence[tuple[str, str, int, bool, int]]
 ) -> tuple[SourceColumn, ...]:
+    """Columns by name, oid of the type, its modifier, whether null is refused, dimensions."""
     types = _types(link, [(oid, mod) for _, oid, mod, _, _ in rows])
     inner = _types(link, [(element or "0", -1) for _, _, element in types if element])
     names = iter([base for base, _, _ in inner])

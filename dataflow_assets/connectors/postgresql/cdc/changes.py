@@ -1,0 +1,123 @@
+"""The changes of one table as they come in, and as records once there are enough of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql.cdc.envelope import Records, Transaction
+from dataflow_assets.connectors.postgresql.cdc.layout import Layout
+from dataflow_assets.connectors.postgresql.cdc.text_values import arrow
+from dataflow_assets.connectors.postgresql.cdc.tuples import Bools, Changes, Column, Ints
+from dataflow_assets.contracts import ABSENT, OP
+from dataflow_assets.formats.rows import objects
+
+OLD_KEY = " (old key)"
+
+
+class Changed:
+    """Collects the messages of one table, of one layout."""
+
+    def __init__(self, layout: Layout, before: Changed | None, *, with_old: bool) -> None:
+        """Collects nothing yet.
+
+        Args:
+            layout: of the table.
+            before: what has collected for the earlier layout: numbers of changes go on.
+            with_old: old rows of updates are wanted.
+        """
+        self.layout = layout
+        self._with_old = with_old
+        self._data, self._sizes = bytearray(), list[int]()
+        self._runs: list[tuple[int, Transaction, int]] = []
+        self._counted, self._last = before.state if before else (0, None)
+
+    @property
+    def state(self) -> tuple[int, Transaction | None]:
+        """How many changes of which transaction were counted last."""
+        return self._counted, self._last
+
+    def add(self, message: bytes | memoryview, transaction: Transaction) -> None:
+        """Takes a message."""
+        if transaction is not self._last:
+            self._counted, self._last = 0, transaction
+        if not self._runs or self._runs[-1][1] is not transaction:
+            self._runs.append((len(self._sizes), transaction, self._counted))
+        self._data += message
+        self._sizes.append(len(message))
+        self._counted += 1
+
+    def count(self, transaction: Transaction) -> int:
+        """The number of a change that is no row's."""
+        number = self._counted if transaction is self._last else 0
+        self._counted, self._last = number + 1, transaction
+        return number
+
+    def take(self) -> Records | None:
+        """What was collected; None where that is nothing."""
+        if not self._sizes:
+            return None
+        data, sizes, runs = bytes(self._data), self._sizes, self._runs
+        self._data, self._sizes, self._runs = bytearray(), [], []
+        layout = self.layout
+        found = Changes(data, sizes, len(layout.columns), layout.key_indexes)
+        rows = _rows(layout, found)
+        starts = [start for start, *_ in runs]
+        lengths = np.diff([*starts, len(sizes)])
+        of = np.repeat(np.arange(len(runs)), lengths)[found.message]
+        first = np.array([number - start for start, _, number in runs])
+        numbers = _numbers(found.message + first[of], found.of_old_key)
+        transactions = [transaction for _, transaction, _ in runs]
+        before = _before(layout, found) if self._with_old else {}
+        return Records(layout, rows, transactions, of, numbers, before)
+
+
+def _rows(layout: Layout, found: Changes) -> pa.RecordBatch:
+    """The wanted columns, OP, and ABSENT where values are not in the log."""
+    arrays: list[pa.Array] = []
+    unknown: list[Bools] = []
+    for index in layout.wanted:
+        column = layout.columns[index]
+        image = found.image(index)
+        absent = found.absent(image, is_key=column.identifies)
+        found.check_known(absent, layout.name, column.name)
+        arrays.append(arrow(found.texts(image), column.type, column.name))
+        unknown.append(absent)
+    fields = [column.field for column in layout.read]
+    arrays.append(pa.array(found.operations))
+    fields.append(pa.field(OP, pa.int8()))
+    if any(one.any() for one in unknown):
+        arrays.append(_masks(np.stack(unknown, axis=1)))
+        fields.append(pa.field(ABSENT, pa.binary()))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _masks(bits: Bools) -> pa.Array:
+    packed = np.packbits(bits, axis=1, bitorder="little")
+    data = pa.py_buffer(packed.tobytes())
+    fixed = pa.Array.from_buffers(pa.binary(packed.shape[1]), len(bits), [None, data])
+    return fixed.cast(pa.binary())
+
+
+def _before(layout: Layout, found: Changes) -> dict[int, bytes]:
+    """Old rows as JSON, by the row that replaces them."""
+    rows = np.flatnonzero(found.has_old)
+    if not len(rows):
+        return {}
+
+    def values(index: int) -> pa.Array:
+        image: Column = found.old_image(index)
+        column = layout.columns[index]
+        return arrow(found.texts(image), column.type, column.name)
+
+    schema = pa.schema([column.field for column in layout.read])
+    images = pa.RecordBatch.from_arrays([values(i) for i in layout.wanted], schema=schema)
+    return dict(zip(rows.tolist(), objects(images), strict=True))
+
+
+def _numbers(numbers: Ints, of_old_key: Bools) -> pa.Array:
+    """Which change each row is; the two rows of a change of the key are told apart."""
+    if not of_old_key.any():
+        return pa.array(numbers)
+    pairs = zip(numbers.tolist(), of_old_key.tolist(), strict=True)
+    return pa.array([f"{number}{OLD_KEY if old else ''}" for number, old in pairs])

@@ -1,0 +1,169 @@
+"""What a record is: the row with what is known of its change, or Debezium's envelope of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql.cdc.layout import Layout
+from dataflow_assets.contracts import DELETE, INSERT, KIND, METADATA, OP, UPDATE
+from dataflow_assets.formats.rows import objects
+from dataflow_assets.sdk.place import constant, named
+
+PAYLOAD = pa.field("payload", pa.string(), metadata={KIND: b"json"})
+OPERATION = pa.field("#operation", pa.string(), metadata={METADATA: b"operation"})
+_NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete"}
+_CODES = {INSERT: "c", UPDATE: "u", DELETE: "d"}
+_SNAPSHOT, _TRUNCATE = "r", "t"
+_NULL = msgspec.Raw(b"null")
+_UNIX = 946_684_800_000_000  # 2000, in microseconds since 1970
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction of the log; of a snapshot's rows only `lsn` is known.
+
+    `committed`: microseconds since 2000.
+    """
+
+    lsn: str
+    xid: int | None = None
+    committed: int | None = None
+
+
+@dataclass(frozen=True)
+class Records:
+    """Rows of one table, in their order, and what is known about each of them."""
+
+    layout: Layout
+    rows: pa.RecordBatch
+    """The columns that are read; OP, and ABSENT where a value is not known."""
+    transactions: Sequence[Transaction]
+    of: npt.NDArray[np.int64]
+    """Of each row the index of its transaction."""
+    number: pa.Array | None = None
+    """Of each row which change of its table it is in its transaction; None: of a snapshot."""
+    before: Mapping[int, bytes] = field(default_factory=dict)
+    """The old row of those that were updated, where it is known, as JSON."""
+
+    @property
+    def in_snapshot(self) -> bool:
+        """Whether the rows are of a snapshot."""
+        return self.number is None
+
+    def each(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+        """A value of each transaction, for each row."""
+        return pa.array(values, kind).take(pa.array(self.of))
+
+
+def delivered(
+    records: Records, wanted: frozenset[str], id_column: str, *, debezium: bool
+) -> pa.RecordBatch:
+    """The batch that a task delivers.
+
+    Args:
+        records: of one table.
+        wanted: the metadata that somebody reads.
+        id_column: whose value is the metadata `id`.
+        debezium: an envelope instead of the table's columns.
+    """
+    batch = _envelopes(records) if debezium else records.rows
+    for column, array in _metadata(records, wanted, id_column):
+        batch = batch.append_column(column, array)
+    place = _place(records)
+    return named(batch, place) if place else batch
+
+
+def empty(layout: Layout, *, debezium: bool) -> pa.RecordBatch:
+    """No rows, to tell the columns."""
+    fields = [PAYLOAD] if debezium else [column.field for column in layout.read]
+    return pa.RecordBatch.from_pylist([], pa.schema(fields))
+
+
+def truncation(
+    layout: Layout, transaction: Transaction, number: int, wanted: frozenset[str]
+) -> pa.RecordBatch:
+    """That a table was emptied, as a record of Debezium's envelope."""
+    only_op = pa.record_batch({OP: pa.array([INSERT], pa.int8())})
+    one = np.zeros(1, np.int64)
+    records = Records(layout, only_op, [transaction], one, pa.array([number]))
+    payload = _payload(_NULL, _NULL, _TRUNCATE, records, 0)
+    batch = pa.RecordBatch.from_arrays([pa.array([payload])], schema=pa.schema([PAYLOAD]))
+    for column, array in _metadata(records, wanted, ""):
+        is_operation = column.name == OPERATION.name
+        batch = batch.append_column(column, pa.array(["truncate"]) if is_operation else array)
+    return named(batch, _place(records))
+
+
+def operations(codes: pa.Array) -> pa.Array:
+    """Operations as metadata name them."""
+    return pa.array([_NAMES[code] for code in sorted(_NAMES)]).take(codes.cast(pa.int32()))
+
+
+def _metadata(
+    records: Records, wanted: frozenset[str], id_column: str
+) -> list[tuple[pa.Field, pa.Array]]:
+    """What somebody reads of a change beside the row, a column each."""
+    transactions, rows = records.transactions, records.rows
+    times = [None if t.committed is None else t.committed + _UNIX for t in transactions]
+    known = {
+        "lsn": lambda: records.each([one.lsn or None for one in transactions], pa.string()),
+        "xid": lambda: records.each([one.xid for one in transactions], pa.int64()),
+        "committed_at": lambda: records.each(times, pa.timestamp("us", "UTC")),
+        "table": lambda: pa.array([records.layout.name] * rows.num_rows, pa.string()),
+        "operation": lambda: operations(rows.column(OP)),
+    }
+    found = []
+    for name in sorted(wanted & known.keys()):
+        array = known[name]()
+        found.append((pa.field(f"#{name}", array.type, metadata={METADATA: name.encode()}), array))
+    at = rows.schema.get_field_index(id_column)
+    if "id" in wanted and at >= 0:
+        column = rows.schema.field(at)
+        marked = {**(column.metadata or {}), METADATA: b"id"}
+        found.append((pa.field("#id", column.type, metadata=marked), rows.column(at)))
+    return found
+
+
+def _place(records: Records) -> dict[str, pa.Array]:
+    """What names each row, whenever it is read: its change, or its key."""
+    count = len(records.of)
+    table = constant(records.layout.name, count)
+    if records.number is not None:
+        lsn = records.each([one.lsn for one in records.transactions], pa.string())
+        return {"table": table, "lsn": lsn, "change": records.number}
+    names = records.rows.schema.names
+    if not records.layout.key or not set(records.layout.key) <= set(names):
+        return {}
+    return {"table": table, **{name: records.rows.column(name) for name in records.layout.key}}
+
+
+def _envelopes(records: Records) -> pa.RecordBatch:
+    """Each change as an event: none of them is an update or a deletion of another record."""
+    images = map(msgspec.Raw, objects(records.rows))
+    codes = records.rows.column(OP).to_pylist()
+    payloads = []
+    for row, (image, code) in enumerate(zip(images, codes, strict=True)):
+        before = msgspec.Raw(records.before[row]) if row in records.before else _NULL
+        pair = (image, _NULL) if code == DELETE else (before, image)
+        op = _SNAPSHOT if records.in_snapshot else _CODES[code]
+        payloads.append(_payload(*pair, op, records, row))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(payloads, pa.string())], schema=pa.schema([PAYLOAD])
+    )
+
+
+def _payload(before: msgspec.Raw, after: msgspec.Raw, op: str, records: Records, row: int) -> str:
+    transaction = records.transactions[records.of[row]]
+    schema, table = records.layout.place
+    source = {"schema": schema, "table": table, "lsn": transaction.lsn}
+    if transaction.committed is not None:
+        source |= {"txId": transaction.xid, "ts_us": transaction.committed + _UNIX}
+    payload = {"before": before, "after": after, "op": op, "source": source}
+    return msgspec.json.encode(payload).decode()

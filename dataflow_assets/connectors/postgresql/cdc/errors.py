@@ -1,0 +1,107 @@
+"""What the server's errors mean here, each with the statement to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.sdk.server_failure import translated
+
+AGAIN = "dataflow run --from earliest --table truncate"
+IN_USE = "55006"
+_NO_RIGHT, _NO_ROOM, _NO_SENDER, _LOCKED = "42501", "53400", "53300", "55P03"
+_LEVEL = (
+    "ALTER SYSTEM SET wal_level = 'logical', restart the server, and start the flow again; the "
+    "log of an earlier time cannot be read"
+)
+
+
+@contextmanager
+def explained(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
+    """Server errors inside become ours; those about replication say what to run.
+
+    Args:
+        source: with its secrets in place.
+        what: was being done, such as `creating the slot`.
+
+    Raises:
+        TransientError, PermanentError.
+    """
+    doing = f"{what}: {source.title}"
+    with translated(doing):
+        try:
+            yield
+        except Failure as failure:
+            if advice := _advice(source, failure):
+                raise PermanentError(f"{doing}: {failure.reason}; {advice}") from None
+            raise
+
+
+def _advice(source: PostgresqlCdcOptions, failure: Failure) -> str:
+    """What a person can do; empty where that is nothing but to try again, or nobody knows."""
+    code, said = failure.sqlstate, failure.message
+    user = dsn.parse(source.dsn()).get("user", "the role")
+    if code == _NO_RIGHT and ("replication" in said.lower() or "WAL sender" in said):
+        return f'run: ALTER ROLE "{user}" REPLICATION'
+    if code == _NO_ROOM:
+        return (
+            "all replication slots are in use: drop one (SELECT slot_name, active FROM "
+            "pg_replication_slots; SELECT pg_drop_replication_slot('...')), or run ALTER SYSTEM "
+            "SET max_replication_slots = 20 and restart the server. Loading the tables needs a "
+            "second slot for a moment"
+        )
+    if code == _NO_SENDER:
+        return "run ALTER SYSTEM SET max_wal_senders = 20 and restart the server"
+    return _LEVEL if "wal_level" in said else ""
+
+
+def wrong_level(source: PostgresqlCdcOptions, level: str) -> PermanentError:
+    """The server's log does not say what changed."""
+    return PermanentError(f"{source.title}: the server's wal_level is {level}: run {_LEVEL}")
+
+
+def given_up(source: PostgresqlCdcOptions, confirmed: object, after: object) -> PermanentError:
+    """The server would begin later, without a word."""
+    return PermanentError(
+        f"{source.title} has let go what lies before {confirmed}, and the flow has read up to "
+        f"{after} only: changes in between are gone. The slot was made again, was moved by hand, "
+        f"or has another reader. Load the tables again: {AGAIN}"
+    )
+
+
+def lost(source: PostgresqlCdcOptions, reason: str) -> PermanentError:
+    """The server has invalidated the slot."""
+    why = f" ({reason})" if reason else ""
+    return PermanentError(
+        f"{source.title} is lost{why}: the server has removed log that the flow has not read, so "
+        "changes are gone. Two ways out: drop the slot (SELECT pg_drop_replication_slot"
+        f"('{source.slot}')) and load the tables again with {AGAIN}; or restore source and target "
+        "to one moment. To keep the log in future, raise max_slot_wal_keep_size"
+    )
+
+
+def no_slot(source: PostgresqlCdcOptions, *, begun: bool) -> PermanentError:
+    """The slot is missing, before the first read or after it."""
+    make = f"SELECT pg_create_logical_replication_slot('{source.slot}', 'pgoutput')"
+    if not begun:
+        return PermanentError(
+            f"{source.title} does not exist: run {make}, or set createSlotIfNotExists: true"
+        )
+    return PermanentError(
+        f"{source.title} is gone: it was dropped, or the server is a copy that has no slots. What "
+        f"changed since the last commit cannot be read. Run {make}, then load the tables again: "
+        f"{AGAIN}"
+    )
+
+
+def in_use(source: PostgresqlCdcOptions, pid: object, application: object) -> TransientError:
+    """Somebody else reads the slot."""
+    return TransientError(
+        f"{source.title} is being read by process {pid} of the server ({application}): a slot has "
+        f"one reader. End that one (SELECT pg_terminate_backend({pid})), or give this flow a slot "
+        "of its own"
+    )

@@ -1,0 +1,127 @@
+"""A table's columns: as the stream announces them, and as a snapshot selects them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed
+from dataflow_assets.connectors.postgresql.source.types import TypeOf
+
+# What the catalogue says now; the table may have changed since, or be gone.
+_DIMENSIONS = "SELECT attname, attndims FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0"
+_KEY = """
+SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+WHERE i.indrelid = $1::oid AND i.indisprimary AND a.attnum = ANY (i.indkey)
+ORDER BY array_position(i.indkey::int2[], a.attnum)
+"""
+_COLUMNS = """
+SELECT attname, atttypid::text, atttypmod, attnotnull, attndims FROM pg_attribute
+WHERE attrelid = $1::oid AND attname = ANY ($2::text[]) AND NOT attisdropped ORDER BY attnum
+"""
+
+
+@dataclass(frozen=True)
+class LoggedColumn:
+    """One column of a table."""
+
+    name: str
+    type: TypeOf
+    identifies: bool
+    """Whether the log has it of rows that are deleted."""
+
+    @property
+    def field(self) -> pa.Field:
+        """The column in Arrow."""
+        return self.type.field(self.name)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table as it was when its rows were changed, or selected."""
+
+    place: Place
+    columns: tuple[LoggedColumn, ...]
+    """All that travel."""
+    key: tuple[str, ...]
+    """What names a row: the primary key; without one what the log identifies rows by."""
+    wanted: tuple[int, ...]
+    """Indexes of the columns to read."""
+
+    @property
+    def name(self) -> str:
+        """As metadata name it."""
+        return ".".join(self.place)
+
+    @property
+    def read(self) -> tuple[LoggedColumn, ...]:
+        """The columns to read."""
+        return tuple(self.columns[index] for index in self.wanted)
+
+    @property
+    def key_indexes(self) -> list[int]:
+        """Where the key's columns are among all."""
+        return [index for index, column in enumerate(self.columns) if column.name in self.key]
+
+
+def selected(
+    link: TextLink, source: PostgresqlCdcOptions, place: Place, oid: int, names: Sequence[str]
+) -> Layout:
+    """A table's layout as of now, with the columns that are published.
+
+    Called inside tasks for a part of a snapshot, and where a span has no row to tell the columns.
+    """
+    columns = typed(link, link.execute(_COLUMNS, oid, list(names)))
+    key = tuple(name for (name,) in link.execute(_KEY, oid))
+    found = tuple(LoggedColumn(one.name, one.type, one.name in key) for one in columns)
+    return Layout(place, found, key, _wanted(source, [one.name for one in columns]))
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """A message of pgoutput about a table: what the next changes of it look like."""
+
+    oid: int
+    place: Place
+    columns: tuple[tuple[str, str, int, bool], ...]
+    """Name, oid of the type, its modifier, and whether it identifies rows."""
+
+    @classmethod
+    def parse(cls, message: bytes | memoryview) -> Announcement:
+        """Of a message with its header."""
+        data = bytes(message[HEADER + 1 :])
+        schema, _, rest = data[4:].partition(b"\0")
+        name, _, rest = rest.partition(b"\0")
+        columns, rest = [], rest[3:]
+        while rest:
+            column, _, after = rest[1:].partition(b"\0")
+            mod = int.from_bytes(after[4:8], "big", signed=True)
+            kind = str(int.from_bytes(after[:4], "big"))
+            columns.append((column.decode(), kind, mod, bool(rest[0] & 1)))
+            rest = after[8:]
+        place = schema.decode() or "pg_catalog", name.decode()
+        return cls(int.from_bytes(data[:4], "big"), place, tuple(columns))
+
+    def layout(self, link: TextLink, source: PostgresqlCdcOptions) -> Layout:
+        """With the types that the server knows by their numbers."""
+        depths: dict[str, int] = dict(link.execute(_DIMENSIONS, self.oid))
+        rows = [(n, kind, mod, False, depths.get(n, 1)) for n, kind, mod, _ in self.columns]
+        types: tuple[SourceColumn, ...] = typed(link, rows)
+        columns = tuple(
+            LoggedColumn(one.name, one.type, identifies)
+            for one, (*_, identifies) in zip(types, self.columns, strict=True)
+        )
+        primary = tuple(name for (name,) in link.execute(_KEY, self.oid))
+        names = [one.name for one in columns]
+        key = primary if set(primary) <= set(names) else ()
+        key = key or tuple(one.name for one in columns if one.identifies)
+        return Layout(self.place, columns, key, _wanted(source, names))
+
+
+def _wanted(source: PostgresqlCdcOptions, names: Sequence[str]) -> tuple[int, ...]:
+    return tuple(index for index, name in enumerate(names) if source.reads(name))

@@ -1,0 +1,71 @@
+"""A look into the log without taking anything: whether something new is in it, and how much."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from dataflow_assets.connectors.postgresql.cdc.layout import Announcement
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn
+from dataflow_assets.connectors.postgresql.cdc.read import begin
+from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER, Walsender
+
+_BEGIN, _RELATION, _TRUNCATE = map(ord, "BRT")
+_NEVER = None, 0
+_ROWS = frozenset(map(ord, "IUD"))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a look has found of the tables that are read."""
+
+    changes: int
+    first: Lsn | None = None
+    """Where the first transaction with a change commits; None where there is none."""
+    committed: int = 0
+    """When it committed: microseconds since 2000."""
+    upto: Lsn | None = None
+    """Where the look ended early; None: it went to its end."""
+
+
+def look(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn, most: int = 1) -> Seen:
+    """Changes of the transactions that commit between two places.
+
+    Called on the driver. Nothing moves; the server looks through its log from where the slot is.
+
+    Args:
+        source: with its secrets in place.
+        after: not before where the slot is.
+        upto: the end of the look.
+        most: after so many changes the look ends.
+
+    Raises:
+        Failure, PermanentError as `begin`.
+    """
+    followed: set[bytes] = set()
+    first: tuple[Lsn | None, int] | None = None
+    changes, lsn, committed = 0, after, 0
+    with closing(Walsender(source.dsn())) as sender:
+        begin(source, sender, after)
+        for kind, data in sender.messages(upto):
+            if kind in _ROWS:
+                changes += bytes(data[HEADER + 1 : HEADER + 5]) in followed
+            elif kind == _BEGIN:
+                lsn = Lsn(int.from_bytes(data[26:34], "big"))
+                committed = int.from_bytes(data[34:42], "big", signed=True)
+            elif kind == _RELATION:
+                found = Announcement.parse(data)
+                if found.place in source.places:
+                    followed.add(found.oid.to_bytes(4, "big"))
+            elif kind == _TRUNCATE:
+                changes += _is_ours(bytes(data[HEADER + 6 :]), followed)
+            if changes and first is None:
+                first = lsn, committed
+            if changes >= most:
+                return Seen(changes, *(first or _NEVER), lsn)
+    return Seen(changes, *(first or _NEVER))
+
+
+def _is_ours(tables: bytes, followed: set[bytes]) -> bool:
+    return any(tables[at : at + 4] in followed for at in range(0, len(tables), 4))

@@ -1,0 +1,177 @@
+"""All that a manifest may say about the source `postgresql-cdc`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from typing_extensions import override
+
+from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.contracts import Address, Source
+from dataflow_assets.sdk.database import ColumnName, Database, joined, slugify, split
+from dataflow_assets.secrets import Fills, SecretRef
+from dataflow_assets.spec import Addition
+
+USUAL_SCHEMA = "public"
+_SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")  # PostgreSQL's own rule
+
+Place = tuple[str, str]
+"""Schema and name of a table."""
+
+
+class PostgresqlCdcOptions(Database, Source):
+    """What is read: a slot, a publication and tables."""
+
+    icon: ClassVar = "postgres"
+
+    connection_string: SecretStr | None = None
+    """`postgresql://` URL or libpq key=value text. The role needs the attribute REPLICATION, and
+    SELECT on the tables."""
+    slot_name: str | None = None
+    """The replication slot, which only this flow may read. Lower-case letters, digits and `_`."""
+    slot_name_secret_ref: Annotated[SecretRef | None, Fills("slot_name", required=True)] = None
+    """Secret with the slot's name."""
+    publication_name: str | None = None
+    """The publication that has the tables."""
+    publication_name_secret_ref: Annotated[
+        SecretRef | None, Fills("publication_name", required=True)
+    ] = None
+    """Secret with the publication's name."""
+    tables: Annotated[tuple[str, ...], Field(min_length=1)]
+    """The tables to read, each `name` or `schema.name`; the schema is `public` unless given. A
+    partitioned table is named by its root. A name with a dot in it is put in double quotes."""
+    snapshot_mode: Literal["initial", "never", "always"] = "initial"
+    """`initial`: the rows that are there at the first start, then the changes since. `never`: the
+    changes alone, from where the slot is. `always` is refused: it does not work yet."""
+    create_slot_if_not_exists: bool = True
+    """Create the slot at the first start."""
+    create_publication_if_not_exists: bool = True
+    """Create the publication at the first start, for `tables`."""
+    plugin: Literal["pgoutput"] = "pgoutput"
+    """The output plugin; the server has this one built in."""
+    heartbeat_interval_seconds: Annotated[int, Field(ge=0)] = 10
+    """While the tables do not change, but the server's log grows by a mebibyte or more, the
+    position moves on after so many seconds, so that the slot lets the log go. 0: only with the next
+    change."""
+    primary_key_column: ColumnName = "id"
+    """The column whose value is the metadata `id`."""
+    include_columns: tuple[ColumnName, ...] = ()
+    """The columns to read, in upper or lower case; none given: all of them."""
+    exclude_columns: tuple[ColumnName, ...] = ()
+    """Columns to leave out of these."""
+    envelope_format: Literal["row", "debezium"] = "row"
+    """`row`: a record is the row as it is after the change, of a deletion as it was before.
+    `debezium`: a record is one column `payload` with `before`, `after`, `op` and `source`."""
+    on_truncate: Annotated[Literal["fail", "skip"], Addition()] = "fail"
+    """What to do where a table is emptied by TRUNCATE: the flow stops, or goes on without a
+    record of it. With `envelopeFormat: debezium` there is a record of `op` `t`, whatever this
+    says."""
+    schema_changes: Annotated[Literal["fail", "add", "ignore"], Addition()] = "fail"
+    """What to do where a table gets a column that the target lacks. `fail`: the flow stops at the
+    first change that has the column. `add` and `ignore` are refused: they do not work yet."""
+
+    @field_validator("slot_name")
+    @classmethod
+    def _valid_slot(cls, value: str | None) -> str | None:
+        if value is not None and not _SLOT_NAME.fullmatch(value):
+            raise ValueError(
+                "a slot's name has lower-case letters, digits and underscores only, at most 63"
+            )
+        return value
+
+    @field_validator("snapshot_mode")
+    @classmethod
+    def _loads_once(cls, value: str) -> str:
+        if value == "always":
+            raise ValueError(
+                "not supported yet: always, by which every start loads the tables again; load them "
+                "when you want it: dataflow run --from earliest"
+            )
+        return value
+
+    @field_validator("schema_changes")
+    @classmethod
+    def _stops(cls, value: str) -> str:
+        if value != "fail":
+            raise ValueError(
+                f"not supported yet: {value}; add the column to the target by hand, or leave new "
+                "columns out by unknownFields: ignore of the sink"
+            )
+        return value
+
+    @field_validator("tables")
+    @classmethod
+    def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        places = [_place(table) for table in value]
+        for place in places:
+            if not place[1] or places.count(place) > 1:
+                raise ValueError(f"names {joined(*place) or 'nothing'} twice or not at all")
+        return value
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.slot_name is None and self.slot_name_secret_ref is None:
+            raise ValueError("slotName or slotNameSecretRef is required")
+        if self.publication_name is None and self.publication_name_secret_ref is None:
+            raise ValueError("publicationName or publicationNameSecretRef is required")
+        return self
+
+    @override
+    def server(self) -> str:
+        return dsn.server(self.dsn())
+
+    @override
+    def servers(self) -> tuple[str, ...]:
+        return dsn.servers(self.dsn())
+
+    @override
+    def address(self) -> Address:
+        """Of one table the table's own, so that lineage reaches whoever writes it."""
+        if len(self.tables) == 1:
+            return Address("postgresql", self.connection_name, *self.places[0])
+        if self.slot_name_secret_ref:
+            name = slugify(f"{self.slot_name_secret_ref.name}_{self.slot_name_secret_ref.key}")
+        else:
+            name = self.slot
+        return Address("postgresql", self.connection_name, None, name)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Schema and name of each table."""
+        return tuple(_place(table) for table in self.tables)
+
+    @property
+    def slot(self) -> str:
+        """The slot's name. Secrets must be resolved."""
+        return self.slot_name or ""
+
+    @property
+    def publication(self) -> str:
+        """The publication's name. Secrets must be resolved."""
+        return self.publication_name or ""
+
+    @property
+    def title(self) -> str:
+        """What is read, for people. Secrets must be resolved."""
+        return f"slot {self.slot} of {self.server()}"
+
+    def reads(self, column: str) -> bool:
+        """Whether a column is read, by `includeColumns` and `excludeColumns`.
+
+        Args:
+            column: its name.
+        """
+        name = column.casefold()
+        included = not self.include_columns or name in _folded(self.include_columns)
+        return included and name not in _folded(self.exclude_columns)
+
+
+def _place(table: str) -> Place:
+    schema, name = split(table)
+    return schema or USUAL_SCHEMA, name
+
+
+def _folded(names: tuple[str, ...]) -> set[str]:
+    return {name.casefold() for name in names}

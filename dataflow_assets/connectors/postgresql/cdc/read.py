@@ -1,0 +1,200 @@
+"""What a task reads: the changes of a stretch of the log, or the rows of a part of a snapshot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql.cdc import errors, tables
+from dataflow_assets.connectors.postgresql.cdc.changes import Changed
+from dataflow_assets.connectors.postgresql.cdc.envelope import (
+    Records,
+    Transaction,
+    delivered,
+    empty,
+    truncation,
+)
+from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.layout import Announcement, Layout, selected
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.position import (
+    Lsn,
+    SnapshotPart,
+    StreamPart,
+    parse_part,
+)
+from dataflow_assets.connectors.postgresql.cdc.snapshot import rows_of
+from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER, Walsender
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.pool import lent_to_source
+from dataflow_assets.contracts import PartSlice, Slice
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.failpoints import reach
+
+BATCH_ROWS = 20_000
+BATCH_BYTES = 8 * 1024 * 1024  # of all tables together
+PATIENCE = 60.0  # seconds for which a reader waits until another one lets go of the slot
+_STEP = 0.02
+_BEGIN, _RELATION, _TRUNCATE = map(ord, "BRT")
+_ROWS = frozenset(map(ord, "IUD"))
+_CONFIRMED = (
+    "SELECT confirmed_flush_lsn::text, to_jsonb(s)->>'wal_status' FROM pg_replication_slots s "
+    "WHERE slot_name = '{}'"
+)
+
+
+def read(
+    source: PostgresqlCdcOptions, piece: Slice, metadata: frozenset[str]
+) -> Iterator[pa.RecordBatch]:
+    """The part's records, at least one batch; ends only when all of them came."""
+    assert isinstance(piece, PartSlice)  # noqa: S101 - this source plans nothing else
+    part = parse_part(piece.part)
+    debezium = source.envelope_format == "debezium"
+    found: Iterator[pa.RecordBatch]
+    if isinstance(part, SnapshotPart):
+        found = (
+            delivered(records, metadata, source.primary_key_column, debezium=debezium)
+            for records in rows_of(source, part)
+        )
+    else:
+        found = Stream(source, metadata).batches(part)
+    made = False
+    for batch in found:
+        made = True
+        yield batch
+    if not made:
+        yield empty(_first_layout(source), debezium=debezium)
+
+
+def _first_layout(source: PostgresqlCdcOptions) -> Layout:
+    """Of the first table, as it is now."""
+    what = "looking at the columns"
+    with explained(source, what), lent_to_source(source.dsn()) as link:
+        table = tables.tables(link, source)[0]
+        published = tables.published(link, source, [table], begun=True)[table.name]
+        return selected(link, source, table.place, table.oid, published.columns)
+
+
+@dataclass
+class Stream:
+    """Reads stretches of the log; made once for each part."""
+
+    source: PostgresqlCdcOptions
+    metadata: frozenset[str]
+    _followed: dict[bytes, Changed] = field(default_factory=dict)
+    """By the id of a table, as messages have it; tables that nobody asked for are not in it."""
+    _transaction: Transaction = Transaction("0/0")
+
+    def batches(self, part: StreamPart) -> Iterator[pa.RecordBatch]:
+        """The records of the transactions that commit inside the part, in their order."""
+        after, upto = Lsn.parse(part.after), Lsn.parse(part.upto)
+        if after.value >= upto.value:
+            return
+        with (
+            explained(self.source, "reading changes"),
+            closing(Walsender(self.source.dsn())) as sender,
+        ):
+            begin(self.source, sender, after)
+            reach("postgresql-cdc.read")
+            waiting_rows = waiting_bytes = 0
+            for kind, data in sender.messages(upto):
+                if kind in _ROWS:
+                    changed = self._followed.get(bytes(data[HEADER + 1 : HEADER + 5]))
+                    if changed is None:
+                        continue
+                    changed.add(data, self._transaction)
+                    waiting_rows += 1
+                    waiting_bytes += len(data)
+                    if waiting_rows >= BATCH_ROWS or waiting_bytes >= BATCH_BYTES:
+                        yield from self._flushed()
+                        waiting_rows = waiting_bytes = 0
+                        reach("postgresql-cdc.read-batch")
+                elif kind == _BEGIN:
+                    self._transaction = _transaction(data)
+                elif kind == _RELATION:
+                    yield from self._announced(data)
+                elif kind == _TRUNCATE:
+                    yield from self._emptied(data)
+            yield from self._flushed()
+
+    def _flushed(self) -> Iterator[pa.RecordBatch]:
+        """What waits, table by table: the order inside each table is kept."""
+        for changed in self._followed.values():
+            if (records := changed.take()) is not None:
+                yield self._delivered(records)
+
+    def _delivered(self, records: Records) -> pa.RecordBatch:
+        debezium = self.source.envelope_format == "debezium"
+        column = self.source.primary_key_column
+        return delivered(records, self.metadata, column, debezium=debezium)
+
+    def _announced(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
+        """A table's columns from now on: what came before is decoded by the old ones."""
+        found = Announcement.parse(data)
+        if found.place not in self.source.places:
+            return
+        yield from self._flushed()
+        with lent_to_source(self.source.dsn()) as link:
+            layout = found.layout(link, self.source)
+        key = found.oid.to_bytes(4, "big")
+        debezium = self.source.envelope_format == "debezium"
+        self._followed[key] = Changed(layout, self._followed.get(key), with_old=debezium)
+
+    def _emptied(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
+        rest = bytes(data[HEADER + 6 :])
+        for at in range(0, len(rest), 4):
+            changed = self._followed.get(rest[at : at + 4])
+            if changed is None:
+                continue
+            yield from self._flushed()
+            number = changed.count(self._transaction)
+            if self.source.envelope_format == "debezium":
+                yield truncation(changed.layout, self._transaction, number, self.metadata)
+            elif self.source.on_truncate == "fail":
+                raise self._truncated(changed.layout)
+
+    def _truncated(self, layout: Layout) -> PermanentError:
+        return PermanentError(
+            f"table {layout.name} was emptied by TRUNCATE, in the transaction that commits at "
+            f"{self._transaction.lsn}: a target of rows cannot follow that. Two ways out: load the "
+            f"tables again ({errors.AGAIN}), or empty the target by hand and set onTruncate: skip "
+            "until the flow has got past it"
+        )
+
+
+def begin(source: PostgresqlCdcOptions, sender: Walsender, after: Lsn) -> None:
+    """Starts the stream behind `after`, as soon as nobody else reads the slot.
+
+    Raises:
+        PermanentError: the slot has let go of what lies behind `after`: the server would begin
+        later without a word.
+        TransientError: somebody else goes on reading it.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        rows = sender.execute(_CONFIRMED.format(source.slot))
+        if not rows:
+            raise errors.no_slot(source, begun=True)
+        ((confirmed, status),) = rows
+        if confirmed is None or status == "lost":
+            raise errors.lost(source, "")
+        if Lsn.parse(confirmed).value > after.value:
+            raise errors.given_up(source, confirmed, after)
+        try:
+            sender.start(source.slot, source.publication, after)
+        except Failure as failure:
+            if failure.sqlstate != errors.IN_USE or time.monotonic() >= deadline:
+                raise
+            time.sleep(_STEP)
+        else:
+            return
+
+
+def _transaction(data: bytes | memoryview) -> Transaction:
+    lsn = Lsn(int.from_bytes(data[26:34], "big"))
+    committed = int.from_bytes(data[34:42], "big", signed=True)
+    return Transaction(str(lsn), int.from_bytes(data[42:46], "big"), committed)

@@ -1,0 +1,152 @@
+"""The replication slot: what it is now, made, checked, moved, freed of a reader that is gone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from dataflow_assets.connectors.postgresql.cdc import errors
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn
+from dataflow_assets.connectors.postgresql.cdc.walsender import APPLICATION
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.errors import PermanentError
+
+FREE_SECONDS = 10.0  # in which a slot that was read a moment ago becomes free
+_STEP = 0.02
+_FAILOVER = 170_000  # the version from which a slot can outlive a failover
+
+_FIND = """
+SELECT to_jsonb(s)->>'plugin', to_jsonb(s)->>'database', s.active_pid, a.application_name,
+       s.confirmed_flush_lsn::text, to_jsonb(s)->>'wal_status',
+       coalesce(to_jsonb(s)->>'invalidation_reason', ''),
+       pg_wal_lsn_diff({end}, s.restart_lsn)::int8, current_database()
+FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
+WHERE s.slot_name = $1
+"""
+END = (
+    "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() "
+    "END"
+)
+_VERSION = "SELECT current_setting('server_version_num')::int"
+_MAKE = "SELECT pg_create_logical_replication_slot($1, 'pgoutput', false)"
+_MAKE_FAILOVER = "SELECT pg_create_logical_replication_slot($1, 'pgoutput', false, false, true)"
+_MOVE = "SELECT pg_replication_slot_advance($1, $2::pg_lsn)"
+_WRITERS = """
+SELECT pid, application_name, left(query, 80) FROM pg_stat_activity
+WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 3
+"""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A slot as the server describes it now."""
+
+    confirmed: Lsn
+    pid: int | None
+    """Of the process that reads the slot; None: nobody does."""
+    application: str
+    retained: int
+    """Bytes of log that the slot keeps."""
+
+
+def end_of_log(link: TextLink) -> Lsn:
+    """How far the log is safe on the server's disk."""
+    return Lsn.parse(link.execute(f"SELECT ({END})::text")[0][0])
+
+
+def find(link: TextLink, source: PostgresqlCdcOptions) -> Slot | None:
+    """The slot; None where there is none.
+
+    Raises:
+        PermanentError: it is another one's, or the server has invalidated it.
+    """
+    rows = link.execute(_FIND.format(end=END), source.slot)
+    if not rows:
+        return None
+    plugin, database, pid, application, confirmed, status, reason, retained, own = rows[0]
+    if plugin != source.plugin or database != own:
+        raise PermanentError(
+            f"{source.title} cannot be read: its plugin is {plugin or 'none'} and its database "
+            f"{database or 'none'}; expected {source.plugin} and {own}. Choose another slotName"
+        )
+    if status == "lost" or confirmed is None:
+        raise errors.lost(source, reason)
+    return Slot(Lsn.parse(confirmed), pid, application or "", int(retained or 0))
+
+
+def make(link: TextLink, source: PostgresqlCdcOptions) -> None:
+    """Creates the slot; on a server that can, one that outlives a failover.
+
+    Raises:
+        Failure, PermanentError.
+    """
+    ((version,),) = link.execute(_VERSION)
+    try:
+        link.execute(_MAKE_FAILOVER if version >= _FAILOVER else _MAKE, source.slot)
+    except Failure as failure:
+        raise with_writers(link, failure) from None
+
+
+def with_writers(link: TextLink, failure: Failure) -> Failure:
+    """The failure, and who writes: a slot begins when all who write now have ended."""
+    if failure.sqlstate not in {"55P03", "57014"}:
+        return failure
+    found = link.execute(_WRITERS)
+    listed = "; ".join(f"process {pid} ({name}): {query}" for pid, name, query in found)
+    message = f"{failure.message}; it waits for open transactions that write: {listed or 'none'}"
+    return Failure(message, failure.sqlstate)
+
+
+def check(source: PostgresqlCdcOptions, slot: Slot | None, after: Lsn) -> Slot:
+    """Raises PermanentError where the slot cannot give what lies behind `after`."""
+    if slot is None:
+        raise errors.no_slot(source, begun=True)
+    if slot.confirmed.value > after.value:
+        raise errors.given_up(source, slot.confirmed, after)
+    return slot
+
+
+def freed(link: TextLink, source: PostgresqlCdcOptions) -> None:
+    """Waits until nobody reads the slot; a reader of ours that is left over is ended.
+
+    Called by the driver, which has taken the flow's epoch: whoever reads for an older driver can
+    commit nothing any more.
+
+    Raises:
+        TransientError: somebody else reads it.
+    """
+    deadline = time.monotonic() + FREE_SECONDS
+    asked = False
+    while (slot := find(link, source)) is not None and slot.pid is not None:
+        if time.monotonic() >= deadline:
+            raise errors.in_use(source, slot.pid, slot.application or "without a name")
+        if slot.application == APPLICATION and not asked and _late(deadline):
+            asked = True
+            link.execute("SELECT pg_terminate_backend($1)", slot.pid)
+        time.sleep(_STEP)
+
+
+def _late(deadline: float) -> bool:
+    """One that was closed a moment ago may still be looking through the log."""
+    return deadline - time.monotonic() < FREE_SECONDS * 0.8
+
+
+def move(link: TextLink, source: PostgresqlCdcOptions, upto: Lsn) -> None:
+    """Lets go of the log before `upto`, unless somebody reads the slot meanwhile."""
+    slot = find(link, source)
+    if slot is None or slot.confirmed.value >= upto.value:
+        return
+    deadline = time.monotonic() + 1.0
+    while True:
+        try:
+            link.execute(_MOVE, source.slot, str(upto))
+        except Failure as failure:
+            if failure.sqlstate != errors.IN_USE:
+                raise
+            if time.monotonic() >= deadline:
+                return  # the next release is as good
+            time.sleep(_STEP)
+        else:
+            return

@@ -1,0 +1,198 @@
+"""The rows that are there before the changes: a snapshot of a known place in the log, in parts.
+
+A temporary slot tells a place in the log and exports the snapshot of exactly what had been
+committed before it. The driver's session imports the snapshot, which keeps it alive, and has locked
+the tables before: nobody can rewrite them while blocks of them are being read. So the changes from
+that place on are those that the snapshot lacks, no more and no less.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import numpy as np
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql.cdc import slot, tables
+from dataflow_assets.connectors.postgresql.cdc.envelope import Records, Transaction
+from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.layout import Layout, selected
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, SnapshotPart
+from dataflow_assets.connectors.postgresql.cdc.tables import Leaf, Published, Table
+from dataflow_assets.connectors.postgresql.cdc.walsender import APPLICATION, Walsender
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
+from dataflow_assets.connectors.postgresql.errors import Failure
+from dataflow_assets.connectors.postgresql.source.decode_copy import Decoder
+from dataflow_assets.connectors.postgresql.source.read import copied
+from dataflow_assets.connectors.postgresql.source.types import selected as expression
+from dataflow_assets.contracts import INSERT, OP, Limit
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.failpoints import reach
+
+NOW = ""  # in place of a snapshot's name: the rows as they are, for a look
+MOST_PARTS = 2_000  # of a snapshot, which a sink records all at once
+_ROWS_PER_BLOCK = 40  # where the server has no estimate
+_GONE = frozenset({"22023", "42704"})  # a snapshot that nobody holds any more
+_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_PATIENT = (
+    "SELECT set_config('idle_in_transaction_session_timeout', '0', false), "
+    "set_config('statement_timeout', '0', false)"
+)
+_LEAF = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = $1::oid
+"""
+
+
+class Snapshot:
+    """A snapshot that is held for tasks. Made by the driver; open until it is closed."""
+
+    def __init__(self, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+        self._link = TextLink(source.dsn(), APPLICATION)
+        try:
+            self._link.execute(_PATIENT)
+            self._link.execute(_BEGIN)
+            self._link.execute(f"LOCK TABLE {_listed(wanted)} IN ACCESS SHARE MODE")
+            with Walsender(source.dsn()) as sender:
+                self.lsn, exported = _exported(source, sender)
+                self._link.execute(f"SET TRANSACTION SNAPSHOT '{exported}'")
+            ((name,),) = self._link.execute("SELECT pg_export_snapshot()")
+        except BaseException:
+            self._link.close()
+            raise
+        self.name: str = name
+
+    @property
+    def alive(self) -> bool:
+        """Whether tasks can still read it."""
+        try:
+            self._link.execute("SELECT 1")
+        except Failure:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Lets go of it. Tasks that read go on."""
+        self._link.close()
+
+    def parts(self, wanted: Sequence[Table], limit: Limit, block: int) -> list[SnapshotPart]:
+        """Stretches of blocks of all tables, each of about the limit.
+
+        Args:
+            wanted: tables.
+            limit: the most rows and bytes of a part, by the server's estimates.
+            block: the bytes of a block.
+        """
+        leaves = [(table, leaf) for table in wanted for leaf in table.leaves]
+        total = sum(leaf.bytes // block for _, leaf in leaves)
+        least = -(-total // MOST_PARTS)
+        return [
+            SnapshotPart(self.name, str(self.lsn), table.name, leaf.oid, low, high)
+            for table, leaf in leaves
+            for low, high in _borders(leaf.bytes // block, max(least, _step(leaf, limit, block)))
+        ]
+
+
+def _listed(wanted: Sequence[Table]) -> str:
+    return ", ".join(table.sql for table in wanted)
+
+
+def _exported(source: PostgresqlCdcOptions, sender: Walsender) -> tuple[Lsn, str]:
+    """The place in the log, and the name of its snapshot, which lives as long as the sender."""
+    name = f"{source.slot[:40]}_{uuid.uuid4().hex[:8]}"
+    create = f"CREATE_REPLICATION_SLOT {quote(name)} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')"
+    try:
+        ((_, lsn, exported, _),) = sender.execute(create)
+    except Failure as failure:
+        with closing(TextLink(source.dsn(), APPLICATION)) as link:
+            raise slot.with_writers(link, failure) from None
+    return Lsn.parse(str(lsn)), str(exported)
+
+
+def _step(leaf: Leaf, limit: Limit, block: int) -> int:
+    """Blocks of a part."""
+    blocks = max(1, leaf.bytes // block)
+    each = max(1, leaf.rows // blocks) if leaf.rows else _ROWS_PER_BLOCK
+    return max(1, min(limit.bytes // block, limit.records // each))
+
+
+def _borders(blocks: int, step: int) -> Iterator[tuple[int, int | None]]:
+    """The last one has no end: the table may have grown since it was measured."""
+    lows = range(0, max(1, blocks), step)
+    return ((low, None if low == lows[-1] else low + step) for low in lows)
+
+
+def rows_of(source: PostgresqlCdcOptions, part: SnapshotPart) -> Iterator[Records]:
+    """The rows of a part, at least one batch. Called inside tasks.
+
+    Raises:
+        TransientError: nobody holds the snapshot any more.
+    """
+    with (
+        explained(source, f"reading table {part.table}"),
+        closing(TextLink(source.dsn(), APPLICATION)) as link,
+    ):
+        table, published, layout = _described(link, source, part)
+        leaf = link.execute(_LEAF, part.leaf)
+        if not leaf:
+            raise TransientError(f"a partition of table {table.name} is gone")
+        _imported(link, part, leaf[0])
+        reach("postgresql-cdc.snapshot")
+        columns = layout.read
+        decoder = Decoder([c.field for c in columns], [c.type for c in columns])
+        listed = ", ".join(expression(quote(c.name), c.type) for c in columns)
+        query = _query(leaf[0], part, published, listed)
+        transactions = [Transaction(part.lsn)]
+        for batch in copied(link, decoder, f"COPY ({query}) TO STDOUT (FORMAT binary)"):
+            rows = batch.append_column(
+                pa.field(OP, pa.int8()), pa.array(np.full(batch.num_rows, INSERT, np.int8))
+            )
+            yield Records(layout, rows, transactions, np.zeros(batch.num_rows, np.int64))
+            reach("postgresql-cdc.snapshot-batch")
+
+
+def _described(
+    link: TextLink, source: PostgresqlCdcOptions, part: SnapshotPart
+) -> tuple[Table, Published, Layout]:
+    place = next((one for one in source.places if ".".join(one) == part.table), None)
+    if place is None:
+        raise PermanentError(
+            f"{source.title}: the rows of table {part.table} were being loaded when `tables` was "
+            "changed: put it back until they are loaded, or run dataflow reset"
+        )
+    table = tables.table_of(link, source, place)
+    if part.snapshot == NOW:
+        published = tables.as_published(link, source, table)
+    else:
+        published = tables.published(link, source, [table], begun=False)[table.name]
+    layout = selected(link, source, place, table.oid, published.columns)
+    return table, published, layout
+
+
+def _imported(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None:
+    """The table is locked first: whoever rewrites it has to wait for us, or has come too late."""
+    link.execute(_BEGIN)
+    link.execute("SET LOCAL statement_timeout = 0")
+    link.execute(f"LOCK TABLE ONLY {qualified(*leaf)} IN ACCESS SHARE MODE")
+    if part.snapshot == NOW:
+        return
+    try:
+        link.execute(f"SET TRANSACTION SNAPSHOT '{part.snapshot}'")
+    except Failure as failure:
+        if failure.sqlstate not in _GONE:
+            raise
+        raise TransientError(
+            f"the snapshot of table {part.table} is gone: the process that held it has ended, or "
+            "its connection has"
+        ) from None
+
+
+def _query(leaf: tuple[str, str], part: SnapshotPart, published: Published, listed: str) -> str:
+    where = f"ctid >= '({part.low},0)'::tid"
+    where += "" if part.high is None else f" AND ctid < '({part.high},0)'::tid"
+    where += f" AND ({published.row_filter})" if published.row_filter else ""
+    # S608: names are quoted, the filter is the server's own text
+    return f"SELECT {listed} FROM ONLY {qualified(*leaf)} WHERE {where}"  # noqa: S608

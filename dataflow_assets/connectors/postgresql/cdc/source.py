@@ -1,0 +1,68 @@
+"""The `postgresql-cdc` source as a manifest declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.connectors.postgresql.cdc.envelope import OPERATION, operations
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.read import read
+from dataflow_assets.connectors.postgresql.cdc.session import PostgresqlCdcSession
+from dataflow_assets.contracts import OP, Slice, SourceSession
+
+
+class PostgresqlCdcSource(PostgresqlCdcOptions):
+    """Follows tables by the server's log: every insert, update and delete, in the order of commits.
+
+    The rows that are there at the first start are loaded before, as of one place in the log.
+    """
+
+    type: ClassVar = "postgresql-cdc"
+    delivers: ClassVar[Literal["messages", "columns", "entries"]] = "columns"
+    holds_log: ClassVar = True
+    guarantee: ClassVar = (
+        "Each change of a committed transaction once, those of a table in the order of commits; "
+        "the rows that were there before exactly as of the place in the log from which changes "
+        "follow. The slot moves only when every branch has committed, and a read repeats the same "
+        "changes. If the process that loads the first rows dies in between, a sink that upserts "
+        "goes on and is right once the changes since are through; an appended one must begin again "
+        "into an empty table, and says so."
+    )
+    metadata_columns: ClassVar[frozenset[str]] = frozenset(
+        {"operation", "table", "id", "lsn", "xid", "committed_at"}
+    )
+    metadata_keys: ClassVar[Mapping[str, str]] = {
+        "operation": "`insert`, `update` or `delete`; rows that are loaded first are inserts",
+        "table": "`schema.table`",
+        "id": "the row's value of `primaryKeyColumn`, where the table has such a column",
+        "lsn": "where the commit of the transaction begins in the log, such as `0/16B3748`",
+        "xid": "the id of the transaction; null for rows that are loaded first",
+        "committed_at": "when the transaction was committed; null for rows that are loaded first",
+    }
+
+    @override
+    def open(self, flow: str) -> SourceSession:
+        return PostgresqlCdcSession(self, flow)
+
+    @override
+    def left_behind(self) -> str:
+        return (
+            f"slot {self.slot} and publication {self.publication} stay on {self.server()}: the "
+            "next run loads the tables again and goes on with them. If there is to be none, drop "
+            f"the slot, or it keeps log: SELECT pg_drop_replication_slot('{self.slot}')"
+        )
+
+    @override
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        return read(self, piece, metadata)
+
+    @override
+    def message_form(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """With the operation of each row, which says what a sink does with it."""
+        if OP not in batch.schema.names or OPERATION.name in batch.schema.names:
+            return batch
+        return batch.append_column(OPERATION, operations(batch.column(OP)))

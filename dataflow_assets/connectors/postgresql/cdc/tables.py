@@ -1,0 +1,212 @@
+"""The tables as they are published: their columns, who holds their rows, what names a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN
+from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
+from dataflow_assets.errors import PermanentError
+
+_TABLES = """
+SELECT c.oid::int8, c.relkind::text, ARRAY(
+    SELECT a.attname::text FROM pg_index i, unnest(i.indkey) WITH ORDINALITY AS k (num, n)
+    JOIN pg_attribute a ON a.attnum = k.num
+    WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid ORDER BY k.n)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relname = $2
+"""
+# A partitioned table has no rows of its own; what is logged is what the partition identifies by.
+_LEAVES = """
+WITH leaves AS (
+    SELECT $1::oid AS oid WHERE (SELECT relkind FROM pg_class WHERE oid = $1::oid) <> 'p'
+    UNION ALL
+    SELECT relid FROM pg_partition_tree($1::oid::regclass)
+    WHERE isleaf AND (SELECT relkind FROM pg_class WHERE oid = $1::oid) = 'p'
+)
+SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relreplident::text,
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
+       pg_relation_size(c.oid)::int8, greatest(c.reltuples, 0)::int8
+FROM leaves JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+ORDER BY c.oid
+"""
+_PUBLICATION = "SELECT to_jsonb(p) FROM pg_publication p WHERE pubname = $1"
+_PUBLISHED = "SELECT to_jsonb(t) FROM pg_publication_tables t WHERE pubname = $1"
+_ATTRIBUTES = """
+SELECT attname FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped
+  AND attgenerated = '' ORDER BY attnum
+"""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What holds rows: a table, or a partition of one."""
+
+    oid: int
+    place: Place
+    identity: str
+    """`relreplident`: d, n, f or i."""
+    has_key: bool
+    bytes: int
+    rows: int
+    """As the server estimates it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that is to be read."""
+
+    place: Place
+    oid: int
+    key: tuple[str, ...]
+    """The primary key's columns; none where it has no such key."""
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def name(self) -> str:
+        """As metadata name it."""
+        return ".".join(self.place)
+
+    @property
+    def sql(self) -> str:
+        """As statements name it."""
+        return qualified(*self.place)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a publication says about one table."""
+
+    columns: tuple[str, ...]
+    row_filter: str = ""
+
+
+def tables(link: TextLink, source: PostgresqlCdcOptions) -> list[Table]:
+    """All tables of the manifest. Raises PermanentError where one cannot be read."""
+    return [table_of(link, source, place) for place in source.places]
+
+
+def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> Table:
+    """One of them."""
+    name = ".".join(place)
+    rows = link.execute(_TABLES, *place)
+    if not rows:
+        raise PermanentError(
+            f"table {name} does not exist at {source.server()}: create it, or fix `tables`"
+        )
+    ((oid, kind, key),) = rows
+    if kind not in {"r", "p"}:
+        raise PermanentError(
+            f"{name} at {source.server()} is no table: only tables have a log of their changes"
+        )
+    leaves = tuple(
+        Leaf(leaf, (schema, relation), identity, has_key, size, estimate)
+        for leaf, schema, relation, _, identity, has_key, size, estimate in link.execute(
+            _LEAVES, oid
+        )
+    )
+    found = Table(place, oid, tuple(key), leaves)
+    for leaf in leaves:
+        _check_identity(leaf)
+    return found
+
+
+def _check_identity(leaf: Leaf) -> None:
+    """Without it the server refuses UPDATE and DELETE as soon as the table is published."""
+    if leaf.identity != "n" and (leaf.identity != "d" or leaf.has_key):
+        return
+    why = "its replica identity is NOTHING"
+    if leaf.identity == "d":
+        why = "it has no primary key, which is its replica identity"
+    name = qualified(*leaf.place)
+    raise PermanentError(
+        f"table {'.'.join(leaf.place)} cannot be followed: {why}, so its log does not say which "
+        f"rows are changed. Run: ALTER TABLE {name} REPLICA IDENTITY FULL, or give it a primary key"
+    )
+
+
+def publish(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+    """Creates the publication if it is missing and the manifest allows that."""
+    if link.execute(_PUBLICATION, source.publication):
+        return
+    statement = (
+        f"CREATE PUBLICATION {quote(source.publication)} FOR TABLE "
+        f"{', '.join(table.sql for table in wanted)} WITH (publish_via_partition_root = true)"
+    )
+    if not source.create_publication_if_not_exists:
+        raise PermanentError(
+            f"publication {source.publication} does not exist at {source.server()}: run "
+            f"{statement}, or set createPublicationIfNotExists: true"
+        )
+    link.execute(statement)
+
+
+def published(
+    link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table], *, begun: bool
+) -> dict[str, Published]:
+    """By table what is published of it.
+
+    `begun`: the flow has read something already, so that what was missed meanwhile is gone. Raises
+    PermanentError where the publication lacks a table or an operation.
+    """
+    rows = link.execute(_PUBLICATION, source.publication)
+    name = quote(source.publication)
+    missed = f". What changed while it was missing is not logged for it: then {AGAIN}"
+    missed = missed if begun else ""
+    if not rows:
+        raise PermanentError(
+            f"publication {source.publication} does not exist at {source.server()}: run CREATE "
+            f"PUBLICATION {name} FOR TABLE {', '.join(table.sql for table in wanted)} WITH "
+            f"(publish_via_partition_root = true){missed}"
+        )
+    _check_operations(source, rows[0][0])
+    found = {
+        (one["schemaname"], one["tablename"]): one
+        for (one,) in link.execute(_PUBLISHED, source.publication)
+    }
+    for table in wanted:
+        if table.place not in found:
+            table_of(link, source, table.place)  # if it was dropped that is the reason
+            _refuse(source, table, found, missed)
+    return {table.name: _published(link, table, found[table.place]) for table in wanted}
+
+
+def _check_operations(source: PostgresqlCdcOptions, publication: dict[str, Any]) -> None:
+    lacking = [op for op in ("insert", "update", "delete") if not publication[f"pub{op}"]]
+    if lacking:
+        raise PermanentError(
+            f"publication {source.publication} leaves out {', '.join(lacking)}: run ALTER "
+            f"PUBLICATION {quote(source.publication)} SET (publish = 'insert, update, delete, "
+            "truncate')"
+        )
+
+
+def _refuse(
+    source: PostgresqlCdcOptions, table: Table, found: dict[Place, Any], missed: str
+) -> None:
+    name = quote(source.publication)
+    if any(leaf.place in found for leaf in table.leaves):
+        raise PermanentError(
+            f"publication {source.publication} publishes the partitions of {table.name} under "
+            f"their own names: run ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
+        )
+    raise PermanentError(
+        f"publication {source.publication} lacks table {table.name}: run ALTER PUBLICATION {name} "
+        f"ADD TABLE {table.sql}{missed}"
+    )
+
+
+def _published(link: TextLink, table: Table, row: dict[str, Any]) -> Published:
+    """Servers before 15 publish all columns, and all rows."""
+    columns = row.get("attnames") or [name for (name,) in link.execute(_ATTRIBUTES, table.oid)]
+    return Published(tuple(columns), row.get("rowfilter") or "")
+
+
+def as_published(link: TextLink, source: PostgresqlCdcOptions, table: Table) -> Published:
+    """What is published of a table, or would be: the publication need not exist yet."""
+    rows = link.execute(_PUBLISHED, source.publication)
+    found = (one for (one,) in rows if (one["schemaname"], one["tablename"]) == table.place)
+    return _published(link, table, next(found, {}))

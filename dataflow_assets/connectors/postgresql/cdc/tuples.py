@@ -1,0 +1,211 @@
+"""Messages of pgoutput about one table as columns of text: numpy passes, nothing per row.
+
+Positions of a tuple's values follow from the sizes of those before them, so a batch is walked
+column by column, all rows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER
+from dataflow_assets.contracts import DELETE, INSERT, UPDATE
+from dataflow_assets.errors import PermanentError
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+
+_MARK = HEADER + 5  # behind the kind and the id of the table
+_TUPLE = HEADER + 8  # behind the mark and the number of columns
+_UPDATE, _DELETE, _INSERT = map(ord, "UDI")
+_OLD, _NEW = ord("O"), ord("N")
+_TEXT, _UNCHANGED = ord("t"), ord("u")
+_PADDING = bytes(16)
+
+
+@dataclass(frozen=True)
+class Column:
+    """Where one column's values are: what each is (n, u or t), where it begins, its bytes."""
+
+    kind: Bytes
+    start: Ints
+    size: Ints
+
+    def take(self, rows: Ints) -> Column:
+        """Of these rows."""
+        return Column(self.kind[rows], self.start[rows], self.size[rows])
+
+    def where(self, mask: Bools, other: Column) -> Column:
+        """`other` where the mask is set; it has as many rows as the mask is set."""
+        if not mask.any():
+            return self
+        found = Column(self.kind.copy(), self.start.copy(), self.size.copy())
+        found.kind[mask], found.start[mask], found.size[mask] = other.kind, other.start, other.size
+        return found
+
+
+class Changes:
+    """Inserts, updates and deletes of one table, in their order.
+
+    A change of the key is a deletion of the old key, then an insert.
+    """
+
+    def __init__(self, data: bytes, sizes: Sequence[int], width: int, key: Sequence[int]) -> None:
+        """Walks over the tuples.
+
+        Args:
+            data: messages with their headers, one behind the other.
+            sizes: of each message.
+            width: how many columns the table has.
+            key: indexes of the columns that name a row for its target.
+        """
+        self._data = data
+        self._buffer: Bytes = np.frombuffer(data + _PADDING, np.uint8)
+        starts = np.zeros(len(sizes), np.int64)
+        np.cumsum(sizes[:-1], out=starts[1:])
+        self._kinds = self._buffer[starts + HEADER]
+        self._marks = self._buffer[starts + _MARK]
+        self._first, end = self._walk(starts + _TUPLE, width)
+        self._paired = (self._kinds == _UPDATE) & (self._marks != _NEW)
+        self._second, _ = self._walk(end[self._paired] + 3, width)
+        self._changed = self._key_changes(key)
+        gone = np.flatnonzero((self._kinds == _DELETE) | self._changed)
+        kept = np.flatnonzero(self._kinds != _DELETE)
+        order = np.sort(np.concatenate([gone * 2, kept * 2 + 1]))
+        self.message: Ints = order // 2
+        """Of each row the number of its message."""
+        self._is_new: Bools = order % 2 == 1
+
+    def __len__(self) -> int:
+        return len(self.message)
+
+    @cached_property
+    def operations(self) -> npt.NDArray[np.int8]:
+        """Of each row INSERT, UPDATE or DELETE."""
+        inserted = (self._kinds == _INSERT) | self._changed
+        found = np.where(inserted[self.message], INSERT, UPDATE)
+        return np.where(self._is_new, found, DELETE).astype(np.int8)
+
+    @property
+    def key_only(self) -> Bools:
+        """Whether of a row that was deleted no more than the key is known."""
+        found: Bools = ~self._is_new & (self._marks[self.message] != _OLD)
+        return found
+
+    @property
+    def of_old_key(self) -> Bools:
+        """Whether a row is deleted because it has another key from then on."""
+        found: Bools = ~self._is_new & self._changed[self.message]
+        return found
+
+    @property
+    def has_old(self) -> Bools:
+        """Whether a row was updated under the same key, and the old row is known."""
+        paired = self._paired & ~self._changed & (self._marks == _OLD)
+        found: Bools = self._is_new & paired[self.message]
+        return found
+
+    def image(self, index: int) -> Column:
+        """A column of the rows as they are after the change, of deleted ones as they were."""
+        found = self._first[index].take(self.message)
+        newer = self._is_new & self._paired[self.message]
+        if not newer.any():
+            return found
+        place = np.cumsum(self._paired) - 1
+        second = self._second[index].take(place[self.message[newer]])
+        # What an update has left as it was is in the old row, where the table logs all of it.
+        old = self._marks[self.message[newer]] == _OLD
+        same = old & (second.kind == _UNCHANGED)
+        second = second.where(same, found.take(np.flatnonzero(newer)[same]))
+        return found.where(newer, second)
+
+    def old_image(self, index: int) -> Column:
+        """A column of the old rows, of those rows that have one by `has_old`."""
+        return self._first[index].take(self.message[self.has_old])
+
+    def absent(self, column: Column, *, is_key: bool) -> Bools:
+        """Whether a value is not known: not logged, because it is large and was not changed."""
+        unknown: Bools = column.kind == _UNCHANGED
+        return unknown if is_key else unknown | self.key_only
+
+    def check_known(self, absent: Bools, table: str, name: str) -> None:
+        """Raises PermanentError where a row got another key and a value is not in the log."""
+        if (absent & self._is_new & self._changed[self.message]).any():
+            raise PermanentError(
+                f"table {table}: the key of a row was changed, and the value of {name} is not in "
+                "the log, because it is large and was not changed: the row under its new key would "
+                f"lack it. Run ALTER TABLE {table} REPLICA IDENTITY FULL, so that the log has such "
+                "values in future, then load the tables again: dataflow run --from earliest"
+            )
+
+    def texts(self, column: Column) -> pa.Array:
+        """The values as PostgreSQL writes them; null where there is none."""
+        valid = column.kind == _TEXT
+        bounds = np.empty(2 * len(valid) + 1, np.int64)
+        bounds[0:-1:2], bounds[1::2] = column.start, column.start + column.size
+        bounds[-1] = bounds[-2] if len(valid) else 0
+        if (np.diff(bounds) < 0).any():
+            return _gathered(self._buffer, column, valid)
+        # Every second one of the pieces that the values cut the data into.
+        buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(self._data)]
+        pieces = pa.Array.from_buffers(pa.binary(), 2 * len(valid), buffers)
+        places = pa.array(np.arange(0, 2 * len(valid), 2), mask=~valid)
+        return _as_text(pieces.take(places))
+
+    def _walk(self, at: Ints, width: int) -> tuple[list[Column], Ints]:
+        found = []
+        buffer = self._buffer
+        for _ in range(width):
+            kind = buffer[at]
+            has = kind == _TEXT
+            size = np.zeros(len(at), np.int64)
+            for byte in range(1, 5):
+                size = (size << 8) | buffer[at + byte]
+            size = np.where(has, size, 0)
+            start = np.where(has, at + 5, at)
+            found.append(Column(kind, start, size))
+            at = np.where(has, at + 5 + size, at + 1)
+        return found, at
+
+    def _key_changes(self, key: Sequence[int]) -> Bools:
+        """Whether an update has changed the key: the log has the old one, or the old row."""
+        changed: Bools = self._paired & (self._marks != _OLD)
+        asked = np.flatnonzero(self._paired & (self._marks == _OLD))
+        if not len(asked):
+            return changed
+        place = (np.cumsum(self._paired) - 1)[asked]
+        differs = np.zeros(len(asked), np.bool_)
+        for index in key:
+            old, new = self._first[index].take(asked), self._second[index].take(place)
+            differs |= self._differ(old, new)
+        changed[asked] = differs
+        return changed
+
+    def _differ(self, old: Column, new: Column) -> Bools:
+        one, other = (self.texts(column).to_pylist() for column in (old, new))
+        known = (new.kind != _UNCHANGED).tolist()
+        pairs = zip(one, other, known, strict=True)
+        return np.array([is_known and a != b for a, b, is_known in pairs], np.bool_)
+
+
+def _gathered(buffer: Bytes, column: Column, valid: Bools) -> pa.Array:
+    """Value by value: these do not lie one behind the other."""
+    pairs = zip(column.start.tolist(), column.size.tolist(), valid.tolist(), strict=True)
+    found = [buffer[at : at + size].tobytes() if there else None for at, size, there in pairs]
+    return _as_text(pa.array(found, pa.binary()))
+
+
+def _as_text(values: pa.Array) -> pa.Array:
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise PermanentError(
+            "a text is not valid UTF-8: the database's encoding is SQL_ASCII, which checks none"
+        ) from None

@@ -1,0 +1,135 @@
+"""A replication connection: statements, then the stream of a slot, message by message.
+
+psycopg connects, libpq does the rest: psycopg itself has no COPY in both directions.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+from typing import Self
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from dataflow_assets.connectors.postgresql import dsn
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn
+from dataflow_assets.connectors.postgresql.client import quote, unreachable
+from dataflow_assets.connectors.postgresql.errors import Failure, from_psycopg
+
+APPLICATION = "dataflow-cdc"
+_SETTINGS = {
+    "wal_sender_timeout": "0",  # a reader that waits for its sink is not dead; TCP tells who is
+    "statement_timeout": "0",
+    "lock_timeout": "30s",
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+    "extra_float_digits": "1",
+}
+_DATA, _KEEPALIVE = ord("w"), ord("k")
+_BEGIN, _COMMIT = ord("B"), ord("C")
+HEADER = 25  # bytes before pgoutput's own message
+
+Row = tuple[str | None, ...]
+
+
+class Walsender:
+    """One replication connection. Used by one thread; never confirms anything."""
+
+    def __init__(self, connection: str) -> None:
+        given = dsn.parse(connection).get("options", "")
+        options = " ".join([given, *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
+        info = make_conninfo(
+            dsn.conninfo(connection, APPLICATION), replication="database", options=options
+        )
+        try:
+            self._connection = psycopg.connect(info, autocommit=True)
+        except psycopg.Error as error:
+            raise unreachable(str(error), info, connection) from None
+        self._libpq = self._connection.pgconn
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection; the slot is free when the server notices. Safe twice."""
+        self._connection.close()
+
+    def execute(self, query: str) -> list[Row]:
+        """Runs one statement, of SQL or of the replication protocol, without parameters."""
+        result = self._libpq.exec_(query.encode())
+        if result.status not in {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK}:
+            raise self._failure(result)
+        columns = range(result.nfields)
+        return [
+            tuple(_text(result.get_value(row, column)) for column in columns)
+            for row in range(result.ntuples)
+        ]
+
+    def start(self, slot: str, publication: str, after: Lsn) -> None:
+        """Begins the stream with the first transaction that commits at `after` or behind it."""
+        name = quote(publication).replace("'", "''")
+        result = self._libpq.exec_(
+            f"START_REPLICATION SLOT {quote(slot)} LOGICAL {after} "
+            f"(proto_version '1', publication_names '{name}', messages 'false')".encode()
+        )
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise self._failure(result)
+
+    def messages(self, upto: Lsn) -> Iterator[tuple[int, memoryview | bytes]]:
+        """The messages of the transactions whose commit record begins before `upto`.
+
+        Ends only when the server says that there are no others: by a transaction that commits
+        later, or by how far it has read.
+
+        Returns:
+            The kind of pgoutput's message, and the message with its header of 25 bytes.
+        """
+        end, inside = upto.value, False
+        libpq = self._libpq
+        while True:
+            size, data = libpq.get_copy_data(1)
+            if size > 0 and data[0] == _DATA:
+                kind = data[HEADER]
+                if kind == _BEGIN:
+                    if int.from_bytes(data[26:34], "big") >= end:
+                        return
+                    inside = True
+                elif kind == _COMMIT:
+                    inside = False
+                yield kind, data
+            elif size > 0 and data[0] == _KEEPALIVE:
+                if not inside and int.from_bytes(data[1:9], "big") >= end:
+                    return
+            elif size == 0:
+                self._wait()
+            else:
+                raise self._ended()
+
+    def _wait(self) -> None:
+        """Until the server sends: it is silent while it looks through log that is not for us."""
+        select.select([self._libpq.socket], [], [])
+        try:
+            self._libpq.consume_input()
+        except psycopg.Error as error:
+            raise from_psycopg(error) from None
+
+    def _ended(self) -> Failure:
+        result = self._libpq.get_result()
+        if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
+            return Failure("the server has ended the stream")
+        return self._failure(result)
+
+    def _failure(self, result: pq.abc.PGresult) -> Failure:
+        return from_psycopg(psycopg.errors.error_from_result(result, encoding="utf-8"))
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()

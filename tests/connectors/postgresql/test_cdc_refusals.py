@@ -1,0 +1,254 @@
+"""What stands in the way of following a table, each in one sentence with what to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from pydantic import ValidationError
+from pyspark.sql import SparkSession
+
+import devservers
+from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
+from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.contracts import Limit
+from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
+from tests.connectors.postgresql.followed import Followed
+
+KEYED = "id int PRIMARY KEY, name text"
+
+
+def test_a_role_without_the_right_to_replicate(followed: Followed) -> None:
+    followed.make(KEYED)
+    followed.start()
+    role = followed.schema
+    followed.run(f'CREATE ROLE "{role}" LOGIN; GRANT ALL ON SCHEMA "{role}" TO "{role}"')
+    followed.run(f'GRANT ALL ON ALL TABLES IN SCHEMA "{role}" TO "{role}"')
+    try:
+        followed.dsn = followed.dsn.replace("postgres@", f"{role}@")
+        with pytest.raises(PermanentError, match=f'run: ALTER ROLE "{role}" REPLICATION'):
+            followed.plan()
+    finally:
+        followed.dsn = followed.dsn.replace(f"{role}@", "postgres@")
+        followed.run(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
+def test_a_role_that_may_replicate_and_select_is_enough(followed: Followed) -> None:
+    """Where publication and slot are there already."""
+    followed.make(KEYED)
+    followed.run("INSERT INTO source VALUES (1, 'a')")
+    followed.start()
+    role = followed.schema
+    followed.run(
+        f'CREATE ROLE "{role}" LOGIN REPLICATION; GRANT USAGE ON SCHEMA "{role}" TO "{role}"'
+    )
+    followed.run(f'GRANT SELECT ON source TO "{role}"')
+    owner = followed.dsn
+    try:
+        followed.dsn = owner.replace("postgres@", f"{role}@")
+        assert [batch.num_rows for batch in followed.read()] == [1]
+    finally:
+        followed.dsn = owner
+        followed.run(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
+def test_a_table_that_is_missing(followed: Followed) -> None:
+    with pytest.raises(PermanentError, match=r"table s_\w+\.source does not exist at \S+: create"):
+        followed.plan()
+    followed.run("CREATE VIEW source AS SELECT 1 AS id")
+    with pytest.raises(PermanentError, match="is no table: only tables have a log"):
+        followed.plan()
+
+
+@pytest.mark.parametrize("identity", ["NOTHING", "DEFAULT"])
+def test_a_table_whose_log_does_not_say_which_row_was_changed(
+    followed: Followed, identity: str
+) -> None:
+    followed.run("CREATE TABLE source (id int, name text)")
+    followed.run(f"ALTER TABLE source REPLICA IDENTITY {identity}")
+    with pytest.raises(PermanentError, match=r"Run: ALTER TABLE \S+ REPLICA IDENTITY FULL"):
+        followed.plan()
+
+
+def test_nothing_is_made_that_the_manifest_does_not_allow(followed: Followed) -> None:
+    followed.make(KEYED)
+    followed.options = {"createPublicationIfNotExists": False, "createSlotIfNotExists": False}
+    with pytest.raises(PermanentError, match=r"run CREATE PUBLICATION \S+ FOR TABLE .* or set cre"):
+        followed.plan()
+    followed.run(f'CREATE PUBLICATION "{followed.schema}" FOR TABLE source')
+    with pytest.raises(PermanentError, match=r"run SELECT pg_create_logical_replication_slot\('"):
+        followed.plan()
+
+
+def test_a_publication_that_lacks_something(followed: Followed) -> None:
+    followed.make(KEYED)
+    name = followed.schema
+    followed.run("CREATE TABLE other (id int PRIMARY KEY)")
+    followed.run(f"CREATE PUBLICATION \"{name}\" FOR TABLE other WITH (publish = 'insert')")
+    with pytest.raises(PermanentError, match=r"leaves out update, delete: run ALTER PUBLICATION"):
+        followed.plan()
+    followed.run(f"ALTER PUBLICATION \"{name}\" SET (publish = 'insert, update, delete')")
+    with pytest.raises(
+        PermanentError, match=r"lacks table \S+: run ALTER PUBLICATION .* ADD TABLE"
+    ):
+        followed.plan()
+
+
+def test_partitions_that_are_published_by_themselves(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    followed.run("CREATE TABLE all_of_it PARTITION OF source DEFAULT")
+    followed.run(f'CREATE PUBLICATION "{followed.schema}" FOR TABLE source')
+    with pytest.raises(PermanentError, match=r"SET \(publish_via_partition_root = true\)"):
+        followed.plan()
+
+
+def test_a_slot_that_was_dropped_or_made_again(followed: Followed) -> None:
+    followed.make(KEYED)
+    followed.drain()
+    followed.run("SELECT pg_drop_replication_slot(%s)", followed.schema)
+    followed.run("INSERT INTO source VALUES (1, 'lost')")
+    with pytest.raises(PermanentError, match=r"is gone: it was dropped.*--from earliest --table"):
+        followed.drain()
+    followed.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", followed.schema)
+    with pytest.raises(PermanentError, match="has let go what lies before"):
+        followed.drain()
+
+
+def test_a_slot_of_another_plugin(followed: Followed) -> None:
+    followed.make(KEYED)
+    followed.run("SELECT pg_create_physical_replication_slot(%s)", followed.schema)
+    with pytest.raises(PermanentError, match=r"its plugin is none .* Choose another slotName"):
+        followed.plan()
+
+
+def test_a_slot_that_somebody_else_reads(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot_module, "FREE_SECONDS", 0.2)
+    followed.make(KEYED)
+    begin = followed.start()
+    info = psycopg.conninfo.make_conninfo(followed.dsn, replication="database")
+    with closing(psycopg.connect(info, autocommit=True, application_name="somebody")) as other:
+        other.pgconn.exec_(
+            f'START_REPLICATION SLOT "{followed.schema}" LOGICAL 0/0 '
+            f"(proto_version '1', publication_names '{followed.schema}')".encode()
+        )
+        with pytest.raises(TransientError, match=r"read by process \d+ of the server \(somebody\)"):
+            followed.plan(begin)
+
+
+def test_a_table_that_is_emptied(followed: Followed) -> None:
+    followed.make(KEYED)
+    followed.run("INSERT INTO source VALUES (1, 'a')")
+    followed.drain()
+    followed.run("TRUNCATE source; INSERT INTO source VALUES (2, 'b')")
+    with pytest.raises(PermanentError, match=r"emptied by TRUNCATE.*set onTruncate: skip"):
+        followed.drain()
+    followed.options = {"onTruncate": "skip"}
+    followed.run("DELETE FROM target")
+    followed.drain()
+    assert followed.same()
+
+
+def test_a_snapshot_that_is_gone_where_rows_are_appended(followed: Followed) -> None:
+    """Never a row twice: what is stored of it stays, and the flow stops."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    followed.run("CREATE TABLE target (id int, name text)")
+    followed.run("INSERT INTO source SELECT i, repeat('x', 500) FROM generate_series(1, 900) i")
+    followed.limit, followed.sink_options = Limit(bytes=64 * 1024), {}
+    assert followed.killed_at("postgresql.after-commit")
+    before = followed.rows()
+    assert 0 < len(before) < 900
+    with pytest.raises(Outdated, match=r"would repeat rows .* --from earliest --table truncate"):
+        followed.drain()
+    assert followed.rows() == before
+
+
+def test_a_snapshot_that_is_gone_before_anything_is_stored(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    followed.run("CREATE TABLE target (id int, name text)")
+    followed.run("INSERT INTO source SELECT i, repeat('x', 500) FROM generate_series(1, 900) i")
+    followed.limit, followed.sink_options = Limit(bytes=64 * 1024), {}
+    assert followed.killed_at("postgresql-cdc.snapshot")
+    assert followed.drain() == 900
+    assert followed.same()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[devservers.PostgreSQL]:
+    """A server with room for one slot, which keeps little log for it."""
+    config = {"max_replication_slots": "1", "max_slot_wal_keep_size": "16MB",
+              "min_wal_size": "32MB", "max_wal_size": "32MB"}  # fmt: skip
+    with devservers.PostgreSQL(tmp_path / "small", config=config) as server:
+        yield server
+
+
+def test_a_server_without_room_for_slots_and_one_that_gave_the_slot_up(
+    small: devservers.PostgreSQL, engine: SparkSession
+) -> None:
+    followed = Followed(small.dsn(), "public", engine)
+    followed.make(KEYED)
+    with pytest.raises(PermanentError, match=r"all replication slots are in use: drop one"):
+        followed.drain()
+    followed.options = {"snapshotMode": "never"}
+    followed.drain()
+    followed.run("CREATE TABLE noise (t text)")
+    for _ in range(4):
+        followed.run("INSERT INTO noise SELECT repeat('x', 1000) FROM generate_series(1, 20000)")
+        followed.run("SELECT pg_switch_wal()")
+        followed.run("CHECKPOINT")
+    with pytest.raises(PermanentError, match=r"is lost.*Two ways out: drop the slot"):
+        followed.drain()
+
+
+def test_a_server_whose_log_does_not_say_what_changed(tmp_path: Path, engine: SparkSession) -> None:
+    config = {"wal_level": "replica"}
+    with devservers.PostgreSQL(tmp_path / "replica", config=config) as server:
+        followed = Followed(server.dsn(), "public", engine)
+        followed.make(KEYED)
+        with pytest.raises(PermanentError, match=r"wal_level is replica: run ALTER SYSTEM SET wal"):
+            followed.plan()
+
+
+def test_who_writes_is_named_where_a_slot_waits(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed.make(KEYED)
+    made = slot_module.make
+
+    def impatient(link: TextLink, source: PostgresqlCdcSource) -> None:
+        link.execute("SET lock_timeout = '300ms'")
+        made(link, source)
+
+    monkeypatch.setattr(slot_module, "make", impatient)
+    with psycopg.connect(followed.dsn, application_name="writer") as writer:
+        writer.execute("SELECT txid_current()")
+        with pytest.raises(
+            DataflowError, match=r"open transactions that write: process \d+ \(writ"
+        ):
+            followed.plan()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"snapshotMode": "always"}, "not supported yet: always, .* --from earliest"),
+        ({"schemaChanges": "add"}, "not supported yet: add; add the column to the target by hand"),
+        ({"slotName": "Orders"}, "lower-case letters, digits and underscores only"),
+        ({"slotName": None}, "slotName or slotNameSecretRef is required"),
+        ({"publicationName": None}, "publicationName or publicationNameSecretRef is required"),
+        ({"tables": []}, "at least 1 item"),
+        ({"tables": ["a", "public.a"]}, r"names public\.a twice"),
+        ({"plugin": "wal2json"}, "'pgoutput'"),
+        ({"heartbeatIntervalSeconds": -1}, "greater than or equal to 0"),
+    ],
+)
+def test_options_that_are_not_valid(options: dict[str, object], reason: str) -> None:
+    config = {"connectionString": "postgresql://h/d", "slotName": "s", "publicationName": "p"}
+    given = {**config, "tables": ["orders"], **options}
+    with pytest.raises(ValidationError, match=reason):
+        PostgresqlCdcSource.model_validate({n: v for n, v in given.items() if v is not None})

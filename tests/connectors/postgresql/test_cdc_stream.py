@@ -1,0 +1,268 @@
+"""The stream of a slot and the snapshot before it: each change once, in order, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import closing
+from itertools import pairwise
+
+import psycopg
+import pytest
+
+from dataflow_assets.connectors.postgresql.cdc import session as session_module
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump, parse_part
+from dataflow_assets.connectors.postgresql.cdc.read import Stream
+from dataflow_assets.contracts import Limit, PartSlice
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.runs.request import Start
+from tests.connectors.postgresql.followed import Followed, tuples
+
+COLUMNS = "id int PRIMARY KEY, name text, amount numeric(12,2)"
+CHANGES = """
+INSERT INTO source SELECT i, 'new ' || i, i / 3.0 FROM generate_series(101, 140) i;
+UPDATE source SET name = 'changed ' || id WHERE id % 3 = 0;
+DELETE FROM source WHERE id % 7 = 0;
+UPDATE source SET id = -id WHERE id IN (5, 11);
+"""
+STREAM_FAILPOINTS = (
+    "drain.begun",
+    "postgresql-cdc.read",
+    "postgresql.before-commit",
+    "postgresql.after-commit",
+    "drain.passed",
+    "postgresql.finish",
+    "drain.finished",
+)
+SNAPSHOT_FAILPOINTS = (
+    "postgresql-cdc.snapshot",
+    "postgresql-cdc.snapshot-batch",
+    "postgresql.after-commit",
+    *(
+        pytest.param(name, marks=pytest.mark.full)
+        for name in ("drain.begun", "postgresql.before-commit", "drain.passed", "postgresql.finish")
+    ),
+)
+
+
+@pytest.fixture
+def table(followed: Followed) -> Followed:
+    followed.make(COLUMNS)
+    followed.run("INSERT INTO source SELECT i, 'row ' || i, i FROM generate_series(1, 100) i")
+    return followed
+
+
+def test_the_target_follows(table: Followed) -> None:
+    assert table.drain() == 100
+    assert table.same()
+    assert table.drain() == 0
+    table.run(CHANGES)
+    table.drain()
+    assert table.same()
+    assert table.drain() == 0
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("failpoint", STREAM_FAILPOINTS)
+def test_a_kill_at_every_step_of_the_stream(table: Followed, failpoint: str) -> None:
+    """Values and order, by a target that every change is appended to."""
+    table.options = {"snapshotMode": "never", "envelopeFormat": "debezium"}
+    table.sink_options = {}
+    table.run("CREATE TABLE target_log (n bigserial, payload jsonb)")
+    table.run("DROP TABLE target; ALTER TABLE target_log RENAME TO target")
+    begin = table.start()
+    table.run(CHANGES)
+    expected = [json.loads(body)["payload"] for body in table.bodies(begin)]
+    assert len(expected) == 40 + 46 + 20 + 4
+    assert table.killed_at(failpoint)
+    table.drain()
+    assert [row[1] for row in table.rows()] == expected
+    assert table.drain() == 0
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("failpoint", SNAPSHOT_FAILPOINTS)
+def test_a_kill_at_every_step_of_the_snapshot(table: Followed, failpoint: str) -> None:
+    """Into a target that upserts: parts are read again, of a later snapshot."""
+    table.run("INSERT INTO source SELECT i, repeat('x', 500), i FROM generate_series(201, 900) i")
+    table.limit = Limit(bytes=64 * 1024)
+    assert table.killed_at(failpoint)
+    table.run(CHANGES)
+    table.drain()
+    table.drain()
+    assert table.same()
+
+
+def test_a_span_is_read_alike_again_and_others_lie_beside_it(table: Followed) -> None:
+    """Any bound will do, one in the middle of a commit record too."""
+    begin = Lsn.parse(json.loads(str(table.start()["wal"]))["lsn"])
+    for number in range(300, 330):
+        table.run("INSERT INTO source VALUES (%s, 'x', 1)", number)
+    end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+    source = table.source
+
+    def ids(low: int, high: int) -> list[int]:
+        part = StreamPart(str(Lsn(low)), str(Lsn(high)))
+        batches = list(Stream(source, frozenset({"lsn"})).batches(part))
+        return [row[0] for row in tuples(batches, ["id"])]
+
+    whole = ids(begin.value, end.value)
+    assert whole == list(range(300, 330))
+    step = (end.value - begin.value) // 37 + 3
+    bounds = [*range(begin.value, end.value, step), end.value]
+    pieces = [ids(low, high) for low, high in pairwise(bounds)]
+    assert [one for piece in pieces for one in piece] == whole
+    assert sum(map(len, pieces)) == 30
+
+
+def test_what_every_branch_has_is_let_go_and_cannot_be_asked_for(table: Followed) -> None:
+    table.drain()
+    first = dict(table.position())
+    table.run(CHANGES)
+    table.drain()
+    confirmed = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+    ((lsn,),) = table.run(confirmed, table.schema)
+    assert dump(Lsn.parse(lsn)) == table.position()["wal"]
+    with pytest.raises(PermanentError, match="has let go what lies before"):
+        table.plan(first)
+    part = StreamPart(json.loads(str(first["wal"]))["lsn"], lsn)
+    with pytest.raises(PermanentError, match="Load the tables again"):
+        list(Stream(table.source, frozenset()).batches(part))
+
+
+def test_nothing_is_released_before_every_branch_has_committed(table: Followed) -> None:
+    """A run that reads and dies before its release leaves the slot where it was."""
+    begin = table.start()
+    table.options["snapshotMode"] = "never"
+    table.run(CHANGES)
+    assert table.killed_at("drain.finished")
+    confirmed = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+    ((lsn,),) = table.run(confirmed, table.schema)
+    assert Lsn.parse(lsn).value <= Lsn.parse(json.loads(str(begin["wal"]))["lsn"]).value
+
+
+def test_other_tables_and_rolled_back_changes_are_not_read(table: Followed) -> None:
+    table.run("CREATE TABLE other (id int PRIMARY KEY)")
+    table.drain()
+    table.run(f'ALTER PUBLICATION "{table.schema}" ADD TABLE other')
+    table.run("INSERT INTO other SELECT generate_series(1, 50)")
+    table.run("BEGIN; INSERT INTO source VALUES (1000, 'no', 0); ROLLBACK")
+    table.run("BEGIN; SAVEPOINT s; INSERT INTO source VALUES (1001, 'no', 0); ROLLBACK TO s; "
+              "INSERT INTO source VALUES (1002, 'yes', 0); COMMIT")  # fmt: skip
+    assert table.drain() == 1
+    assert table.same()
+
+
+def test_idle_tables_do_not_keep_the_log(table: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is committed for a few kilobytes of others' log; for much of it the slot moves on."""
+    table.drain()
+    monkeypatch.setattr(session_module, "IDLE_BYTES", 1 << 40)
+    with closing(table.source.open("followed/idle")) as session:
+        position = table.position()
+        table.run("CREATE TABLE noise AS SELECT generate_series(1, 100) i")
+        assert session.plan(position, Limit()).empty
+        assert not session.behind("wal", position["wal"], session.ends()["wal"])
+        monkeypatch.setattr(session_module, "IDLE_BYTES", 10_000)
+        table.run("INSERT INTO noise SELECT generate_series(1, 1000)")
+        assert session.behind("wal", position["wal"], session.ends()["wal"])
+        span = session.plan(position, Limit())
+        assert not span.empty
+        assert [b.num_rows for piece in span.slices for b in
+                table.source.batches(piece, frozenset())] == [0]  # fmt: skip
+
+
+def test_a_transaction_of_many_rows_comes_in_batches(table: Followed) -> None:
+    begin = table.start()
+    table.run(
+        "INSERT INTO source SELECT i, repeat('y', 100), 1 FROM generate_series(1001, 61000) i"
+    )
+    batches = table.read(begin)
+    assert [batch.num_rows for batch in batches] == [20_000, 20_000, 20_000]
+    assert [row[0] for row in tuples(batches, ["id"])] == list(range(1001, 61001))
+
+
+def test_a_span_of_a_few_bytes_has_the_whole_transaction(table: Followed) -> None:
+    table.drain()
+    table.run(CHANGES)
+    table.limit = Limit(records=1, bytes=1)
+    table.drain()
+    assert table.same()
+
+
+def test_under_constant_writes_the_copy_is_right_in_the_end(table: Followed) -> None:
+    """Six seconds of writers, and drains of which every second one dies."""
+    stop = threading.Event()
+
+    def write(seed: int) -> None:
+        with psycopg.connect(table.dsn, autocommit=True) as connection:
+            connection.execute(f'SET search_path TO "{table.schema}"'.encode())
+            connection.execute("SET synchronous_commit TO " + ("off" if seed % 2 else "on"))
+            connection.execute("SELECT setseed(%s)", [seed / 100])
+            while not stop.is_set():
+                connection.execute(
+                    """
+                    DO $$ DECLARE k int := 1 + (random() * 400)::int; BEGIN
+                      IF random() < 0.3 THEN DELETE FROM source WHERE id = k;
+                      ELSE INSERT INTO source VALUES (k, random()::text, random() * 100)
+                        ON CONFLICT (id) DO UPDATE SET name = excluded.name,
+                        amount = excluded.amount;
+                      END IF;
+                      IF random() < 0.1 THEN RAISE EXCEPTION 'rolled back'; END IF;
+                    EXCEPTION WHEN raise_exception THEN NULL; END $$
+                    """
+                )
+
+    table.run("INSERT INTO source SELECT i, 'row ' || i, i FROM generate_series(101, 400) i")
+    table.limit = Limit(bytes=256 * 1024)
+    writers = [threading.Thread(target=write, args=[seed]) for seed in range(3)]
+    for writer in writers:
+        writer.start()
+    deadline = time.monotonic() + 6
+    names = ["postgresql-cdc.snapshot", "postgresql.after-commit", "drain.passed",
+             "postgresql.before-commit", "postgresql-cdc.read"]  # fmt: skip
+    while time.monotonic() < deadline:
+        table.killed_at(names[0])
+        names = names[1:] + names[:1]
+        table.drain()
+    stop.set()
+    for writer in writers:
+        writer.join()
+    table.run("SELECT txid_current()")  # the log of asynchronous commits is on disk behind it
+    table.drain()
+    assert table.rows("target") == table.rows("source")
+
+
+def test_a_run_goes_on_from_latest_or_from_the_beginning(table: Followed) -> None:
+    table.drain(Start("latest"))
+    assert table.rows() == []
+    table.run("INSERT INTO source VALUES (500, 'after', 1)")
+    table.drain()
+    assert [row[0] for row in table.rows()] == [500]
+    table.drain(Start("earliest", table="truncate"))
+    assert table.same()
+    with pytest.raises(PermanentError, match="cannot be read from a time"):
+        table.drain(Start("timestamp", timestamp="2026-01-01T00:00:00Z", table="truncate"))
+
+
+def test_parts_of_a_snapshot_are_cut_by_blocks(table: Followed) -> None:
+    table.run("INSERT INTO source SELECT i, repeat('x', 500), i FROM generate_series(201, 900) i")
+    table.limit = Limit(bytes=64 * 1024)
+    with closing(table.source.open("followed/parts")) as session:
+        span = session.plan(session.start(), table.limit)
+        parts = [parse_part(piece.part) for piece in span.slices if isinstance(piece, PartSlice)]
+        assert len(parts) > 4
+        table.run("UPDATE source SET name = 'later'; DELETE FROM source WHERE id > 400")
+        found = [row for piece in span.slices for batch in
+                 table.source.batches(piece, frozenset()) for row in batch.to_pylist()]  # fmt: skip
+    assert sorted(row["id"] for row in found) == [*range(1, 101), *range(201, 901)]
+    assert {row["name"] for row in found} == {"x" * 500, *(f"row {n}" for n in range(1, 101))}
+
+
+def test_a_checkpoint_of_the_operator_is_taken_over(table: Followed) -> None:
+    begin = json.loads(str(table.start()["wal"]))["lsn"]
+    with closing(table.source.open("followed/adopt")) as session:
+        document = {"lastAckedLSN": begin, "phase": "streaming", "slotName": table.schema}
+        assert session.adopt(document) == {"wal": dump(Lsn.parse(begin))}
+        with pytest.raises(PermanentError, match="first load was not finished"):
+            session.adopt({**document, "phase": "snapshot"})

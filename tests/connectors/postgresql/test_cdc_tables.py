@@ -1,0 +1,97 @@
+"""Several tables from one slot, each into a target of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dataflow_assets.connectors.postgresql import PostgresqlSink
+from dataflow_assets.contracts import Rejects
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.transforms.router import Router
+from tests.connectors.postgresql.followed import UPSERTED, Followed
+
+
+class Two(Followed):
+    """Orders go to `target`, their items by a route to `items_copy`."""
+
+    routed: bool = True
+
+    @property
+    def flow(self) -> Flow:
+        found = super().flow
+        condition = f"metadata.table == '{self.schema}.items'"
+        config = {"connectionString": self.dsn, "table": f"{self.schema}.items_copy", **UPSERTED}
+        sink = PostgresqlSink.model_validate(config)
+        route = {"condition": condition, "sink": {"type": "postgresql", "config": config}}
+        steps = (Transformation(Router.model_validate({"routes": [route]})),)
+        items = (Branch(sink, routes=(condition,)),) if self.routed else ()
+        return replace(found, branches=(*found.branches, *items), transformations=steps)
+
+
+@pytest.fixture
+def two(followed: Followed) -> Two:
+    made = Two(followed.dsn, followed.schema, followed.engine)
+    tables = [f"{made.schema}.source", f"{made.schema}.items"]
+    made.options, made.rejects = {"tables": tables}, Rejects("fail")
+    made.make("id int PRIMARY KEY, name text")
+    made.run("CREATE TABLE items (id int PRIMARY KEY, of int, price numeric(8,2))")
+    made.run("CREATE TABLE items_copy (LIKE items INCLUDING ALL)")
+    made.run("INSERT INTO source VALUES (1, 'a'), (2, 'b')")
+    made.run("INSERT INTO items SELECT i, i % 2 + 1, i / 4.0 FROM generate_series(1, 9) i")
+    return made
+
+
+CHANGES = """
+BEGIN; INSERT INTO source VALUES (3, 'c'); INSERT INTO items VALUES (30, 3, 1), (31, 3, 2); COMMIT;
+UPDATE items SET price = price + 1 WHERE of = 1; DELETE FROM items WHERE id = 2;
+BEGIN; DELETE FROM items WHERE of = 1; DELETE FROM source WHERE id = 1; COMMIT;
+"""
+
+
+def _same(two: Two) -> bool:
+    return two.same() and two.rows("items_copy") == two.rows("items")
+
+
+def test_each_table_goes_to_its_target(two: Two) -> None:
+    two.drain()
+    assert _same(two)
+    two.run(CHANGES)
+    two.drain()
+    assert _same(two)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("failpoint", ["postgresql.after-commit", "drain.passed"])
+def test_a_kill_between_the_commits_of_two_targets(two: Two, failpoint: str) -> None:
+    two.drain()
+    two.run(CHANGES)
+    assert two.killed_at(failpoint)
+    two.drain()
+    assert _same(two)
+
+
+def test_a_branch_that_is_added_later_loads_its_table(two: Two) -> None:
+    two.routed = False
+    two.drain()
+    two.run(CHANGES)
+    two.drain()
+    assert two.rows("items_copy") == []
+    two.routed = True
+    two.run("INSERT INTO items VALUES (50, 3, 5); UPDATE source SET name = 'C' WHERE id = 3")
+    two.drain()
+    assert _same(two)
+    two.run("DELETE FROM items WHERE id = 50; INSERT INTO source VALUES (9, 'i')")
+    two.drain()
+    assert _same(two)
+
+
+def test_the_address_of_one_table_is_the_table_s_own(followed: Followed) -> None:
+    one = followed.source.address()
+    assert one.parts[0] == "postgresql"
+    assert one.parts[-2:] == (followed.schema, "source")
+    several = followed.but(tables=["a", "b"]).source.address()
+    assert several.name == followed.schema
+    assert one == replace(followed.sink.address(), name="source")

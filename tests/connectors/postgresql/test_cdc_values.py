@@ -1,0 +1,278 @@
+"""Values of the stream: those of the table's reader, changed keys, what is not logged."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
+from dataflow_assets.transforms.insert_field import InsertField
+from tests.connectors.postgresql.followed import UPSERTED, Followed, tuples
+from tests.connectors.postgresql.test_types_postgresql import OWN, TYPES
+
+LARGE = "(SELECT string_agg(md5(i::text || {seed}), '') FROM generate_series(1, 300) i)"
+WIDE = "id int PRIMARY KEY, n int, big text NOT NULL, small text"
+MOST = max(len(values) for _, values in TYPES.values())
+
+
+def _literal(name: str, row: int) -> str:
+    declared, values = TYPES[name]
+    if row >= len(values):
+        return "NULL" if name != "domain_json" else _literal(name, 0)
+    text = values[row].replace("'", "''")
+    return f"'{text}'::{declared}"
+
+
+def _insert(followed: Followed, first: int) -> None:
+    for row in range(MOST + 1):
+        values = ", ".join(_literal(name, row) for name in TYPES)
+        followed.run(f"SET lc_monetary = 'C'; INSERT INTO source VALUES ({first + row}, {values})")
+
+
+def test_every_type_is_read_from_the_log_as_from_the_table(followed: Followed) -> None:
+    followed.run(OWN.format(s=followed.schema))
+    followed.make("id int PRIMARY KEY, " + ", ".join(f"{n} {t}" for n, (t, _) in TYPES.items()))
+    _insert(followed, 0)
+    begin = followed.start()
+    (loaded,) = followed.read()
+    _insert(followed, 1000)
+    (logged,) = followed.read(begin)
+    assert loaded.num_rows == logged.num_rows == MOST + 1
+    for name in TYPES:
+        assert logged.schema.field(name).equals(loaded.schema.field(name), check_metadata=True)
+        assert logged.column(name).equals(loaded.column(name)) or (
+            str(logged.column(name).to_pylist()) == str(loaded.column(name).to_pylist())
+        ), name
+    followed.drain()
+    followed.run("UPDATE source SET id = id")
+    followed.drain()
+    texts = ", ".join(f"quote_nullable({name})" for name in TYPES)
+    assert followed.same(f"id, {texts}")
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL", "USING INDEX source_pkey"])
+def test_large_values_that_were_not_changed_stay(followed: Followed, identity: str) -> None:
+    """Absent, not null: also in a column that must not be null."""
+    followed.make(WIDE)
+    followed.run("ALTER TABLE source ALTER big SET STORAGE EXTERNAL")
+    followed.run(f"ALTER TABLE source REPLICA IDENTITY {identity}")
+    for key in (1, 2):
+        big = LARGE.format(seed=f"'{key}'")
+        followed.run(f"INSERT INTO source SELECT {key}, 0, {big}, 'a'")
+    followed.drain()
+    begin = followed.position()
+    followed.run(
+        "UPDATE source SET n = 1 WHERE id = 1; UPDATE source SET small = NULL WHERE id = 2"
+    )
+    followed.run(f"INSERT INTO source SELECT 3, 3, {LARGE.format(seed='3')}, 'c'")
+    followed.run("UPDATE source SET n = 4 WHERE id = 3")
+    rows = [json.loads(body) for body in followed.bodies(begin)]
+    assert [row["id"] for row in rows] == [1, 2, 3, 3]
+    assert ["big" in row for row in rows] == [identity == "FULL", identity == "FULL", True,
+                                              identity == "FULL"]  # fmt: skip
+    assert rows[1]["small"] is None
+    followed.drain()
+    assert followed.same()
+
+
+def test_a_key_that_changes_is_a_deletion_and_an_insert(followed: Followed) -> None:
+    followed.make("id int PRIMARY KEY, name text")
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    followed.drain()
+    begin = followed.position()
+    followed.run(
+        "UPDATE source SET id = 10 WHERE id = 1; UPDATE source SET name = 'B' WHERE id = 2"
+    )
+    followed.run("BEGIN; DELETE FROM source WHERE id = 3; INSERT INTO source VALUES (3, 'new'); "
+                 "UPDATE source SET id = 1 WHERE id = 3; COMMIT")  # fmt: skip
+    batches = followed.read(begin, frozenset({"operation", "id"}))
+    assert tuples(batches, [OP, "id", "name"]) == [
+        (DELETE, 1, None), (INSERT, 10, "a"), (UPDATE, 2, "B"), (DELETE, 3, None),
+        (INSERT, 3, "new"), (DELETE, 3, None), (INSERT, 1, "new"),
+    ]  # fmt: skip
+    followed.drain()
+    assert followed.same()
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY", "NOT NULL"])
+def test_a_table_whose_whole_rows_are_logged(followed: Followed, key: str) -> None:
+    """By the primary key it is known whether the key was changed; without one any change may be."""
+    followed.run(f"CREATE TABLE source (id int {key}, name text)")
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, name text)")
+    followed.run("ALTER TABLE source REPLICA IDENTITY FULL")
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, NULL), (3, 'c')")
+    followed.drain()
+    begin = followed.position()
+    followed.run(
+        "UPDATE source SET name = 'A' WHERE id = 1; UPDATE source SET id = 20 WHERE id = 2"
+    )
+    followed.run("DELETE FROM source WHERE id = 3")
+    rows = tuples(followed.read(begin), [OP, "id", "name"])
+    first = [(UPDATE, 1, "A")] if key == "PRIMARY KEY" else [(DELETE, 1, "a"), (INSERT, 1, "A")]
+    assert rows == [*first, (DELETE, 2, None), (INSERT, 20, None), (DELETE, 3, "c")]
+    followed.drain()
+    assert followed.same()
+
+
+def test_a_key_that_changes_beside_a_value_that_is_not_logged(followed: Followed) -> None:
+    followed.make(WIDE)
+    followed.run("ALTER TABLE source ALTER big SET STORAGE EXTERNAL")
+    followed.run(f"INSERT INTO source SELECT 1, 0, {LARGE.format(seed=1)}, 'a'")
+    followed.drain()
+    followed.run("UPDATE source SET id = 2")
+    with pytest.raises(
+        PermanentError, match=r"value of big is not in the log.*REPLICA IDENTITY FULL"
+    ):
+        followed.drain()
+
+
+def test_partitions_come_under_the_name_of_their_root(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int, day date, name text, PRIMARY KEY (id, day)) "
+                 "PARTITION BY RANGE (day)")  # fmt: skip
+    followed.run(
+        "CREATE TABLE old PARTITION OF source FOR VALUES FROM (MINVALUE) TO ('2026-01-01')"
+    )
+    followed.run("CREATE TABLE recent (name text, day date NOT NULL, id int NOT NULL)")
+    followed.run("ALTER TABLE source ATTACH PARTITION recent FOR VALUES FROM ('2026-01-01') TO "
+                 "(MAXVALUE)")  # fmt: skip
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, day date, name text)")
+    followed.run("INSERT INTO source SELECT i, '2025-12-01'::date + i, 'x' FROM "
+                 "generate_series(1, 60) i")  # fmt: skip
+    followed.drain()
+    assert followed.same()
+    followed.run("UPDATE source SET day = day + 40 WHERE id > 50; DELETE FROM source WHERE id = 3; "
+                 "UPDATE source SET day = '2026-06-01', name = 'moved' WHERE id = 1")  # fmt: skip
+    batches = followed.read(followed.position(), frozenset({"table"}))
+    assert {row for (row,) in tuples(batches, ["#table"])} == {f"{followed.schema}.source"}
+    followed.drain()
+    assert followed.same()
+
+
+def test_columns_are_chosen_and_generated_ones_are_left_out(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, Name text, secret text, "
+                 "double int GENERATED ALWAYS AS (id * 2) STORED)")  # fmt: skip
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, name text)")
+    followed.options = {"excludeColumns": ["SECRET"]}
+    followed.run("INSERT INTO source VALUES (1, 'a', 's')")
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (2, 'b', 's'); UPDATE source SET secret = 't'")
+    followed.drain()
+    assert followed.rows() == [(1, "a"), (2, "b")]
+    followed.options = {"includeColumns": ["id", "secret"], "excludeColumns": ["Secret"]}
+    (loaded,) = followed.read()
+    assert loaded.schema.names[:-2] == ["id"]
+
+
+def test_row_filters_and_column_lists_of_the_publication(followed: Followed) -> None:
+    followed.make("id int PRIMARY KEY, name text")
+    followed.run("ALTER TABLE source ADD more text")
+    publish = f'CREATE PUBLICATION "{followed.schema}" FOR TABLE source (id, name) WHERE (id < 10)'
+    followed.run(publish)
+    followed.run("INSERT INTO source VALUES (1, 'a', 'x'), (11, 'b', 'x')")
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (2, 'c', 'x'), (12, 'd', 'x'); "
+                 "UPDATE source SET id = 13 WHERE id = 1; "
+                 "UPDATE source SET id = 3 WHERE id = 11")  # fmt: skip
+    followed.drain()
+    assert followed.rows() == [(2, "c"), (3, "b")]
+
+
+def test_debezium_s_envelope(followed: Followed) -> None:
+    followed.make("id int PRIMARY KEY, name text")
+    followed.run("ALTER TABLE source REPLICA IDENTITY FULL; INSERT INTO source VALUES (1, 'a')")
+    followed.options = {"envelopeFormat": "debezium"}
+    begin = followed.start()
+    (row,) = [json.loads(body)["payload"] for body in followed.bodies()]
+    assert (row["op"], row["before"], row["after"]) == ("r", None, {"id": 1, "name": "a"})
+    followed.run("INSERT INTO source VALUES (2, 'b'); UPDATE source SET name = 'B' WHERE id = 2; "
+                 "DELETE FROM source WHERE id = 1; TRUNCATE source")  # fmt: skip
+    found = [json.loads(body)["payload"] for body in followed.bodies(begin)]
+    assert [(one["op"], one["before"], one["after"]) for one in found] == [
+        ("c", None, {"id": 2, "name": "b"}),
+        ("u", {"id": 2, "name": "b"}, {"id": 2, "name": "B"}),
+        ("d", {"id": 1, "name": "a"}, None),
+        ("t", None, None),
+    ]
+    assert {one["source"]["table"] for one in found} == {"source"}
+    assert {one["source"]["schema"] for one in found} == {followed.schema}
+    lsns = {one["source"]["lsn"] for one in found}
+    batches = followed.read(begin, frozenset({"lsn", "operation", "xid", "committed_at"}))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert {row["#lsn"] for row in rows} == lsns
+    assert [row["#operation"] for row in rows] == ["insert", "update", "delete", "truncate"]
+    assert all(row["#xid"] and row["#committed_at"] for row in rows)
+
+
+def test_the_envelope_is_unwrapped_by_the_step(followed: Followed) -> None:
+    followed.make("id int PRIMARY KEY, name text")
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b')")
+    followed.options = {"envelopeFormat": "debezium"}
+    followed.steps = (Transformation(DebeziumUnwrap.model_validate({})),)
+    followed.drain()
+    followed.run("UPDATE source SET name = 'A' WHERE id = 1; DELETE FROM source WHERE id = 2")
+    followed.drain()
+    assert followed.rows() == [(1, "A")]
+
+
+def test_steps_see_rows_and_their_operations(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, name text, op text)")
+    followed.steps = (
+        Transformation(InsertField.model_validate({"fields": {"op": "${metadata.operation}"}})),
+    )
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    followed.drain()
+    followed.run("UPDATE source SET name = 'A' WHERE id = 1; DELETE FROM source WHERE id = 2; "
+                 "UPDATE source SET id = 4 WHERE id = 3")  # fmt: skip
+    followed.drain()
+    assert followed.rows() == [(1, "A", "update"), (4, "c", "insert")]
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_every_change_is_kept_where_a_table_is_appended_to(followed: Followed, raw: bool) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    followed.sink_options = {"autoCreateTable": True, **({"rawMode": True} if raw else {})}
+    followed.options = {} if raw else {"envelopeFormat": "debezium"}
+    followed.run("INSERT INTO source VALUES (1, 'a')")
+    followed.drain()
+    followed.run("UPDATE source SET name = 'A'; DELETE FROM source")
+    followed.drain()
+    if raw:
+        found = followed.run("SELECT data, _metadata->>'operation' FROM target ORDER BY id")
+        assert found == [({"id": 1, "name": "a"}, "insert"), ({"id": 1, "name": "A"}, "update"),
+                         ({"id": 1}, "delete")]  # fmt: skip
+    else:
+        found = followed.run("SELECT payload->>'op' FROM target")
+        assert found == [("r",), ("u",), ("d",)]
+
+
+def test_a_soft_delete_marks_the_row(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, name text, gone timestamptz)")
+    followed.sink_options = {**UPSERTED, "deleteMode": "soft", "softDeleteColumn": "gone"}
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b')")
+    followed.drain()
+    followed.run("DELETE FROM source WHERE id = 1")
+    followed.drain()
+    assert followed.run("SELECT id, name, gone IS NOT NULL FROM target ORDER BY 1") == [
+        (1, "a", True), (2, "b", False)]  # fmt: skip
+
+
+def test_a_column_that_is_added_while_the_flow_runs(followed: Followed) -> None:
+    """It stops at the change that has it, and goes on once the target has the column."""
+    followed.make("id int PRIMARY KEY, name text")
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (1, 'a')")
+    followed.run("ALTER TABLE source ADD more int; INSERT INTO source VALUES (2, 'b', 7)")
+    with pytest.raises(PermanentError, match="delivers columns that the target lacks: more"):
+        followed.drain()
+    followed.run("ALTER TABLE target ADD more int")
+    followed.drain()
+    assert followed.same()
+    followed.run("ALTER TABLE source DROP name; INSERT INTO source VALUES (3, 8)")
+    followed.drain()
+    assert followed.rows()[-1] == (3, None, 8)
