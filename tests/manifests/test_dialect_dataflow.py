@@ -17,7 +17,6 @@ from dataflow_assets.manifests.dialects.dataflow_model import (
     Metadata,
 )
 from dataflow_assets.manifests.load import Loaded, load
-from dataflow_assets.reference.connectors import systems
 from dataflow_assets.secrets import SecretRef
 from dataflow_assets.spec import Hint, Refused, marks
 
@@ -75,7 +74,7 @@ BAD_SPEC = [
     ),
     (
         "  errors: {type: snowflake, config: {a: 1}}",
-        "12:18: spec.errors.type: unknown sink type; allowed: " + ", ".join(systems()),
+        "12:18: spec.errors.type: unknown sink type; allowed: "
     ),
     (
         "  maintenance: {startTime: '2026-01-01T00:00:00Z'}",
