@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import backlog, messages, places, report, steps, tiny
+from bench import backlog, coordinator, messages, places, report, steps, tiny
 from bench.fleet.drives import DRIVES
 from bench.fleet.measure import CASES
 from bench.fleet.measure import run as run_fleet
@@ -23,7 +23,7 @@ from bench.meters import Spent
 from bench.places import Places
 from dataflow_assets.spark.session import Spark, SparkSettings
 
-KINDS = ("flows", "tiny", "memory", "steps", *CASES)
+KINDS = ("flows", "tiny", "memory", "steps", "flow-trino", *CASES)
 WAITING = 5_000_000
 
 
@@ -112,6 +112,10 @@ def _measured(
     if "tiny" in only:
         _say("tiny micro-batches")
         result["tiny"] = tiny.run(found, spark)
+    if "flow-trino" in only:
+        _say("a table behind Trino")
+        rows = arguments.messages or coordinator.LARGEST
+        result["trino"] = coordinator.run(found, spark, rows, arguments.rounds)
     if "memory" in only:
         _say("backlog")
         result["memory"] = backlog.run(found, spark, arguments.messages or 20_000_000)
@@ -151,7 +155,8 @@ def _line(measure: Measure, count: int, spent: Spent) -> str:
 
 
 def _passed(result: dict[str, Any]) -> bool:
-    several = [*result.get("flows", {}).values(), *result.get("fleet", {}).values()]
+    groups = ("flows", "fleet", "trino")
+    several = [figure for group in groups for figure in result.get(group, {}).values()]
     checked = [*several, result.get("tiny", {}), result.get("memory", {})]
     return all(figure.get("passed", True) for figure in checked)
 

@@ -43,6 +43,7 @@ TARGETS = {
     "flow-topic": Target("copy-topic", 0.5),
     "flow-table": Target("copy-table", 0.6),
     "flow-cdc": Target("read-cdc", 0.6),
+    "flow-trino": Target("fetch-trino", 0.6),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }
@@ -104,8 +105,8 @@ def show(result: Mapping[str, Any]) -> None:
     """On the terminal."""
     console = Console(width=None if os.isatty(1) else 160)
     console.print(_line(result["machine"]))
-    if result.get("flows"):
-        console.print(_table(result["flows"]))
+    if flows := {**result.get("flows", {}), **result.get("trino", {})}:
+        console.print(_table(flows))
     for sentence in _sentences(result):
         console.print(sentence)
     fleet.show(console, result.get("fleet", {}))

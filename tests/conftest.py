@@ -69,7 +69,13 @@ def _heavy(item: pytest.Item) -> bool:
     """Whether one of its parameters is the name of a connector whose server is heavy."""
     values = item.callspec.params.values() if hasattr(item, "callspec") else ()
     names = [name for value in values for name in (value if isinstance(value, tuple) else [value])]
-    return any(isinstance(name, str) and name.partition("-")[0] in HEAVY for name in names)
+    return any(isinstance(name, str) and _names_heavy(name) for name in names)
+
+
+def _names_heavy(name: str) -> bool:
+    """Of a connector with a variant, and of an example: `kafka-to-trino.yaml`."""
+    parts = name.removesuffix(".yaml").split("-")
+    return not HEAVY.isdisjoint(parts if name.endswith(".yaml") else parts[:1])
 
 
 def pytest_configure() -> None:

@@ -1,12 +1,11 @@
 """Bearer tokens for HTTP: given as they are, or fetched from an OAuth2 server and renewed in time.
 
-Knows no connector. Driver and tasks each fetch tokens of their own, one for all connections of a
-process that ask with the same credentials.
+Knows no connector. `sdk.bearer` puts them on requests. Driver and tasks each fetch tokens of their
+own, one for all connections of a process that ask with the same credentials.
 """
 
 from __future__ import annotations
 
-import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,18 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from requests import PreparedRequest, RequestException, Response
-from requests.adapters import HTTPAdapter
-from requests.auth import AuthBase
-from typing_extensions import override
-
 from dataflow_assets.errors import PermanentError, TransientError
 
 RENEWED_AT = 0.8
 """Of a token's life: when a new one is fetched."""
 UNKNOWN_LIFE = 300
 """Seconds that a token is used whose server does not say how long it lives."""
-REFUSED = 401
 TIMEOUT = 30
 """Seconds that the token server may take to answer."""
 
@@ -110,53 +103,10 @@ def tokens(grant: Grant) -> Tokens:
         return _shared.setdefault(grant, Tokens(grant))
 
 
-class Bearer(AuthBase):
-    """Puts a token on each request of a `requests` session.
-
-    One that was fetched and is refused all the same (its time ran out on the way, or the server
-    was restored) is fetched anew, and the request sent once more.
-    """
-
-    def __init__(self, source: Tokens | str) -> None:
-        self._source = source
-
-    @override
-    def __call__(self, r: PreparedRequest) -> PreparedRequest:
-        if isinstance(self._source, str):
-            r.headers["Authorization"] = f"Bearer {self._source}"
-            return r
-        r.headers["Authorization"] = f"Bearer {self._source.current()}"
-        r.register_hook("response", self._again)
-        return r
-
-    def _again(self, answer: Response, **kwargs: Any) -> Response:
-        if answer.status_code != REFUSED or isinstance(self._source, str):
-            return answer
-        self._source.forget()
-        request = answer.request.copy()
-        request.deregister_hook("response", self._again)
-        request.headers["Authorization"] = f"Bearer {self._source.current()}"
-        answer.content  # noqa: B018 - read to its end, so that the connection can be used again
-        answer.close()
-        again: Response = answer.connection.send(request, **kwargs)
-        again.request = request
-        return again
-
-
-class OwnAuthorities(HTTPAdapter):
-    """Checks a server's certificate with these authorities; they stay in memory."""
-
-    def __init__(self, authorities: str) -> None:
-        self._context = ssl.create_default_context(cadata=authorities)
-        super().__init__()
-
-    @override
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, ssl_context=self._context, **kwargs)
-
-
 def _fetched(grant: Grant) -> Mapping[str, Any]:
     from authlib.integrations.requests_client import OAuth2Session
+
+    from dataflow_assets.sdk.authorities import OwnAuthorities
 
     with (
         _translated(grant),
@@ -173,6 +123,7 @@ def _fetched(grant: Grant) -> Mapping[str, Any]:
 @contextmanager
 def _translated(grant: Grant) -> Iterator[None]:
     from authlib.common.errors import AuthlibBaseError
+    from requests import RequestException
 
     where = f"no token for {grant.who} from {grant.url}"
     try:

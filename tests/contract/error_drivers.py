@@ -18,9 +18,11 @@ from dataflow_assets.connectors.files import FilesSink
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.kafka import KafkaSink
 from dataflow_assets.connectors.postgresql import PostgresqlSink
+from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.contracts import Sink
 from tests.connectors.files import driver as files
 from tests.connectors.kafka.topics import committed
+from tests.connectors.trino import driver as trino
 
 Stored = dict[str, Any]
 
@@ -217,6 +219,34 @@ class Lines(ErrorDriver):
         return [by_id[name] for name in sorted(by_id)]
 
 
+class Coordinator(ErrorDriver):
+    """A table behind Trino: a crash may store an entry twice, under one id."""
+
+    kind = "trino"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        super().__init__(request)
+        self.server: devservers.Trino = request.getfixturevalue("trino")
+        self.schema: str = request.getfixturevalue("trino_schema")
+
+    def declare(self) -> Sink:
+        return self._sink(self.server.uri)
+
+    def unreachable(self) -> Sink:
+        return self._sink("http://127.0.0.1:1")
+
+    def stored(self) -> list[Stored]:
+        query = "select max(error), max(original_message) from errors group by id order by id"
+        return [
+            {"error": json.loads(error), "original_message": json.loads(original)}
+            for error, original in trino.execute(self.server, query, self.schema)
+        ]
+
+    def _sink(self, uri: str) -> Sink:
+        where = {"serverURL": uri, "catalog": "lake", "schema": self.schema, "table": "errors"}
+        return TrinoSink.model_validate(where | {"autoCreateTable": True})
+
+
 ERRORS: dict[str, type[ErrorDriver]] = {
-    one.kind: one for one in (Beside, Elsewhere, Lake, Lines, Merged, Topic)
+    one.kind: one for one in (Beside, Coordinator, Elsewhere, Lake, Lines, Merged, Topic)
 }

@@ -130,6 +130,7 @@ STORES = {
     "merged": ("clickhouse.errors", "clickhouse.errors-stored"),
     "lines": ("files.errors", "files.errors-stored"),
     "topic": ("kafka.errors", "kafka.errors-stored"),
+    "trino": ("trino.errors", "trino.errors-stored"),
 }
 CRASHES = [
     (main, errors, point)

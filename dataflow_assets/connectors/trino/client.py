@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from requests import Session
 
 from dataflow_assets.connectors.trino.connection import TrinoConnection
 from dataflow_assets.connectors.trino.errors import Failure, failing
-from dataflow_assets.sdk.oauth import Bearer, OwnAuthorities, tokens
+from dataflow_assets.sdk.oauth import tokens
 
 if TYPE_CHECKING:
+    from requests import Session
     from trino.client import TrinoRequest, TrinoStatus
 
 log = logging.getLogger(__name__)
@@ -149,6 +149,11 @@ class Statement:
 
 
 def _session(options: TrinoConnection) -> Session:
+    from requests import Session
+
+    from dataflow_assets.sdk.authorities import OwnAuthorities
+    from dataflow_assets.sdk.bearer import Bearer
+
     session = Session()
     authorities = _authorities(options)
     if authorities:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -71,7 +71,7 @@ def decoded(values: Sequence[Any], kind: Type, arrow: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(arrow) or pa.types.is_date(arrow):
         return pa.array(values, pa.string()).cast(arrow)
     if pa.types.is_time(arrow):
-        return pa.array(values, pa.string()).cast(pa.time64("ns")).cast(arrow)
+        return pa.array([None if v is None else time.fromisoformat(v) for v in values], arrow)
     return pa.array(values, arrow)
 
 

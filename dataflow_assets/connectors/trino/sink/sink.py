@@ -36,14 +36,11 @@ class TrinoSink(TrinoSinkOptions, FrameSink):
 
     type: ClassVar = "trino"
     guarantee: ClassVar[str] = (
-        "Of a catalog that lists its snapshots and has MERGE, as Iceberg's do: exactly once. The "
-        "checkpoint is a row of the table `dataflow_checkpoints`; the id of the query that will "
-        "write is stored there before it begins, the query writes only while that row is its own, "
-        "and after a crash the table's snapshots say whether it has. With `upsertMode` repeating a "
-        "MERGE changes nothing. Of other catalogs rows that are appended are stored at least once: "
-        "twice where the coordinator ends in the middle of a commit; a re-created table is not "
-        "told from the one before it. Rejected records go to `<table>_rejected` before the rows: "
-        "at least once, by id."
+        "Exactly once in a catalog with snapshots and MERGE, such as Iceberg's: the query that "
+        "will write is recorded first, writes only while the checkpoint is its own, and is looked "
+        "for among the snapshots after a crash. In others, rows that are appended are stored at "
+        "least once: twice where the coordinator ends in the middle of a commit. Rejected records "
+        "go to `<table>_rejected` before the rows: at least once, by id."
     )
     commits: ClassVar[Literal["slice", "span"]] = "span"
 

@@ -141,7 +141,8 @@ def gathered(
     length = sum(len(one.inline) + one.inline.count("'") for one in inline)
     if all(one.inline or not one.rows for one in staged) and length <= most - SPARE:
         return f"[{','.join(one.inline[1:-1] for one in inline)}]", []
-    create(client, place)
+    if inline:
+        create(client, place)
     for one in inline:
         chunks = Chunks(client, place, one.attempt, most)
         for line in json.loads(one.inline):
