@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
 from dataflow_assets.cli import main
+from dataflow_assets.connectors.kafka.source import session
 from dataflow_assets.contracts import Run
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
@@ -96,6 +97,24 @@ def test_columns_have_the_types_of_the_schema(avro: Avro) -> None:
         "created_at": "timestamp with time zone",
         "updated_at": "timestamp with time zone",
     }
+
+
+@pytest.mark.parametrize("steps", [[], [{"type": "remove", "config": {"fields": ["note"]}}]])
+def test_spark_reads_what_is_too_much_for_one_task(
+    avro: Avro, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, steps: list[Any]
+) -> None:
+    monkeypatch.setattr(session, "MOST_IN_TASKS", 0)
+    sent = written(ORDER, *ROWS)
+    producer = Producer({"bootstrap.servers": avro.kafka.server.bootstrap, "log_level": 0})
+    for at, value in enumerate(sent):
+        producer.produce(avro.source["topic"], value, partition=at % 2)
+    assert producer.flush(30) == 0
+    run(avro.flow(transformations=steps), spark)
+    gone = ("note",) if steps else ()
+    assert avro.rows() == [{k: v for k, v in row.items() if k not in gone} for row in ROWS]
+    declared = avro.table.declared(avro.sink)
+    assert [declared["price"], declared["at"]] == ["numeric(9,2)", "timestamp with time zone"]
+    assert steps or declared["id"] == "bigint"
 
 
 def test_steps_see_json_and_leave_types_of_other_columns_alone(avro: Avro) -> None:

@@ -26,7 +26,8 @@ class KafkaSink(KafkaSinkOptions):
     The records of a slice and the checkpoint of its partition are one transaction. Value, key and
     headers are those of the source's record, byte for byte where no step has changed the body and
     the body is JSON (records of other formats become JSON); with `format` values are those of a
-    schema. A record without key has none here. Keys choose partitions as Java's producers do (murmur2).
+    schema. A record without key has none here. Keys choose partitions as Java's producers do
+    (murmur2).
 
     Checkpoints are in a topic of their own, `dataflow.checkpoints.*`, which is made when it is
     missing. The brokers need transactions; Kafka 3.7 or later checks that records belong to an

@@ -19,9 +19,10 @@ class KafkaSource(KafkaSourceOptions):
     Records of `format: avro` begin with the byte 0 and the number of a schema of `schemaRegistry`,
     which is fetched once and kept; without a registry, and where they begin otherwise, they have
     the manifest's schema. For steps, raw mode and topics a record becomes JSON: a value of a union
-    is the value itself, times are RFC 3339, decimals numbers, bytes base64 (docs/types.md). A record
-    that cannot be decoded, or whose schema the registry does not have, is rejected; it is kept as it
-    was sent, and decoded again by a replay. A registry that does not answer is waited for.
+    is the value itself, times are RFC 3339, decimals numbers, bytes base64 (docs/types.md). A
+    record that cannot be decoded, or whose schema the registry does not have, is rejected; it is
+    kept as it was sent, and decoded again by a replay. A registry that does not answer is waited
+    for.
     """
 
     type: ClassVar[str] = "kafka"
