@@ -23,8 +23,9 @@ from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Te
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_blocks import UNFIT, Reader, why
 from dataflow_assets.formats.avro_columns import Columns, json_text
+from dataflow_assets.formats.avro_cursor import Block, Ints, Misfit
 from dataflow_assets.formats.avro_schema import AvroSchema
-from dataflow_assets.formats.avro_vectors import Block, Ints, Misfit, Vectors
+from dataflow_assets.formats.avro_vectors import Vectors
 from dataflow_assets.formats.rows import cells
 
 Part: TypeAlias = "pa.RecordBatch | pa.Array"

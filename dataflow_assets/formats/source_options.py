@@ -33,7 +33,7 @@ class FormattedSource(MessageSource):
     """Secret with the Avro schema."""
     avro_schema_file: Annotated[str | None, _AVRO] = None
     """Path of the Avro schema, where `avroSchema` is not given; a relative one begins in the folder
-    of the manifest."""
+    of the manifest. It is read when the flow starts."""
     avro_reader_schema: Annotated[str | None, Addition(), _AVRO] = None
     """The Avro schema that records shall have whatever schema they were written with, by Avro's
     rules of schema resolution: fields that are new in it get their defaults, those that it lacks

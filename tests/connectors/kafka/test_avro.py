@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from dataflow_assets.cli import main
 from dataflow_assets.connectors.kafka.source import session
 from dataflow_assets.contracts import Run
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.replay import replay
@@ -135,6 +136,19 @@ def test_the_schema_lies_in_a_file_beside_the_manifest(avro: Avro, tmp_path: Pat
     avro.send(*written(ORDER, *ROWS))
     avro.run()
     assert avro.rows() == ROWS
+
+
+def test_the_schema_is_in_a_secret(avro: Avro, tmp_path: Path) -> None:
+    del avro.source["avroSchema"]
+    avro.source["avroSchemaSecretRef"] = {"name": "schemas", "key": "order"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "schemas"}}
+    YAML().dump({**secret, "stringData": {"order": SCHEMA}}, tmp_path / "secret.yaml")
+    avro.send(*written(ORDER, *ROWS))
+    avro.run()
+    assert avro.rows() == ROWS
+    YAML().dump({**secret, "stringData": {"order": "nonsense"}}, tmp_path / "secret.yaml")
+    with pytest.raises(PermanentError, match="avroSchema: the schema: line 1, column 1: no JSON"):
+        avro.run()
 
 
 def test_a_readers_schema_adds_and_leaves_out_fields(avro: Avro) -> None:
