@@ -80,6 +80,23 @@ class MessageFormat(ABC):
             As `columns` does.
         """
 
+    def keys(self, keys: pa.Array) -> Texts:
+        """Keys as text, or JSON.
+
+        Called inside tasks and by `dataflow preview`, for each batch of messages whose keys
+        somebody reads. By default keys are what they are.
+
+        Args:
+            keys: binary, null where a message has none.
+
+        Returns:
+            As many texts, in the same order.
+
+        Raises:
+            As `columns` does.
+        """
+        return Texts(keys)
+
 
 @dataclass(frozen=True)
 class StoredSchema:

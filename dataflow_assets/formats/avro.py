@@ -23,8 +23,9 @@ from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Te
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_blocks import UNFIT, Reader, why
 from dataflow_assets.formats.avro_columns import Columns, json_text
+from dataflow_assets.formats.avro_cursor import Block, Ints, Misfit
 from dataflow_assets.formats.avro_schema import AvroSchema
-from dataflow_assets.formats.avro_vectors import Block, Ints, Misfit, Vectors
+from dataflow_assets.formats.avro_vectors import Vectors
 from dataflow_assets.formats.rows import cells
 
 Part: TypeAlias = "pa.RecordBatch | pa.Array"
@@ -49,6 +50,8 @@ class AvroFormat(MessageFormat):
     schemas: Schemas | None = None
     reader: str | None = None
     head_ignored: bool = False
+    keys_named: bool = False
+    """Keys are values of the registry's schemas, too."""
 
     @override
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
@@ -71,6 +74,16 @@ class AvroFormat(MessageFormat):
             for row, text in zip(group.at.tolist(), as_texts(group.rows), strict=True):
                 texts[row] = text
         return Texts(pa.array(texts, pa.binary()), found.refused)
+
+    @override
+    def keys(self, keys: pa.Array) -> Texts:
+        if not self.keys_named:
+            return Texts(keys)
+        found = AvroFormat(schemas=self.schemas).texts(keys)
+        return Texts(
+            pa.array([_unquoted(text) for text in found.texts.to_pylist()], pa.binary()),
+            {row: f"key: {reason}" for row, reason in found.refused.items()},
+        )
 
     def _sorted(
         self, bodies: pa.Array, refused: dict[int, str]
@@ -201,6 +214,11 @@ def _numbers(block: Block, rows: Ints) -> Ints:
     for at in range(1, HEAD_BYTES):
         found = found << 8 | block.data[block.starts[rows] + at]
     return found
+
+
+def _unquoted(text: bytes | None) -> bytes | None:
+    """A key that is a lone text stands for itself."""
+    return msgspec.json.decode(text, type=str).encode() if text and text[:1] == b'"' else text
 
 
 def as_texts(rows: Part) -> list[bytes]:

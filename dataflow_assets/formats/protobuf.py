@@ -111,7 +111,8 @@ def _named(name: str, types: Sequence[Descriptor], path: tuple[int, ...]) -> Des
             raise _unfit(f"{name} has no message type {'.'.join(map(str, path))}")
         if step + 1 == len(path):
             return types[index]
-        types = list(types[index].nested_types)
+        # The types of maps are not in the text by which Java's serializers count.
+        types = [one for one in types[index].nested_types if not one.GetOptions().map_entry]
     raise _unfit(f"{name}: no message type is named")
 
 

@@ -63,6 +63,6 @@ def _descriptors(folder: Path) -> descriptor_pb2.FileDescriptorSet:
     except subprocess.TimeoutExpired:
         raise ValueError("protoc does not come to an end") from None
     if done.returncode != 0:
-        lines = done.stderr.replace(f"{_MAIN}:", "line ").splitlines()
+        lines = done.stderr.replace(f"{folder}/", "").replace(f"{_MAIN}:", "line ").splitlines()
         raise ValueError(f"no Protobuf schema: {(lines or ['unknown'])[0][:300]}")
     return descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())

@@ -16,7 +16,7 @@ LONGEST = 1024 * 1024  # bytes of a schema
 def folder_of(info: ValidationInfo) -> Path | None:
     """The folder of the manifest that is validated; None where a model is made by itself."""
     folder = (info.context or {}).get("folder")
-    return Path(folder) if folder is not None else None
+    return Path(folder).absolute() if folder is not None else None
 
 
 def read(path: Path, key: str) -> str:

@@ -25,6 +25,10 @@ class FormattedSource(MessageSource):
 
     format: Literal["json", "avro", "protobuf"] = "json"
     """Format of the messages. `protobuf` is an addition, and needs `schemaRegistry`."""
+    key_format: Annotated[Literal["text", "avro"], Addition()] = "text"
+    """What keys are. `avro`: values that begin with the number of a schema, as those of messages
+    do; a key that is a record becomes a JSON object, so that `tombstones: delete` finds the columns
+    in it."""
     schema_registry: SchemaRegistry | None = None
     """Where the schemas are whose numbers messages begin with."""
     avro_schema: Annotated[str | None, _AVRO] = None
@@ -33,7 +37,7 @@ class FormattedSource(MessageSource):
     """Secret with the Avro schema."""
     avro_schema_file: Annotated[str | None, _AVRO] = None
     """Path of the Avro schema, where `avroSchema` is not given; a relative one begins in the folder
-    of the manifest."""
+    of the manifest. It is read when the flow starts."""
     avro_reader_schema: Annotated[str | None, Addition(), _AVRO] = None
     """The Avro schema that records shall have whatever schema they were written with, by Avro's
     rules of schema resolution: fields that are new in it get their defaults, those that it lacks
@@ -64,6 +68,8 @@ class FormattedSource(MessageSource):
         """
         if self.format == "protobuf" and self.schema_registry is None:
             yield "value_error", "format", "protobuf needs schemaRegistry, where the schemas are"
+        if self.key_format == "avro" and not (self.format == "avro" and self.schema_registry):
+            yield "value_error", "keyFormat", "avro needs format: avro and schemaRegistry"
         given = (self.avro_schema, self.avro_schema_secret_ref, self.avro_schema_file)
         if self.format == "avro" and not any(given) and self.schema_registry is None:
             ways = "schemaRegistry, avroSchema, avroSchemaFile or avroSchemaSecretRef"
@@ -109,6 +115,7 @@ class FormattedSource(MessageSource):
             self._text("avroSchema", self.avro_schema, self.avro_schema_file),
             schemas,
             self._text("avroReaderSchema", self.avro_reader_schema, self.avro_reader_schema_file),
+            keys_named=self.key_format == "avro",
         )
 
     @staticmethod

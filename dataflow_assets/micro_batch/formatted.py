@@ -31,7 +31,21 @@ from dataflow_assets.records.wrapped import METADATA, VALUE, unwrapped_texts
 def in_json(
     batch: pa.RecordBatch, form: MessageFormat | None
 ) -> tuple[pa.RecordBatch, Mapping[int, str]]:
-    """The batch with JSON bodies, and by its row why a body cannot be decoded (it is null then)."""
+    """The batch with JSON bodies and keys as text, and by its row why one cannot be decoded.
+
+    What cannot be decoded is null.
+    """
+    as_json, refused = _with_bodies(batch, form)
+    if form is None or "key" not in batch.schema.names:
+        return as_json, refused
+    keys = form.keys(batch.column("key"))
+    at = batch.schema.get_field_index("key")
+    return as_json.set_column(at, "key", keys.texts), {**keys.refused, **refused}
+
+
+def _with_bodies(
+    batch: pa.RecordBatch, form: MessageFormat | None
+) -> tuple[pa.RecordBatch, Mapping[int, str]]:
     if form is None:
         return batch, {}
     found = form.texts(batch.column("body"))
@@ -43,8 +57,8 @@ def in_json(
 def forwarded_as_json(
     batch: pa.RecordBatch, sent: Messages, tombstones: str, form: MessageFormat
 ) -> Chunk:
-    """The messages of a batch with JSON bodies, for sinks that take messages."""
-    as_json, refused = in_json(batch, form)
+    """The messages of a batch with JSON bodies, for sinks that take messages: keys stay bytes."""
+    as_json, refused = _with_bodies(batch, form)
     chunk = forwarded(as_json, sent, tombstones)
     if not refused:
         return chunk
@@ -71,7 +85,7 @@ class Formatted:
         found = self._form.columns(bodies, self._as_json)
         parts = [self._decoded(group, bodies, sent) for group in found.groups]
         if bodies.null_count or not parts:
-            parts.append(self._nulls(batch, sent.offsets))
+            parts.append(self._nulls(batch.filter(bodies.is_null()), sent))
         offsets = sent.offsets.to_pylist()
         rejected = [_undecoded(offsets[row], why, sent) for row, why in found.refused.items()]
         rejected += [one.of(sent[one.offset]) for part in parts for one in part.rejected]
@@ -99,10 +113,21 @@ class Formatted:
             return Decoded(none, list(_refused(refused, offsets)))
         return Decoded(found.rows, list(_refused(found.refused, offsets)))
 
-    def _nulls(self, batch: pa.RecordBatch, offsets: pa.Array) -> Decoded:
-        null = batch.column("body").is_null()
-        keys = batch.column("key").filter(null) if "key" in batch.schema.names else None
-        return self._decoder.decode(batch.column("body").filter(null), offsets.filter(null), keys)
+    def _nulls(self, batch: pa.RecordBatch, sent: Messages) -> Decoded:
+        offsets = sent.offsets.filter(sent.batch.column("body").is_null())
+        if "key" not in batch.schema.names:
+            return self._decoder.decode(batch.column("body"), offsets)
+        keys = self._form.keys(batch.column("key"))
+        read = np.ones(batch.num_rows, np.bool_)
+        read[list(keys.refused)] = False
+        mask = pa.array(read)
+        named = keys.texts.filter(mask)
+        found = self._decoder.decode(batch.column("body").filter(mask), offsets.filter(mask), named)
+        bad = [
+            Rejection(offsets[row].as_py(), "decode", why, None)
+            for row, why in keys.refused.items()
+        ]
+        return Decoded(found.rows, [*found.rejected, *bad])
 
 
 def is_wrapped(schema: pa.Schema) -> bool:

@@ -242,4 +242,5 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
     total = sum(one.records for one in samples)
     if typed:  # one part tells as much as all of them
         return next((one for one in samples if one.records), Sample(0, pa.schema([])))
-    return Sample(total, merge(one.schema for one in samples))
+    joined = merge if work.format is None else united
+    return Sample(total, joined(one.schema for one in samples if one.records))

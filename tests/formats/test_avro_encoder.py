@@ -6,12 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro import AvroFormat
 from dataflow_assets.formats.avro_encoder import AvroEncoder
 from tests.formats.avro_messages import bodies, record
-from tests.formats.test_avro import CELLS, LIST, fixed, logical
+from tests.formats.test_avro import CELLS, EVERYTHING, LIST, fixed, logical
 
 WRITTEN_OTHERWISE = {"duration"}  # read as text, written from bytes
 
@@ -116,6 +118,32 @@ def test_unknown_members_can_be_left_out() -> None:
     assert AvroEncoder(schema, ignore_unknown=True)(b'{"a":1,"b":2}') == b"\x02"
     with pytest.raises(RejectedRecord, match="the schema has no field b"):
         AvroEncoder(schema)(b'{"a":1,"b":2}')
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+OPTIONAL = json.loads(EVERYTHING)
+for field in OPTIONAL["fields"]:
+    kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+    field["type"] = ["null", *(kind for kind in kinds if kind != "null")]
+FIELDS = st.dictionaries(
+    st.sampled_from([field["name"] for field in OPTIONAL["fields"]]), JSON, max_size=2
+)
+EVERY = AvroEncoder(json.dumps(OPTIONAL), ignore_unknown=True)
+
+
+@settings(max_examples=150, deadline=None)
+@given(FIELDS | JSON)
+def test_any_body_is_written_or_rejected(body: Any) -> None:
+    """What is written can be read."""
+    try:
+        value = EVERY(json.dumps(body).encode())
+    except RejectedRecord:
+        return
+    assert AvroFormat(json.dumps(OPTIONAL)).texts(bodies([value])).refused == {}
 
 
 def test_numbers_of_times_are_taken_as_they_are() -> None:

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.formats.avro import Decoder
+from dataflow_assets.formats.avro_cursor import Block
 from dataflow_assets.formats.avro_schema import AvroSchema
-from dataflow_assets.formats.avro_vectors import Block, Vectors
+from dataflow_assets.formats.avro_vectors import Vectors
 from tests.formats.avro_messages import bodies, record, written
 
 INNER = {

@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
 from dataflow_assets.cli import main
+from dataflow_assets.connectors.kafka.source import session
 from dataflow_assets.contracts import Run
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.replay import replay
@@ -98,6 +100,24 @@ def test_columns_have_the_types_of_the_schema(avro: Avro) -> None:
     }
 
 
+@pytest.mark.parametrize("steps", [[], [{"type": "remove", "config": {"fields": ["note"]}}]])
+def test_spark_reads_what_is_too_much_for_one_task(
+    avro: Avro, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, steps: list[Any]
+) -> None:
+    monkeypatch.setattr(session, "MOST_IN_TASKS", 0)
+    sent = written(ORDER, *ROWS)
+    producer = Producer({"bootstrap.servers": avro.kafka.server.bootstrap, "log_level": 0})
+    for at, value in enumerate(sent):
+        producer.produce(avro.source["topic"], value, partition=at % 2)
+    assert producer.flush(30) == 0
+    run(avro.flow(transformations=steps), spark)
+    gone = ("note",) if steps else ()
+    assert avro.rows() == [{k: v for k, v in row.items() if k not in gone} for row in ROWS]
+    declared = avro.table.declared(avro.sink)
+    assert [declared["price"], declared["at"]] == ["numeric(9,2)", "timestamp with time zone"]
+    assert steps or declared["id"] == "bigint"
+
+
 def test_steps_see_json_and_leave_types_of_other_columns_alone(avro: Avro) -> None:
     avro.send(*written(ORDER, *ROWS))
     step = {"type": "filter", "config": {"condition": "$.price >= 0.1 && $.name != 'näme 20'"}}
@@ -116,6 +136,19 @@ def test_the_schema_lies_in_a_file_beside_the_manifest(avro: Avro, tmp_path: Pat
     avro.send(*written(ORDER, *ROWS))
     avro.run()
     assert avro.rows() == ROWS
+
+
+def test_the_schema_is_in_a_secret(avro: Avro, tmp_path: Path) -> None:
+    del avro.source["avroSchema"]
+    avro.source["avroSchemaSecretRef"] = {"name": "schemas", "key": "order"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "schemas"}}
+    YAML().dump({**secret, "stringData": {"order": SCHEMA}}, tmp_path / "secret.yaml")
+    avro.send(*written(ORDER, *ROWS))
+    avro.run()
+    assert avro.rows() == ROWS
+    YAML().dump({**secret, "stringData": {"order": "nonsense"}}, tmp_path / "secret.yaml")
+    with pytest.raises(PermanentError, match="avroSchema: the schema: line 1, column 1: no JSON"):
+        avro.run()
 
 
 def test_a_readers_schema_adds_and_leaves_out_fields(avro: Avro) -> None:

@@ -209,6 +209,25 @@ def test_messages_of_two_schemas_and_of_none(
     ]
 
 
+@pytest.mark.parametrize("steps", [[], [{"type": "remove", "config": {"fields": ["note"]}}]])
+@pytest.mark.parametrize("kind", ["record", "long"])
+def test_keys_of_a_registrys_schema_name_the_row_to_delete(
+    avro: Avro, client: RegistryClient, subject: str, kind: str, steps: list[Any]
+) -> None:
+    value = client.register(subject, "AVRO", SCHEMA)
+    of_key = record(("id", "long"), name="Key") if kind == "record" else '"long"'
+    key = client.register(f"{subject}-key", "AVRO", of_key)
+    keys = headed(key, written(of_key, *({"id": n} if kind == "record" else n for n in range(3))))
+    avro.source |= {"tombstones": "delete", "keyFormat": "avro"}
+    avro.sink |= {"upsertMode": True, "conflictKey": "id", "deleteMode": "hard"}
+    values = [*headed(value, written(ORDER, *ROWS[:3])), None, None]
+    avro.send(*values, keys=[*keys, keys[1], b"\0\0\0\0\x01?"])
+    flow = avro.run(onRejected="table", maxRejectedPercent=100, transformations=steps)
+    assert [row["id"] for row in avro.rows()] == [0, 2]
+    store = flow.resolved().branches[0].sink.rejected()
+    assert [one.body for one in store.pending(flow.id, None, 10)] == [None]
+
+
 def test_a_registry_that_is_down_is_waited_for(
     avro: Avro, client: RegistryClient, subject: str
 ) -> None:

@@ -1,0 +1,224 @@
+"""Single JSON values as Avro writes them: numbers, texts, bytes, and the logical types."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, timedelta
+from datetime import datetime as moment
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.times.instant import read
+
+Take = Callable[[Any], Any]
+"""A JSON value as fastavro writes it. Raises RejectedRecord."""
+
+_EPOCH = moment(1970, 1, 1, tzinfo=UTC)
+_DAY_ZERO = date(1970, 1, 1).toordinal()
+_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?", re.ASCII)
+_DIGITS_OF = {"millis": 3, "micros": 6, "nanos": 9}
+_RANGES = {"int": 2**31, "long": 2**63}
+_ENDLESS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_BITS_OF_A_FLOAT = 2.0**128
+
+
+def unfit(reason: str) -> RejectedRecord:
+    """A value that the schema does not take."""
+    return RejectedRecord("encode", reason)
+
+
+def _null(value: Any) -> None:
+    if value is not None:
+        raise unfit("expected null")
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise unfit("expected true or false")
+    return value
+
+
+def _whole(kind: str) -> Take:
+    limit = _RANGES[kind]
+
+    def take(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise unfit("expected a whole number")
+        if not -limit <= value < limit:
+            raise unfit(f"a number beyond the range of {kind}")
+        return value
+
+    return take
+
+
+def _fraction(kind: str) -> Take:
+    def take(value: Any) -> float:
+        if isinstance(value, str) and value in _ENDLESS:
+            return _ENDLESS[value]
+        if isinstance(value, bool) or not isinstance(value, int | Decimal):
+            raise unfit("expected a number")
+        try:
+            found = float(value)
+        except OverflowError:
+            found = math.inf
+        if math.isinf(found) or (kind == "float" and abs(found) >= _BITS_OF_A_FLOAT):
+            raise unfit(f"a number beyond the range of {kind}")
+        return found
+
+    return take
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise unfit("expected text")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    try:
+        return base64.b64decode(_text(value), validate=True)
+    except ValueError:
+        raise unfit("expected base64 text") from None
+
+
+def fixed(size: int) -> Take:
+    """So many bytes, as base64 text."""
+
+    def take(value: Any) -> bytes:
+        found = _bytes(value)
+        if len(found) != size:
+            raise unfit(f"expected {size} bytes, got {len(found)}")
+        return found
+
+    return take
+
+
+def enum(symbols: frozenset[str]) -> Take:
+    """One of these texts."""
+
+    def take(value: Any) -> str:
+        if _text(value) not in symbols:
+            raise unfit(f"expected one of {', '.join(sorted(symbols))}")
+        return value  # type: ignore[no-any-return]
+
+    return take
+
+
+SIMPLE: dict[str, Take] = {
+    "null": _null,
+    "boolean": _boolean,
+    "int": _whole("int"),
+    "long": _whole("long"),
+    "float": _fraction("float"),
+    "double": _fraction("double"),
+    "string": _text,
+    "bytes": _bytes,
+}
+
+
+def logical(name: str, schema: Mapping[str, Any]) -> Take:
+    """A value of a logical type."""
+    if name == "decimal":
+        return _decimal(schema)
+    if name == "uuid":
+        return _uuid_bytes if schema["type"] == "fixed" else _uuid_text
+    if name == "duration":
+        return fixed(12)
+    number = SIMPLE[schema["type"]]
+    digits = _DIGITS_OF.get(name.rpartition("-")[2], 0)
+    of_text = {"date": _days, "time": _time}.get(name.partition("-")[0], _timestamp)
+
+    def take(value: Any) -> int:
+        if isinstance(value, str):
+            value = of_text(value, digits)
+        return number(value)  # type: ignore[no-any-return]
+
+    return take
+
+
+def _decimal(schema: Mapping[str, Any]) -> Take:
+    precision, scale = schema["precision"], schema.get("scale", 0)
+    size = schema.get("size")
+
+    def take(value: Any) -> bytes:
+        try:
+            exact = Decimal(value) if isinstance(value, str) else value
+            if isinstance(exact, bool) or not isinstance(exact, int | Decimal):
+                raise unfit("expected a number")
+            number = _unscaled(Decimal(exact), precision, scale)
+        except ArithmeticError:
+            raise unfit("expected a number") from None
+        width = size or (number if number >= 0 else ~number).bit_length() // 8 + 1
+        try:
+            return number.to_bytes(width, "big", signed=True)
+        except OverflowError:
+            raise unfit(f"more than {size} bytes") from None
+
+    return take
+
+
+def _unscaled(value: Decimal, precision: int, scale: int) -> int:
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise unfit("expected a finite number")
+    if value and value.adjusted() + 1 + scale > precision:
+        raise unfit(f"more than {precision} digits")
+    written = "".join(map(str, digits))
+    places = exponent + scale
+    if places < 0:
+        if written[places:].strip("0"):
+            raise unfit(f"more than {scale} digits behind the point")
+        written = written[:places]
+    found = int(written or "0") * int(10 ** (max(places, 0) if value else 0))
+    return -found if sign else found
+
+
+def _uuid_text(value: Any) -> str:
+    return str(_uuid(value))
+
+
+def _uuid_bytes(value: Any) -> bytes:
+    return _uuid(value).bytes
+
+
+def _uuid(value: Any) -> UUID:
+    try:
+        return UUID(_text(value))
+    except ValueError:
+        raise unfit("expected a UUID") from None
+
+
+def _days(text: str, _: int) -> int:
+    try:
+        return date.fromisoformat(text).toordinal() - _DAY_ZERO
+    except ValueError:
+        raise unfit("expected a date, like 2026-01-31") from None
+
+
+def _time(text: str, digits: int) -> int:
+    match = _TIME.fullmatch(text)
+    if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3]) > 59:
+        raise unfit("expected a time, like 23:59:59.5")
+    seconds = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])
+    return _scaled(seconds, match[4] or "", digits)
+
+
+def _timestamp(text: str, digits: int) -> int:
+    """A time without a zone is in UTC."""
+    try:
+        found = read(text, UTC)
+    except ValueError:
+        raise unfit("expected a time, like 2026-01-31T23:59:59Z") from None
+    return _scaled((found.second - _EPOCH) // timedelta(seconds=1), found.fraction, digits)
+
+
+def _scaled(seconds: int, fraction: str, digits: int) -> int:
+    fraction = fraction.rstrip("0")
+    if len(fraction) > digits:
+        raise unfit(f"more than {digits} digits of a second")
+    return seconds * int(10**digits) + int(fraction.ljust(digits, "0") or "0")
