@@ -137,7 +137,7 @@ MISTAKES = {
     ),
     "SASL_SSL alone": (
         source("brokers: ['h:1'], topic: t, securityProtocol: SASL_SSL"),
-        ["SASL_SSL requires the block sasl", "SASL_SSL requires the block tls"],
+        ["SASL_SSL requires the blocks tls and sasl; add them"],
     ),
     "jdbc": (
         sink("postgresql", "connectionString: 'jdbc:postgresql://h/d', table: t"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -118,8 +118,7 @@ class KafkaConnection(Connector):
                 "not a topic's name: letters a-z, digits, `.`, `_` and `-` are allowed, up to 249",
             )
         if self.security_protocol:
-            yield from _matrix(self.security_protocol, "tls", self.tls, "SSL")
-            yield from _matrix(self.security_protocol, "sasl", self.sasl, "SASL")
+            yield from _matrix(self.security_protocol, {"tls": self.tls, "sasl": self.sasl})
 
     @property
     def protocol(self) -> Protocol:
@@ -170,14 +169,18 @@ class KafkaConnection(Connector):
         return ",".join(self.brokers)
 
 
-def _matrix(protocol: str, key: str, block: Spec | None, part: str) -> Iterator[Problem]:
-    """Whether a block must, or must not, be beside an explicit protocol."""
-    wanted = part in protocol.split("_")
-    if not wanted and block is not None:
+def _matrix(protocol: str, blocks: Mapping[str, Spec | None]) -> Iterator[Problem]:
+    """Whether the blocks are those that an explicit protocol needs; `SSL` is for tls."""
+    needed = {"SSL": "tls", "SASL": "sasl"}
+    wanted = [needed[part] for part in reversed(protocol.split("_")) if part in needed]
+    for key in (key for key, block in blocks.items() if block is not None and key not in wanted):
         sentence = f"{protocol} forbids the block {key}; leave one of them out"
         yield "rule", "securityProtocol", sentence
-    if wanted and block is None:
-        yield "rule", "securityProtocol", f"{protocol} requires the block {key}; add {key}"
+    missing = [key for key in wanted if blocks[key] is None]
+    if missing:
+        named = f"block{'s' * (len(missing) - 1)} {' and '.join(missing)}"
+        add = "it" if len(missing) == 1 else "them"
+        yield "rule", "securityProtocol", f"{protocol} requires the {named}; add {add}"
 
 
 def _details(kind: str, key: str, sentence: str) -> InitErrorDetails:

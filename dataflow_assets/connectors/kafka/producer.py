@@ -210,15 +210,16 @@ class Transaction:
             try:
                 ask(min(step, max(1.0, deadline - time.monotonic())))
             except KafkaException as error:
-                self._insist()
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise self._meaning(what, self._refusals.first or error.args[0]) from error
+                self._insist()
             else:
                 return
 
     def _insist(self) -> None:
         """Raises PermanentError where the cluster refuses the client: nobody needs to wait."""
-        self._producer.poll(0)
+        with suppress(KafkaException):  # a fatal one comes again with the next attempt
+            self._producer.poll(0)
         if (refusal := self._complaints.refusal()) is not None:
             raise refusal
 

@@ -91,11 +91,11 @@ MATRIX: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("PLAINTEXT", {}, {}, []),
     ("PLAINTEXT", {"tls": {}}, {}, [f"PLAINTEXT forbids the block tls{NEITHER}"]),
     ("PLAINTEXT", {}, {"sasl": SASL}, [f"PLAINTEXT forbids the block sasl{NEITHER}"]),
-    ("SSL", {}, {}, ["SSL requires the block tls; add tls"]),
+    ("SSL", {}, {}, ["SSL requires the block tls; add it"]),
     ("SSL", {"tls": {}}, {}, []),
     ("SSL", {"tls": {}}, {"sasl": SASL}, [f"SSL forbids the block sasl{NEITHER}"]),
     ("SASL_PLAINTEXT", {}, {"sasl": SASL}, []),
-    ("SASL_PLAINTEXT", {}, {}, ["SASL_PLAINTEXT requires the block sasl; add sasl"]),
+    ("SASL_PLAINTEXT", {}, {}, ["SASL_PLAINTEXT requires the block sasl; add it"]),
     (
         "SASL_PLAINTEXT",
         {"tls": {}},
@@ -103,13 +103,13 @@ MATRIX: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
         [f"SASL_PLAINTEXT forbids the block tls{NEITHER}"],
     ),
     ("SASL_SSL", {"tls": {}}, {"sasl": SASL}, []),
-    ("SASL_SSL", {"tls": {}}, {}, ["SASL_SSL requires the block sasl; add sasl"]),
-    ("SASL_SSL", {}, {"sasl": SASL}, ["SASL_SSL requires the block tls; add tls"]),
+    ("SASL_SSL", {"tls": {}}, {}, ["SASL_SSL requires the block sasl; add it"]),
+    ("SASL_SSL", {}, {"sasl": SASL}, ["SASL_SSL requires the block tls; add it"]),
     (
         "SASL_SSL",
         {},
         {},
-        ["SASL_SSL requires the block tls; add tls", "SASL_SSL requires the block sasl; add sasl"],
+        ["SASL_SSL requires the blocks tls and sasl; add them"],
     ),
 ]
 
@@ -281,7 +281,7 @@ def test_all_problems_come_at_once() -> None:
     assert sorted(found) == [
         ("", "topic is required: set topic or topicSecretRef"),
         ("format", f"{needs}avroSchemaSecretRef"),
-        ("securityProtocol", "SSL requires the block tls; add tls"),
+        ("securityProtocol", "SSL requires the block tls; add it"),
     ]
 
 
