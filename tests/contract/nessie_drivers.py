@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import requests
 from pyiceberg.catalog import Catalog
 
 import devservers
@@ -42,6 +44,24 @@ class _Nessie(Lake):
         self.changes["baseURL"] = f"http://127.0.0.1:{catalog.port}"
         self.changes["s3Endpoint"] = f"http://127.0.0.1:{store.port}"
         return catalog, store
+
+    def _rename(self, old: str, new: str) -> None:
+        """Past PyIceberg, which does not send `last-column-id`: Nessie asks for it."""
+        schema = self.catalog.load_table((self.namespace, self.table)).schema()
+        document: Any = json.loads(schema.model_dump_json())
+        for column in document["fields"]:
+            column["name"] = new if column["name"] == old else column["name"]
+        document["schema-id"] = 1 if new == "renamed" else 0
+        added = {"action": "add-schema", "schema": document}
+        updates: Any = [{**added, "last-column-id": schema.highest_field_id}]
+        current = {"action": "set-current-schema", "schema-id": document["schema-id"]}
+        place = f"iceberg/v1/main/namespaces/{self.namespace}/tables/{self.table}"
+        body: Any = {
+            "requirements": [],
+            "updates": [*(updates if new == "renamed" else []), current],
+        }
+        answer = requests.post(f"{self.nessie.uri}/{place}", json=body, timeout=30)
+        answer.raise_for_status()
 
     def wrong_credentials(self) -> None:
         """Those of the object store."""

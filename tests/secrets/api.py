@@ -1,7 +1,6 @@
 """A server that answers as the Kubernetes API does when it is asked for a Secret.
 
-Real are TLS, the bearer token, the paths, and the documents and codes of the answers. The test
-`test_api_server.py` holds the same against a real API server where one was built.
+Real are TLS, the bearer token, the paths, and the documents and codes of the answers.
 """
 
 from __future__ import annotations

@@ -44,6 +44,9 @@ def guarded(
     issuer = f"{keycloak.uri}/realms/{keycloak.realm}"
     folder: Path = tmp_path_factory.mktemp("nessie")
     with devservers.Nessie(folder, store=seaweedfs, issuer=issuer) as server:
+        # With the first token it fetches the keys of the realm, which takes seconds.
+        headers = {"Authorization": f"Bearer {_token(keycloak, keycloak.client)}"}
+        requests.get(f"{server.uri}/api/v2/config", headers=headers, timeout=60).raise_for_status()
         yield server
 
 

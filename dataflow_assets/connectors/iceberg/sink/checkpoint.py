@@ -37,8 +37,12 @@ class CheckpointProperty:
         self.key = property_key(target)
         self.catalog = connect(sink)
         table = self._find()
-        self.committer = Committer(self.catalog, table) if table else None
+        self.committer = self._committer(table) if table else None
         self.stored = fresh(target)
+
+    def _committer(self, table: Table) -> Committer:
+        with translated(self._sink, "begin to write to"):
+            return Committer(self.catalog, table)
 
     def _find(self) -> Table | None:
         with translated(self._sink, "load"):
@@ -129,7 +133,7 @@ class CheckpointProperty:
         found = parse(table.properties.get(self.key))
         if found is not None and found.owner != self._run:
             raise TransientError(f"{found.owner} made the table meanwhile: open it again")
-        self.committer = Committer(self.catalog, table)
+        self.committer = self._committer(table)
 
 
 def peek_together(
