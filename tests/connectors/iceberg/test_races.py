@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 
 from dataflow_assets.connectors.iceberg import IcebergSink
 from dataflow_assets.connectors.iceberg.sink.session import IcebergSinkSession
-from dataflow_assets.contracts import OffsetSlice, Rejection, SinkSession, Span
+from dataflow_assets.contracts import OffsetSlice, Rejection, Run, SinkSession, Span, Target
 from dataflow_assets.errors import TakenOver, TransientError
 from tests.connectors.iceberg.driver import (
     SOURCE,
@@ -163,6 +163,23 @@ def test_racing_makers_of_a_table(make: MakeSink, catalog: Catalog, namespace: s
         drive()
     assert ids(catalog, namespace) == expected(10)
     assert snapshots(catalog, namespace) >= 2
+
+
+def test_flows_that_begin_at_once_keep_their_checkpoints(make: MakeSink) -> None:
+    """Before there are tables, the checkpoints are all on one namespace."""
+    targets = [replace(TARGET, flow=f"default/f{n}") for n in range(8)]
+    sinks = [make(table=f"t{n}") for n in range(8)]
+
+    def begin(sink: IcebergSink, target: Target) -> str:
+        run = Run()
+        sink.open(target, run).restart({"p0": 7}, "topic-1")
+        return run.id
+
+    pairs = list(zip(sinks, targets, strict=True))
+    runs = race(*[partial(begin, sink, target) for sink, target in pairs])
+    stored = [sink.peek(target) for sink, target in pairs]
+    assert [one and one.run_id for one in stored] == runs
+    assert [one and one.positions for one in stored] == [{"p0": 7}] * 8
 
 
 def test_tasks_may_all_make_the_table_of_rejected_records(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 
 import pyarrow as pa
 from pyiceberg import exceptions as ice
@@ -93,7 +95,8 @@ def set_namespace_property(
 ) -> None:
     """Leaves a note on the namespace."""
     try:
-        catalog.change_namespace(sink.identifier[:-1], updates={key: text})
+        with _notes(sink.identifier[:-1]):
+            catalog.change_namespace(sink.identifier[:-1], updates={key: text})
     except NotImplementedError as error:
         raise PermanentError(
             "the catalog keeps no namespace properties, so start positions have no place before "
@@ -103,5 +106,14 @@ def set_namespace_property(
 
 def drop_namespace_property(catalog: BoundedCatalog, sink: TableSinkOptions, key: str) -> None:
     """Takes the note away; a table's own property wins over one left behind."""
-    with suppress(Exception):
+    with suppress(Exception), _notes(sink.identifier[:-1]):
         catalog.change_namespace(sink.identifier[:-1], removals={key})
+
+
+@lru_cache(maxsize=1_000)
+def _notes(namespace: tuple[str, ...]) -> threading.Lock:  # noqa: ARG001
+    """Held while a note changes: catalogs read all notes and write all, and one would be lost.
+
+    The flows of a lane, which begin at the same time, are threads of one process.
+    """
+    return threading.Lock()
