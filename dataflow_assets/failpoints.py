@@ -1,9 +1,10 @@
-"""Named places where a crash test may stop the process: `DATAFLOW_FAILPOINT=name:action[:nth]`.
+"""Named places where a crash test may stop the process: `DATAFLOW_FAILPOINT=name:action[:nth[+]]`.
 
 Actions: `kill` (SIGKILL to this process and to the driver of the run), `kill-driver` (to the driver
 alone), `kill-task` (to this process alone), `raise` (an error as if the outside had failed),
 `sleep` (30 s, for a racing driver), `file` (wait until the file named by DATAFLOW_FAILPOINT_FILE is
-gone). Without the variable a failpoint costs one comparison.
+gone). They are taken the nth time that the step is reached, with `+` behind it also each time after
+that. Without the variable a failpoint costs one comparison.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Failpoint:
     file: str
     token: str
     """Tells one use from the next; all processes of a run count together in a file named by it."""
+    onwards: bool = False
+    """Also each time after the nth."""
 
 
 _armed: Failpoint | None = None
@@ -43,7 +46,8 @@ def from_environment() -> Failpoint | None:
     name, action, nth = [*text.split(":"), "1"][:3]
     file = os.environ.get("DATAFLOW_FAILPOINT_FILE", "")
     token = os.environ.get("DATAFLOW_FAILPOINT_TOKEN", str(os.getpid()))
-    return Failpoint(name, action, int(nth), os.getpid(), file, token)
+    onwards = nth.endswith("+")
+    return Failpoint(name, action, int(nth.rstrip("+")), os.getpid(), file, token, onwards)
 
 
 def arm(failpoint: Failpoint | None) -> None:
@@ -57,7 +61,8 @@ def reach(name: str) -> None:
     armed = _armed  # a second driver in this process may disarm it meanwhile
     if armed is None or armed.name != name:
         return
-    if _times_reached(armed) == armed.nth:
+    times = _times_reached(armed)
+    if times == armed.nth or (armed.onwards and times > armed.nth):
         _act(armed)
 
 
