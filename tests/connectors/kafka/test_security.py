@@ -103,6 +103,11 @@ WAYS: dict[str, Way] = {
 }
 
 
+QUICK = {"tls", "mtls, texts", "unchecked, expired", "plain", "scram-sha-256", "scram-sha-512, tls"}
+"""Every protocol and every mechanism once; the other ways are the same settings put together."""
+EVERY = [pytest.param(way, marks=() if way in QUICK else pytest.mark.full, id=way) for way in WAYS]
+
+
 @pytest.fixture
 def end(broker: devservers.SecureKafka, way: str) -> Config:
     listener, config = WAYS[way]
@@ -163,7 +168,7 @@ def values(found: list[Message]) -> list[bytes]:
     return [one.value() or b"" for one in found]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", EVERY)
 def test_a_flow_reads_and_writes_each_record_once(
     broker: devservers.SecureKafka, topic: str, end: Config, engine: SparkSession, tmp_path: Path
 ) -> None:
@@ -195,7 +200,9 @@ def test_a_flow_reads_and_writes_each_record_once(
     expect(broker, f"{topic}-to", good)
 
 
-@pytest.mark.parametrize("way", ["mtls, texts", "scram-sha-512, tls"])
+@pytest.mark.parametrize(
+    "way", ["mtls, texts", pytest.param("scram-sha-512, tls", marks=pytest.mark.full)]
+)
 def test_spark_reads_what_is_large_in_its_tasks(
     broker: devservers.SecureKafka,
     topic: str,
@@ -391,11 +398,25 @@ def refused(broker: devservers.SecureKafka, refusal: str, topic: str) -> tuple[C
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_a_refusal_is_one_sentence_at_once(refused: tuple[Config, str]) -> None:
     config, sentence = refused
+    error = _raised(lambda: KafkaSource.model_validate(config).open("default/f"))
+    assert isinstance(error, PermanentError), error
+    _is_clean(error, sentence)
+
+
+ALWAYS = ("wrong password, plain", "foreign client certificate", "no rights")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [pytest.param(one, marks=() if one in ALWAYS else pytest.mark.full) for one in REFUSALS],
+)
+def test_whoever_connects_is_told_the_same(refused: tuple[Config, str]) -> None:
+    """Source, sink, status, error sink, and the look at many flows."""
+    config, sentence = refused
     source, sink = KafkaSource.model_validate(config), KafkaSink.model_validate(config)
     target = Target("default/f", "kafka:t", "h", "src", "id", Rejects("skip"))
     together = type(source).open_together({"a": source, "b": source}).values()
     found = [
-        _raised(lambda: source.open("default/f")),
         _raised(lambda: sink.open(target, Run())),
         _raised(lambda: sink.peek(target)),
         _raised(sink.error_store().prepare),
@@ -426,7 +447,12 @@ def _is_clean(error: DataflowError, sentence: str) -> None:
     ("listener", "config", "sentence"),
     [
         ("tls", {}, r"this listener is encrypted: add the block tls"),
-        ("sasltls", sasl("plain"), r"this listener is encrypted: add the block tls"),
+        pytest.param(
+            "sasltls",
+            sasl("plain"),
+            r"this listener is encrypted: add the block tls",
+            marks=pytest.mark.full,
+        ),
     ],
     ids=["plain", "sasl"],
 )
