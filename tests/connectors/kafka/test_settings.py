@@ -141,7 +141,7 @@ def test_what_the_blocks_imply_is_refused_at_the_blocks(
         ({"brokers": []}, "", "brokers is required: set brokers or brokersSecretRef"),
         ({"topic": ""}, "", "topic is required"),
         ({"format": "avro"}, "format", "avro needs a schema: set schemaRegistry, avroSchema"),
-        ({"format": "xml"}, "format", "Input should be 'json' or 'avro'"),
+        ({"format": "xml"}, "format", "Input should be 'json', 'avro' or 'protobuf'"),
         ({"schemaRegistry": {"url": "r"}}, "schemaRegistry.url", "must be the address of a"),
         ({"avroSchema": "{}"}, "avroSchema", "no Avro schema"),
         ({"consumerMaxWait": "5"}, "consumerMaxWait", "must be a duration above zero"),
