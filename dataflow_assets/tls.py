@@ -50,7 +50,9 @@ class Material:
     key: str = field(default="", repr=False)
     """The client's private key."""
     verify: bool = True
-    """Whether the server's certificate and its name are checked."""
+    """Whether the server's certificate is checked."""
+    names: bool = True
+    """Whether it must be for the name by which the server is reached."""
 
 
 class Tls(Spec):
@@ -152,12 +154,12 @@ def context(material: Material, where: str = "tls") -> ssl.SSLContext:
 def _context(material: Material, where: str) -> ssl.SSLContext:
     found = ssl.create_default_context()
     found.minimum_version = ssl.TLSVersion.TLSv1_2
-    if material.ca:
+    if material.ca:  # and none else
         found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         found.minimum_version = ssl.TLSVersion.TLSv1_2
         _trust(found, material.ca, f"{where}.caFile")
-    if not material.verify:
-        found.check_hostname, found.verify_mode = False, ssl.CERT_NONE
+    found.check_hostname = material.verify and material.names
+    found.verify_mode = ssl.CERT_REQUIRED if material.verify else ssl.CERT_NONE
     if material.cert:
         _identify(found, material, where)
     return found
@@ -188,6 +190,12 @@ def _identify(found: ssl.SSLContext, material: Material, where: str) -> None:
         else:
             reason = "must be a certificate and a private key in PEM: one of them is broken"
         raise PermanentError(f"{where}: certFile and keyFile {reason}") from None
+
+
+def names_one(value: str) -> bool:
+    """Whether an option's value has one of the three forms, known without looking at any file."""
+    text = value.strip()
+    return _BEGIN in text or text.startswith("/") or is_place(text)
 
 
 def _named(text: str, option: str) -> Path:

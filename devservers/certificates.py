@@ -51,7 +51,6 @@ class Authority:
         """The CA's own certificate."""
         path = self.folder / f"{self.name}.crt"
         if not path.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
             config = self._config(self.name, HERE)
             made = ["req", "-x509", "-config", config, "-extensions", "ca", "-days", str(DAYS)]
             _openssl(*made, *_new_key(self._key), "-out", str(path))
@@ -76,6 +75,7 @@ class Authority:
         return self.folder / f"{self.name}.key"
 
     def _config(self, name: str, hosts: Sequence[str]) -> str:
+        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.name}-{name}.cnf"
         path.write_text(_CONFIG.format(name=name, hosts=", ".join(hosts)))
         return str(path)
