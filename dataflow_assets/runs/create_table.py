@@ -63,7 +63,7 @@ class Creating:
         branch = opened.branch
         steps = Steps.of(self._flow, local_now(), [branch.sink.shape(None)])
         source = self._flow.source
-        work = Sampler(source, span, steps, branch.sink, branch.routes, self._format)
+        work = Sampler(source, span, steps, branch.sink, branch.routes, format=self._format)
         return sample(spark, self._source, work)
 
 
