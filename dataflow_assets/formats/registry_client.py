@@ -133,7 +133,9 @@ class RegistryClient:
                     f"{self}: no encrypted connection: {text}; check schemaRegistry.tls and the "
                     "registry's certificate"
                 ) from None
-            raise TransientError(f"{self}: {text}") from None
+            raise TransientError(
+                f"{self}: {text}; it may ask for a client's certificate (schemaRegistry.tls)"
+            ) from None
         except refusals.LocationValueError as error:
             raise PermanentError(f"{self}: not an address: {error}") from None
         except refusals.HTTPError as error:

@@ -342,4 +342,4 @@ class _Attempt:
             self._flow, span.at or local_now(), [branch.shape() for branch in branches]
         )
         most = self._limit.bytes
-        return Pass(self._flow.source, span, branches, percent, steps, most, self._format)
+        return Pass(self._flow.source, span, branches, percent, steps, most, format=self._format)

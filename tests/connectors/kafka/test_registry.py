@@ -174,10 +174,14 @@ def test_certificates(
         trusting = {"caFile": str(ours.ca), **mine}
         assert declared(url=url, tls=trusting).by_id(number).kind == "AVRO"
         assert declared(url=url, tls={"insecureSkipVerify": True, **mine}).by_id(number)
-        for tls in (None, {"caFile": str(foreign.ca), **mine}, {"caFile": str(ours.ca)}):
+        for tls in ({}, {"tls": {"caFile": str(foreign.ca), **mine}}):
             with pytest.raises(PermanentError, match="no encrypted connection") as caught:
-                declared(url=url, **({"tls": tls} if tls else {})).by_id(number)
+                declared(url=url, **tls).by_id(number)
             assert "\n" not in str(caught.value)
+        # A server that has no words for it just hangs up.
+        unknown = declared(url=url, tls={"caFile": str(ours.ca)})
+        with pytest.raises((PermanentError, TransientError), match="schema registry https"):
+            unknown.by_id(number)
 
 
 # Flows

@@ -258,7 +258,7 @@ def test_fetches_are_tuned_in_the_bounds_of_the_client(
         ({"brokers": []}, "", "brokers is required: set brokers or brokersSecretRef"),
         ({"topic": ""}, "", "topic is required"),
         ({"format": "avro"}, "format", "avro needs a schema: set schemaRegistry, avroSchema"),
-        ({"format": "xml"}, "format", "Input should be 'json' or 'avro'"),
+        ({"format": "xml"}, "format", "Input should be 'json', 'avro' or 'protobuf'"),
         ({"schemaRegistry": {"url": "r"}}, "schemaRegistry.url", "must be the address of a"),
         ({"avroSchema": "{}"}, "avroSchema", "no Avro schema"),
         ({"consumerMaxWait": "5"}, "consumerMaxWait", "must be a duration above zero"),
