@@ -37,13 +37,16 @@ class TrinoErrors(ErrorStore):
 
     def __init__(self, sink: TrinoSinkOptions, place: Place, *, whole: bool) -> None:
         self._sink, self._place = sink, place
+        self._what = f"{place} of {sink.address()}"
         self._columns = WHOLE if whole else APART
 
     @classmethod
     def of(cls, sink: TrinoSinkOptions) -> TrinoErrors:
         """The sink's own table as an error sink."""
         schema, name = sink.place()
-        return cls(sink, Place(sink.catalog or "", schema, name), whole=sink.raw_mode)
+        store = cls(sink, Place(sink.catalog or "", schema, name), whole=sink.raw_mode)
+        store._what = f"the error sink {sink.address()}"
+        return store
 
     @classmethod
     def beside(cls, sink: TrinoSinkOptions) -> TrinoErrors:
@@ -96,9 +99,8 @@ class TrinoErrors(ErrorStore):
 
     @contextmanager
     def _client(self, what: str) -> Iterator[Client]:
-        where = f"{self._place} of {self._sink.address()}"
         with (
-            translated(f"{what} {where}"),
+            translated(f"{what} {self._what}"),
             closing(Client(self._sink, "dataflow-errors")) as client,
         ):
             yield client

@@ -112,7 +112,7 @@ def pending_sql(place: Place, body: Sequence[str], flow: str, since: str, held: 
         f"FROM {place.quoted} WHERE flow = {literal(flow)} GROUP BY id"
     )
     late = f" AND since >= TIMESTAMP {literal(since)}" if since else ""
-    ends = f"NOT ends_with(id, {literal(held)})"
+    ends = f"id NOT LIKE {literal('%' + held)}"
     return (
         f"SELECT {listed} FROM ({grouped}) WHERE latest > done AND {ends}{late} "  # noqa: S608
         "ORDER BY since, id"
