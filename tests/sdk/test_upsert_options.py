@@ -8,21 +8,20 @@ import pytest
 from pydantic import ValidationError
 
 from dataflow_assets import registry
-from dataflow_assets.sdk.database import DatabaseTable, NamedTable
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions, UpsertOptions
 
-TABLE = {"connectionString": "http://u:p@h:8123/d", "table": "orders"}
+DATABASE = {"connectionString": "http://u:p@h:8123/d", "table": "orders"}
 CATALOG = {"catalogURI": "http://h:8181", "namespace": "shop", "table": "orders"}
 COORDINATOR = {"serverURL": "http://h:8080", "catalog": "c", "schema": "s", "table": "orders"}
+BRANCH = {"baseURL": "http://h:19120", "namespace": "shop", "table": "orders"}
+PLACES = {"iceberg": CATALOG, "nessie": BRANCH, "trino": COORDINATOR}
 SINKS = [sink for sink in registry.sinks().values() if issubclass(sink, UpsertOptions)]
 SOFT = [sink for sink in SINKS if issubclass(sink, SoftDeleteOptions)]
 
 
 def findings(sink: type[UpsertOptions], options: dict[str, Any]) -> list[str]:
-    place = TABLE if issubclass(sink, DatabaseTable) else CATALOG
-    place = COORDINATOR if issubclass(sink, NamedTable) and place is CATALOG else place
     try:
-        sink.model_validate({**place, **options})
+        sink.model_validate({**PLACES.get(sink.type, DATABASE), **options})
     except ValidationError as error:
         found = error.errors(include_url=False)
         return [f"{'.'.join(map(str, e['loc']))}: {e['ctx']['error']}" for e in found]

