@@ -29,7 +29,7 @@ class FormattedSink(Sink):
     schema, with its number in the registry in front; what the schema does not take is a rejected
     record, and so is a member without a field, unless `unknownFields: ignore`."""
     schema_registry: Annotated[SchemaRegistry | None, Addition()] = None
-    """Where the schema is registered. Avro without a registry: values stand alone."""
+    """Where the schema is registered. Avro without a registry: values have no number in front."""
     subject: Annotated[str | None, Addition()] = None
     """Of the schema in the registry; `<topic>-value` by default."""
     avro_schema: Annotated[str | None, Addition(), _AVRO] = None

@@ -23,7 +23,7 @@ class ValueSchema(msgspec.Struct, frozen=True):
     kind: Kind
     text: str
     number: int | None = None
-    """Under which the registry has it; None: values stand alone."""
+    """Under which the registry has it; None: values have no number in front."""
     ignore_unknown: bool = False
     """A member without a field is left out; else it rejects its record."""
 

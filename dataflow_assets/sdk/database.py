@@ -53,7 +53,7 @@ class NamedTable(Connector):
     """What may enclose a name in `table`."""
 
     table: str | None = None
-    """The table's name. A name with a dot in it stands in quotes."""
+    """The table's name. A name with a dot in it is put in quotes."""
     table_secret_ref: Annotated[SecretRef | None, Fills("table", required=True)] = None
     """Secret with the table's name."""
 

@@ -81,7 +81,7 @@ class KafkaConnection(Connector):
     security_protocol: Protocol | None = None
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; follows from `tls` and `sasl` by default."""
     tls: Tls | None = None
-    """Encryption."""
+    """Encryption; `tls: {}` where public authorities have signed the brokers' certificates."""
     sasl: Sasl | None = None
     """Authentication."""
 

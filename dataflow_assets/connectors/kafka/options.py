@@ -101,7 +101,7 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
     max_partition_fetch_bytes: int | None = Field(default=None, gt=0, le=_INT32)
     """Most bytes of a fetch from one partition; 16 MiB by default."""
     net_read_timeout: Duration | None = None
-    """How long an answer of the broker may take."""
+    """How long an answer of the broker may take, such as `30s`."""
     net_write_timeout: Annotated[
         Duration | None, Hint("netReadTimeout bounds request and answer together")
     ] = None

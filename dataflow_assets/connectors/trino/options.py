@@ -54,7 +54,8 @@ class TrinoSinkOptions(UpsertOptions, TrinoConnection):
     conflict_key: Annotated[ColumnNames, Requires("upsert_mode")] = ()
     """One column or a list of them that rows are matched by; required with `upsertMode`."""
     delete_mode: DeleteMode = None
-    """`hard` removes the row of a deleted key; without it deletes are rejected records."""
+    """`hard` removes the row of a deleted key; without it deletes are rejected records. `soft` is
+    refused: it does not work yet."""
     checkpoint_table: Annotated[str | None, Addition()] = None
     """`schema.table` or `catalog.schema.table` where the flow's checkpoint is kept; without it the
     table `dataflow_checkpoints` beside the target. Its catalog must support UPDATE: name one that

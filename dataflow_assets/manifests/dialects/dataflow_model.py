@@ -148,8 +148,8 @@ class DataFlowSpec(Spec):
     on_rejected: Annotated[Literal["fail", "table", "skip"] | None, Addition()] = None
     """Without `errors`. `fail` (the default): the flow stops at a rejected record and names it.
     `table`: the record is kept next to the target: in `dataflow_rejected` of the same database
-    (PostgreSQL), `<table>_rejected` (ClickHouse, Iceberg) or the topic `<topic>.rejected` (Kafka).
-    `skip`: the record is counted and logged."""
+    (PostgreSQL), `<table>_rejected` (ClickHouse, Iceberg, Nessie, Trino), the folder `_rejected`
+    (files) or the topic `<topic>.rejected` (Kafka). `skip`: the record is counted and logged."""
     maintenance: Maintenance = Maintenance()
     """Suspends the flow."""
     checkpoint_reset: bool = False
@@ -224,8 +224,8 @@ class Manifest(Spec):
     kind: Literal["DataFlow"]
     """`DataFlow`."""
     metadata: Metadata
-    """Who the flow is."""
+    """Name and namespace of the flow."""
     spec: DataFlowSpec
-    """What it does."""
+    """What the flow does."""
     status: Annotated[Any, Hint("the operator's own; ignored")] = None
     """Written by the operator."""
