@@ -136,9 +136,9 @@ def _run(add: Add, common: argparse.ArgumentParser) -> None:
     parser = add(
         "run",
         parents=[common],
-        help="drain flows to the end that is visible now, or stay on for a while",
-        description="Drains every flow of PATH, one after another, to the end that is visible "
-        "when it starts. With --for all of them stay on in one process, a lane, for that long. "
+        help="read up to the newest record at start, or stay on for a while",
+        description="Reads every flow of PATH, one after another, up to the newest record at "
+        "start. With --for all of them stay on in one process, a lane, for that long. "
         "Suspended flows are left out.",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)

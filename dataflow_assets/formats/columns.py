@@ -132,7 +132,7 @@ def _halved(
         if half == 0:
             text = str(column[0])
             shown = text if len(text) <= 60 else f"{text[:60]}..."
-            reason = f"{shown} is no {wanted.type}: {str(error).splitlines()[0][:200]}"
+            reason = f"{shown} is not a valid {wanted.type}: {str(error).splitlines()[0][:200]}"
             yield pa.nulls(1, wanted.type), reason
             return
         # Copies: converters look at whole buffers of lists.

@@ -136,7 +136,7 @@ def _translated(grant: Grant) -> Iterator[None]:
         why = f"HTTP status {answered}" if answered else type(error).__name__
         raise TransientError(f"{where}: {why}") from None
     except ValueError:  # no JSON: the page of some other server
-        raise PermanentError(f"{where}: the answer is no token; check the address") from None
+        raise PermanentError(f"{where}: the answer is not a token; check the address") from None
 
 
 def _checked(grant: Grant) -> str:

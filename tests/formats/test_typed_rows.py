@@ -87,15 +87,15 @@ def test_values_that_fit(given: pa.Field, value: Any, wanted: pa.Field, stored: 
 
 
 LOSES: list[tuple[pa.Field, Any, pa.Field, str]] = [
-    (field(pa.int64()), 300, field(pa.int8()), "300 is no int8"),
-    (field(pa.int64()), -1, field(pa.uint64()), "-1 is no uint64"),
-    (field(pa.float64()), 1.5, field(pa.int64()), "1.5 is no int64"),
-    (field(pa.int64()), 2**60 + 1, field(pa.float64()), "is no double"),
-    (NUMERIC, "1.25", field(pa.decimal128(5, 1)), "1.25 is no decimal128"),
-    (NUMERIC, "NaN", field(pa.decimal128(5, 1)), "NaN is no decimal128"),
+    (field(pa.int64()), 300, field(pa.int8()), "300 is not a valid int8"),
+    (field(pa.int64()), -1, field(pa.uint64()), "-1 is not a valid uint64"),
+    (field(pa.float64()), 1.5, field(pa.int64()), "1.5 is not a valid int64"),
+    (field(pa.int64()), 2**60 + 1, field(pa.float64()), "is not a valid double"),
+    (NUMERIC, "1.25", field(pa.decimal128(5, 1)), "1.25 is not a valid decimal128"),
+    (NUMERIC, "NaN", field(pa.decimal128(5, 1)), "NaN is not a valid decimal128"),
     (TEXT, "x", NUMERIC, "expected a number"),
     (TEXT, "x", UUID, "expected a UUID"),
-    (field(pa.timestamp("ns")), 1, field(NAIVE), "is no timestamp"),
+    (field(pa.timestamp("ns")), 1, field(NAIVE), "is not a valid timestamp"),
     (field(UTC), 1, field(pa.date32()), "a time of day would be lost"),
     (field(WIDE), {"x": 1.0}, field(POINT), "no field z"),
     (field(pa.string()), None, field(pa.string(), nullable=False), "must not be null"),

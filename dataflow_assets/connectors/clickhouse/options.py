@@ -114,7 +114,7 @@ class ClickhouseSinkOptions(UpsertOptions, ClickhouseConnection):
     table_engine: Literal["MergeTree", "ReplacingMergeTree"] | None = None
     """Engine of a table that autoCreateTable makes; `ReplacingMergeTree` with upsertMode."""
     replacing_version_column: ColumnName | None = None
-    """Column of the records by which a ReplacingMergeTree tells the newest row of a key."""
+    """Column of the records by which a ReplacingMergeTree finds the newest row of a key."""
     delete_mode: DeleteMode = None
     """`hard`: queries with FINAL see the row of a deleted key no more. `soft`: they see it, and its
     column `_deleted` is 1."""

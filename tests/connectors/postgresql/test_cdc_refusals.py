@@ -60,7 +60,7 @@ def test_a_table_that_is_missing(followed: Followed) -> None:
     with pytest.raises(PermanentError, match=r"table s_\w+\.source does not exist at \S+: create"):
         followed.plan()
     followed.run("CREATE VIEW source AS SELECT 1 AS id")
-    with pytest.raises(PermanentError, match="is no table: only tables have a log"):
+    with pytest.raises(PermanentError, match="is not a table: only tables have a log"):
         followed.plan()
 
 

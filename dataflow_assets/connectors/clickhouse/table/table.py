@@ -94,7 +94,7 @@ class Table:
     """For how long at most; None: for ever."""
     columns: tuple[Column, ...]
     version: str | None = None
-    """The column by which a ReplacingMergeTree tells the newest row of a key."""
+    """The column by which a ReplacingMergeTree finds the newest row of a key."""
     deleted: str | None = None
     """The column by which it knows that the row of a key is gone."""
     total_rows: int | None = None

@@ -337,7 +337,7 @@ class PostgresqlCdcSession(SourceSession):
         try:
             return {PARTITION: dump(Lsn.parse(at))}
         except ValueError:
-            raise PermanentError(f"lastAckedLSN {at} is no place in a log") from None
+            raise PermanentError(f"lastAckedLSN {at} is not a place in a log") from None
 
     @override
     def close(self) -> None:

@@ -100,7 +100,7 @@ def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> Tabl
     ((oid, kind, key),) = rows
     if kind not in {"r", "p"}:
         raise PermanentError(
-            f"{name} at {source.server()} is no table: only tables have a log of their changes"
+            f"{name} at {source.server()} is not a table: only tables have a log of their changes"
         )
     leaves = tuple(
         Leaf(leaf, (schema, relation), identity, has_key, size, estimate)
