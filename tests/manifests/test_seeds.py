@@ -25,6 +25,7 @@ REFUSED: dict[str, list[tuple[int, int, str, str]]] = {
     "kafka-sasl-plaintext": [],
     "postgresql-source": [],
     "postgresql-migration": [],
+    "postgresql-cdc-source": [],
     "postgresql-sink": [],
     "postgresql-sink-raw": [],
     "iceberg-source": [],
