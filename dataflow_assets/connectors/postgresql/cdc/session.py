@@ -68,7 +68,8 @@ class PostgresqlCdcSession(SourceSession):
         self._source, self._flow = source, flow
         self._snapshot: Snapshot | None = None
         self._renewed: set[str] = set()
-        """Tables that are read again from their beginning: another process held their snapshot."""
+        """Tables that a branch reads again from their beginning: another process held their
+        snapshot. Each branch begins after a plan of its own."""
         self._after: Lsn | None = None
         """Where the last span was planned from."""
         self._idle: tuple[Lsn, Lsn] | None = None
@@ -139,6 +140,7 @@ class PostgresqlCdcSession(SourceSession):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         at = stored(after)
         bound = None if until is None else stored(until)
+        self._renewed = set()
         if at is not None:
             self._let_go()
             if bound is not None and bound.value <= at.value:
