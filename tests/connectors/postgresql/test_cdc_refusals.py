@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -15,7 +17,7 @@ import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.contracts import Limit
+from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
 from tests.connectors.postgresql.followed import Followed
 
@@ -176,6 +178,21 @@ def test_a_snapshot_that_is_gone_before_anything_is_stored(followed: Followed) -
     assert followed.killed_at("postgresql-cdc.snapshot")
     assert followed.drain() == 900
     assert followed.same()
+
+
+def test_a_snapshot_of_the_same_name_is_another_one(followed: Followed) -> None:
+    """A server that was restarted begins its names anew."""
+    followed.make(KEYED)
+    with closing(followed.source.open("followed/names")) as session:
+        span = session.plan(session.start(), followed.limit)
+        held = [piece for piece in span.slices if isinstance(piece, PartSlice)]
+        assert [session.smaller(piece, followed.limit) for piece in held] == [
+            (piece.part,) for piece in held
+        ]
+        earlier = replace(held[0], part=json.dumps({**json.loads(held[0].part), "lsn": "0/1"}))
+        with pytest.raises(Outdated):
+            session.smaller(earlier, followed.limit)
+        assert list(session.renewed(earlier, followed.limit)) == [piece.part for piece in held]
 
 
 @pytest.fixture

@@ -228,7 +228,9 @@ class PostgresqlCdcSession(SourceSession):
             return tuple(map(dump_part, self._again(part, self._held(), limit)))
 
     def _holds(self, part: SnapshotPart) -> bool:
-        return self._snapshot is not None and self._snapshot.name == part.snapshot
+        """A server that was restarted gives the same names again."""
+        held = self._snapshot
+        return held is not None and (held.name, str(held.lsn)) == (part.snapshot, part.lsn)
 
     def _outdated(self, part: SnapshotPart) -> Outdated:
         return Outdated(
