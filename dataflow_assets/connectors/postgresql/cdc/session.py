@@ -148,7 +148,7 @@ class PostgresqlCdcSession(SourceSession):
         with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
             if at is None and self._source.snapshot_mode == "initial":
                 self._made(link)
-                return self._load(limit)
+                return self._load(link, limit)
             known = self._made(link) if at is None else self._checked(link, at)
             slot.freed(link, self._source)
             begin = known.confirmed if at is None else at
@@ -195,16 +195,20 @@ class PostgresqlCdcSession(SourceSession):
         tables.published(link, self._source, self._tables, begun=True)
         return slot.check(self._source, slot.find(link, self._source), at)
 
-    def _load(self, limit: Limit) -> Span:
+    def _load(self, link: TextLink, limit: Limit) -> Span:
         """All rows of all tables, as of one place in the log."""
-        snapshot = self._held()
+        snapshot = self._held(link)
         parts = snapshot.parts(self._tables, limit, self._block)
+        if not parts:  # partitioned tables without a partition
+            return _stretch(snapshot.lsn, snapshot.lsn, snapshot.lsn)
         return Span.of_parts(dump(snapshot.lsn), map(dump_part, parts))
 
-    def _held(self) -> Snapshot:
+    def _held(self, link: TextLink) -> Snapshot:
         if self._snapshot is None or not self._snapshot.alive:
             self._let_go()
             self._snapshot = Snapshot(self._source, self._tables)
+            # A partition may have come since they were looked at, before they were locked.
+            self._tables = tables.tables(link, self._source)
         return self._snapshot
 
     def _let_go(self) -> None:
@@ -224,8 +228,8 @@ class PostgresqlCdcSession(SourceSession):
         part = parse_part(piece.part)
         if isinstance(part, StreamPart) or self._holds(part):
             return (piece.part,)
-        with explained(self._source, "planning"):
-            return tuple(map(dump_part, self._again(part, self._held(), limit)))
+        with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
+            return tuple(map(dump_part, self._again(part, self._held(link), limit)))
 
     def _holds(self, part: SnapshotPart) -> bool:
         """A server that was restarted gives the same names again."""
