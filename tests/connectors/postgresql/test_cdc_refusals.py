@@ -108,6 +108,20 @@ def test_partitions_that_are_published_by_themselves(followed: Followed) -> None
         followed.plan()
 
 
+@pytest.mark.parametrize("changed", ["source", "all_of_it"])
+def test_a_partition_whose_log_names_rows_otherwise(followed: Followed, changed: str) -> None:
+    """The server announces the root's replica identity, and logs by the partition's."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, big text) PARTITION BY RANGE (id)")
+    followed.run("CREATE TABLE all_of_it PARTITION OF source DEFAULT")
+    followed.plan()
+    followed.run(f"ALTER TABLE {changed} REPLICA IDENTITY FULL")
+    with pytest.raises(PermanentError, match="replica identity is .* of its partition"):
+        followed.plan()
+    followed.run("ALTER TABLE source REPLICA IDENTITY FULL")
+    followed.run("ALTER TABLE all_of_it REPLICA IDENTITY FULL")
+    followed.plan()
+
+
 def test_a_slot_that_was_dropped_or_made_again(followed: Followed) -> None:
     followed.make(KEYED)
     followed.drain()
