@@ -58,6 +58,27 @@ def test_a_role_that_may_replicate_and_select_is_enough(followed: Followed) -> N
         followed.run(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
 
 
+def test_a_policy_that_hides_rows_from_the_role(followed: Followed) -> None:
+    """Changes would come of all rows, and the first load would have some of them."""
+    followed.make(KEYED)
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b')")
+    followed.run("ALTER TABLE source ENABLE ROW LEVEL SECURITY")
+    followed.run("CREATE POLICY some ON source USING (id = 1)")
+    followed.start()
+    role, owner = followed.schema, followed.dsn
+    followed.run(
+        f'CREATE ROLE "{role}" LOGIN REPLICATION; GRANT USAGE ON SCHEMA "{role}" TO "{role}"'
+    )
+    followed.run(f'GRANT SELECT ON source TO "{role}"')
+    try:
+        followed.dsn = owner.replace("postgres@", f"{role}@")
+        with pytest.raises(PermanentError, match="affected by row-level security policy"):
+            followed.read()
+    finally:
+        followed.dsn = owner
+        followed.run(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
 def test_a_table_that_is_missing(followed: Followed) -> None:
     with pytest.raises(PermanentError, match=r"table s_\w+\.source does not exist at \S+: create"):
         followed.plan()
