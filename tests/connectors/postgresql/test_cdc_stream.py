@@ -172,6 +172,21 @@ def test_idle_tables_do_not_keep_the_log(table: Followed, monkeypatch: pytest.Mo
                 table.source.batches(piece, frozenset())] == [0]  # fmt: skip
 
 
+@pytest.mark.parametrize("seconds", [0, 10])
+def test_whoever_asks_for_the_end_does_not_wait_for_a_long_look(
+    table: Followed, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """A sensor asks for many flows: much log that nobody has read is news, without reading it."""
+    table.drain()
+    table.options["heartbeatIntervalSeconds"] = seconds
+    position = table.position()["wal"]
+    table.run("CREATE TABLE noise AS SELECT generate_series(1, 1000) i")
+    monkeypatch.setattr(session_module, "LOOK_BYTES", 10_000)
+    with closing(table.source.open("followed/asked")) as session:
+        monkeypatch.setattr(session_module, "look", None)
+        assert session.behind("wal", position, session.ends()["wal"])
+
+
 def test_a_transaction_of_many_rows_comes_in_batches(table: Followed) -> None:
     begin = table.start()
     table.run(

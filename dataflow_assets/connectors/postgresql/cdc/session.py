@@ -118,12 +118,15 @@ class PostgresqlCdcSession(SourceSession):
         after = known.confirmed
         if self._after is not None and self._after.value > after.value:
             after = self._after
-        return self._seen(after, end).first is not None or self._is_long(after, end)
+        if self._is_long(after, end):
+            return True  # the plan looks: whoever asks here asks for other flows too
+        return self._seen(after, end).first is not None
 
     def _is_long(self, after: Lsn, end: Lsn) -> bool:
         interval = self._source.heartbeat_interval_seconds
         due = bool(interval) and time.monotonic() - self._moved >= interval
-        return due and end.value - after.value >= IDLE_BYTES
+        size = end.value - after.value
+        return size > LOOK_BYTES or (due and size >= IDLE_BYTES)
 
     def _seen(self, after: Lsn, end: Lsn) -> Seen:
         """The first change between two places; what is known to have none is not asked again."""
