@@ -11,7 +11,9 @@ from itertools import pairwise
 import psycopg
 import pytest
 
+from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
 from dataflow_assets.connectors.postgresql.cdc import session as session_module
+from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump, parse_part
 from dataflow_assets.connectors.postgresql.cdc.read import Stream
 from dataflow_assets.contracts import Limit, PartSlice
@@ -185,6 +187,28 @@ def test_whoever_asks_for_the_end_does_not_wait_for_a_long_look(
     with closing(table.source.open("followed/asked")) as session:
         monkeypatch.setattr(session_module, "look", None)
         assert session.behind("wal", position, session.ends()["wal"])
+
+
+def test_the_lag_of_a_long_stretch_is_estimated_from_its_beginning(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.drain()
+    asked: list[int] = []
+
+    def noted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> Seen:
+        asked.append(upto.value - after.value)
+        return look(source, after, upto, most)
+
+    with closing(table.source.open("followed/lag")) as session:
+        table.run("INSERT INTO source SELECT i, 'x', 1 FROM generate_series(301, 305) i")
+        table.run("CREATE TABLE noise AS SELECT generate_series(1, 10000) i")
+        monkeypatch.setattr(session_module, "LOOK_BYTES", 100_000)
+        monkeypatch.setattr(session_module, "look", noted)
+        lag = session.lag(table.position())
+    assert asked == [100_000]
+    assert lag.records >= 5
+    assert lag.bytes is not None
+    assert lag.bytes > 100_000
 
 
 def test_a_transaction_of_many_rows_comes_in_batches(table: Followed) -> None:

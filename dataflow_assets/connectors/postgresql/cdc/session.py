@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -304,7 +305,10 @@ class PostgresqlCdcSession(SourceSession):
             size = max(0, end.value - at.value)
             if known.pid is not None:
                 return Lag(size // RECORD_BYTES, 0.0, ends, size, known.retained)
-            found = look(self._source, at, end, _COUNTED) if size else Seen(0)
+            looked = Lsn(min(end.value, at.value + LOOK_BYTES))
+            found = look(self._source, at, looked, _COUNTED) if size else Seen(0)
+            if looked.value < end.value:
+                found = replace(found, upto=found.upto or looked)
         return Lag(_estimated(found, at, size), _age(found), ends, size, known.retained)
 
     @property
