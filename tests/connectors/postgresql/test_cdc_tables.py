@@ -12,7 +12,7 @@ from dataflow_assets.contracts import Limit, PartSlice, Rejects
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.router import Router
-from tests.connectors.postgresql.followed import UPSERTED, Followed
+from tests.connectors.postgresql.followed import UPSERTED, Followed, tuples
 
 
 class Two(Followed):
@@ -112,6 +112,20 @@ def test_a_branch_that_is_added_later_loads_its_table(two: Two) -> None:
     two.run("DELETE FROM items WHERE id = 50; INSERT INTO source VALUES (9, 'i')")
     two.drain()
     assert _same(two)
+
+
+def test_columns_that_are_announced_again_change_no_batch(two: Two) -> None:
+    """The server repeats them when its cache is emptied: a second read may have them elsewhere."""
+    two.drain()
+    after = two.position()
+    two.run("INSERT INTO source VALUES (3, 'c'); INSERT INTO items VALUES (30, 3, 1)")
+    two.run("ALTER TABLE items ALTER COLUMN price SET STATISTICS 50")
+    two.run("INSERT INTO items VALUES (31, 3, 2); INSERT INTO source VALUES (4, 'd')")
+    batches = two.read(after, frozenset({"table"}))
+    assert tuples(batches, ["#table", "id"]) == [
+        *((f"{two.schema}.source", number) for number in (3, 4)),
+        *((f"{two.schema}.items", number) for number in (30, 31)),
+    ]
 
 
 def test_the_address_of_one_table_is_the_table_s_own(followed: Followed) -> None:
