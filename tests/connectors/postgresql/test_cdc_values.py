@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from contextlib import closing
 
+import pyarrow as pa
 import pytest
 
+from dataflow_assets.connectors.postgresql.cdc.text_values import arrow
+from dataflow_assets.connectors.postgresql.source.types import TypeOf
 from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.chain import Transformation
@@ -53,6 +56,12 @@ def test_every_type_is_read_from_the_log_as_from_the_table(followed: Followed) -
     followed.drain()
     texts = ", ".join(f"quote_nullable({name})" for name in TYPES)
     assert followed.same(f"id, {texts}")
+
+
+def test_an_array_of_char_has_no_blanks_as_in_the_first_rows() -> None:
+    kind = TypeOf("_bpchar", "character(3)[]", "bpchar", 1)
+    texts = pa.array(['{"ab ",NULL,abc}', None, '{"   "}'])
+    assert arrow(texts, kind, "c").to_pylist() == [["ab", None, "abc"], None, [""]]
 
 
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL", "USING INDEX source_pkey"])
