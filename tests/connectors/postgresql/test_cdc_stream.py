@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import threading
 import time
 from contextlib import closing
@@ -209,6 +211,24 @@ def test_the_lag_of_a_long_stretch_is_estimated_from_its_beginning(
     assert lag.records >= 5
     assert lag.bytes is not None
     assert lag.bytes > 100_000
+
+
+def test_a_process_that_has_many_files_open_reads_too(table: Followed) -> None:
+    """A lane of many flows has more than a thousand descriptors."""
+    table.drain()
+    table.run("INSERT INTO source VALUES (300, 'x', 1)")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    opened: list[int] = []
+    try:
+        while not opened or opened[-1] <= 1024:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+        batches = table.read(table.position())
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert tuples(batches, ["id"]) == [(300,)]
 
 
 def test_a_transaction_of_many_rows_comes_in_batches(table: Followed) -> None:
