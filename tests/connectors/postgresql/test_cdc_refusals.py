@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, dump
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
@@ -153,6 +154,17 @@ def test_a_slot_that_was_dropped_or_made_again(followed: Followed) -> None:
     followed.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", followed.schema)
     with pytest.raises(PermanentError, match="has let go what lies before"):
         followed.drain()
+
+
+def test_a_server_that_has_lost_the_end_of_its_log(followed: Followed) -> None:
+    """Restored, or promoted while it was behind: its new log would be skipped."""
+    followed.make(KEYED)
+    followed.drain()
+    beyond = {"wal": dump(Lsn(1 << 60))}
+    with closing(followed.source.open("followed/restored")) as session:
+        for until in (None, session.ends()):
+            with pytest.raises(PermanentError, match=r"the log ends at .* Load the tables again"):
+                session.plan(beyond, followed.limit, until)
 
 
 def test_a_slot_of_another_plugin(followed: Followed) -> None:

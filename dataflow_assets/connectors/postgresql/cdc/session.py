@@ -148,6 +148,7 @@ class PostgresqlCdcSession(SourceSession):
         if at is not None:
             self._let_go()
             if bound is not None and bound.value <= at.value:
+                self._check_end(at)
                 return Span(())
         with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
             if at is None and self._source.snapshot_mode == "initial":
@@ -157,6 +158,7 @@ class PostgresqlCdcSession(SourceSession):
             slot.freed(link, self._source)
             begin = known.confirmed if at is None else at
             end = slot.end_of_log(link)
+            slot.check_end(link, self._source, begin, end)
             first = at is None
         bound = end if bound is None or bound.value > end.value else bound
         return self._follow(begin, bound, limit, moves=first or until is not None)
@@ -198,6 +200,10 @@ class PostgresqlCdcSession(SourceSession):
     def _checked(self, link: TextLink, at: Lsn) -> Slot:
         tables.published(link, self._source, self._tables, begun=True)
         return slot.check(self._source, slot.find(link, self._source), at)
+
+    def _check_end(self, at: Lsn) -> None:
+        with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
+            slot.check_end(link, self._source, at, slot.end_of_log(link))
 
     def _load(self, link: TextLink, limit: Limit) -> Span:
         """All rows of all tables, as of one place in the log."""
