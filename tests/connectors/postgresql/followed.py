@@ -80,11 +80,11 @@ class Followed:
         order = Request(run=Run(), start=start, patience=Patience(self.patience, 0.01, 0.05))
         return drain(self.flow, lambda: self.engine, order)
 
-    def killed_at(self, failpoint: str) -> bool:
+    def killed_at(self, failpoint: str, nth: int = 1) -> bool:
         """Drains in a process of its own that dies there; False: it did not get there."""
         child = os.fork()
         if child == 0:  # what the parent has open is left alone: no handler runs
-            os.environ["DATAFLOW_FAILPOINT"] = f"{failpoint}:kill"
+            os.environ["DATAFLOW_FAILPOINT"] = f"{failpoint}:kill:{nth}"
             os.environ["DATAFLOW_FAILPOINT_TOKEN"] = uuid.uuid4().hex
             try:
                 self.drain()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -14,8 +16,9 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, dump
 from dataflow_assets.connectors.postgresql.client import TextLink
-from dataflow_assets.contracts import Limit
+from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
 from tests.connectors.postgresql.followed import Followed
 
@@ -51,6 +54,27 @@ def test_a_role_that_may_replicate_and_select_is_enough(followed: Followed) -> N
     try:
         followed.dsn = owner.replace("postgres@", f"{role}@")
         assert [batch.num_rows for batch in followed.read()] == [1]
+    finally:
+        followed.dsn = owner
+        followed.run(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
+def test_a_policy_that_hides_rows_from_the_role(followed: Followed) -> None:
+    """Changes would come of all rows, and the first load would have some of them."""
+    followed.make(KEYED)
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b')")
+    followed.run("ALTER TABLE source ENABLE ROW LEVEL SECURITY")
+    followed.run("CREATE POLICY some ON source USING (id = 1)")
+    followed.start()
+    role, owner = followed.schema, followed.dsn
+    followed.run(
+        f'CREATE ROLE "{role}" LOGIN REPLICATION; GRANT USAGE ON SCHEMA "{role}" TO "{role}"'
+    )
+    followed.run(f'GRANT SELECT ON source TO "{role}"')
+    try:
+        followed.dsn = owner.replace("postgres@", f"{role}@")
+        with pytest.raises(PermanentError, match="affected by row-level security policy"):
+            followed.read()
     finally:
         followed.dsn = owner
         followed.run(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
@@ -106,6 +130,20 @@ def test_partitions_that_are_published_by_themselves(followed: Followed) -> None
         followed.plan()
 
 
+@pytest.mark.parametrize("changed", ["source", "all_of_it"])
+def test_a_partition_whose_log_names_rows_otherwise(followed: Followed, changed: str) -> None:
+    """The server announces the root's replica identity, and logs by the partition's."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, big text) PARTITION BY RANGE (id)")
+    followed.run("CREATE TABLE all_of_it PARTITION OF source DEFAULT")
+    followed.plan()
+    followed.run(f"ALTER TABLE {changed} REPLICA IDENTITY FULL")
+    with pytest.raises(PermanentError, match="replica identity is .* of its partition"):
+        followed.plan()
+    followed.run("ALTER TABLE source REPLICA IDENTITY FULL")
+    followed.run("ALTER TABLE all_of_it REPLICA IDENTITY FULL")
+    followed.plan()
+
+
 def test_a_slot_that_was_dropped_or_made_again(followed: Followed) -> None:
     followed.make(KEYED)
     followed.drain()
@@ -116,6 +154,17 @@ def test_a_slot_that_was_dropped_or_made_again(followed: Followed) -> None:
     followed.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", followed.schema)
     with pytest.raises(PermanentError, match="has let go what lies before"):
         followed.drain()
+
+
+def test_a_server_that_has_lost_the_end_of_its_log(followed: Followed) -> None:
+    """Restored, or promoted while it was behind: its new log would be skipped."""
+    followed.make(KEYED)
+    followed.drain()
+    beyond = {"wal": dump(Lsn(1 << 60))}
+    with closing(followed.source.open("followed/restored")) as session:
+        for until in (None, session.ends()):
+            with pytest.raises(PermanentError, match=r"the log ends at .* Load the tables again"):
+                session.plan(beyond, followed.limit, until)
 
 
 def test_a_slot_of_another_plugin(followed: Followed) -> None:
@@ -176,6 +225,21 @@ def test_a_snapshot_that_is_gone_before_anything_is_stored(followed: Followed) -
     assert followed.killed_at("postgresql-cdc.snapshot")
     assert followed.drain() == 900
     assert followed.same()
+
+
+def test_a_snapshot_of_the_same_name_is_another_one(followed: Followed) -> None:
+    """A server that was restarted begins its names anew."""
+    followed.make(KEYED)
+    with closing(followed.source.open("followed/names")) as session:
+        span = session.plan(session.start(), followed.limit)
+        held = [piece for piece in span.slices if isinstance(piece, PartSlice)]
+        assert [session.smaller(piece, followed.limit) for piece in held] == [
+            (piece.part,) for piece in held
+        ]
+        earlier = replace(held[0], part=json.dumps({**json.loads(held[0].part), "lsn": "0/1"}))
+        with pytest.raises(Outdated):
+            session.smaller(earlier, followed.limit)
+        assert list(session.renewed(earlier, followed.limit)) == [piece.part for piece in held]
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import threading
 import time
 from contextlib import closing
@@ -11,7 +13,9 @@ from itertools import pairwise
 import psycopg
 import pytest
 
+from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
 from dataflow_assets.connectors.postgresql.cdc import session as session_module
+from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump, parse_part
 from dataflow_assets.connectors.postgresql.cdc.read import Stream
 from dataflow_assets.contracts import Limit, PartSlice
@@ -170,6 +174,61 @@ def test_idle_tables_do_not_keep_the_log(table: Followed, monkeypatch: pytest.Mo
         assert not span.empty
         assert [b.num_rows for piece in span.slices for b in
                 table.source.batches(piece, frozenset())] == [0]  # fmt: skip
+
+
+@pytest.mark.parametrize("seconds", [0, 10])
+def test_whoever_asks_for_the_end_does_not_wait_for_a_long_look(
+    table: Followed, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """A sensor asks for many flows: much log that nobody has read is news, without reading it."""
+    table.drain()
+    table.options["heartbeatIntervalSeconds"] = seconds
+    position = table.position()["wal"]
+    table.run("CREATE TABLE noise AS SELECT generate_series(1, 1000) i")
+    monkeypatch.setattr(session_module, "LOOK_BYTES", 10_000)
+    with closing(table.source.open("followed/asked")) as session:
+        monkeypatch.setattr(session_module, "look", None)
+        assert session.behind("wal", position, session.ends()["wal"])
+
+
+def test_the_lag_of_a_long_stretch_is_estimated_from_its_beginning(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.drain()
+    asked: list[int] = []
+
+    def noted(source: PostgresqlCdcSource, after: Lsn, upto: Lsn, most: int) -> Seen:
+        asked.append(upto.value - after.value)
+        return look(source, after, upto, most)
+
+    with closing(table.source.open("followed/lag")) as session:
+        table.run("INSERT INTO source SELECT i, 'x', 1 FROM generate_series(301, 305) i")
+        table.run("CREATE TABLE noise AS SELECT generate_series(1, 10000) i")
+        monkeypatch.setattr(session_module, "LOOK_BYTES", 100_000)
+        monkeypatch.setattr(session_module, "look", noted)
+        lag = session.lag(table.position())
+    assert asked == [100_000]
+    assert lag.records >= 5
+    assert lag.bytes is not None
+    assert lag.bytes > 100_000
+
+
+def test_a_process_that_has_many_files_open_reads_too(table: Followed) -> None:
+    """A lane of many flows has more than a thousand descriptors."""
+    table.drain()
+    table.run("INSERT INTO source VALUES (300, 'x', 1)")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    opened: list[int] = []
+    try:
+        while not opened or opened[-1] <= 1024:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+        batches = table.read(table.position())
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert tuples(batches, ["id"]) == [(300,)]
 
 
 def test_a_transaction_of_many_rows_comes_in_batches(table: Followed) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlSink
-from dataflow_assets.contracts import Rejects
+from dataflow_assets.contracts import Limit, PartSlice, Rejects
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.router import Router
-from tests.connectors.postgresql.followed import UPSERTED, Followed
+from tests.connectors.postgresql.followed import UPSERTED, Followed, tuples
 
 
 class Two(Followed):
@@ -73,6 +74,31 @@ def test_a_kill_between_the_commits_of_two_targets(two: Two, failpoint: str) -> 
     assert _same(two)
 
 
+@pytest.mark.crash
+def test_a_kill_while_two_targets_are_loaded(two: Two) -> None:
+    """Both have parts of a snapshot that is gone: each of them reads the tables again."""
+    two.run("INSERT INTO source SELECT i, repeat('x', 500) FROM generate_series(101, 900) i")
+    two.run("INSERT INTO items SELECT i, 1, i FROM generate_series(101, 9000) i")
+    two.limit = Limit(bytes=64 * 1024)
+    assert two.killed_at("postgresql.after-commit", nth=11)  # no part of `items` is committed
+    two.run(CHANGES)
+    two.drain()
+    two.drain()
+    assert _same(two)
+
+
+def test_each_branch_reads_again_what_another_process_had_begun(two: Two) -> None:
+    """Both had the same parts left, and both get parts of the whole table."""
+    two.limit = Limit(bytes=8192)
+    old = [piece for piece in two.plan().slices if isinstance(piece, PartSlice)]
+    with closing(two.source.open("two/again")) as session:
+        found = []
+        for _ in range(2):
+            session.plan(session.start(), two.limit)
+            found.append([part for piece in old for part in session.renewed(piece, two.limit)])
+    assert found[0] == found[1] != []
+
+
 def test_a_branch_that_is_added_later_loads_its_table(two: Two) -> None:
     two.routed = False
     two.drain()
@@ -86,6 +112,20 @@ def test_a_branch_that_is_added_later_loads_its_table(two: Two) -> None:
     two.run("DELETE FROM items WHERE id = 50; INSERT INTO source VALUES (9, 'i')")
     two.drain()
     assert _same(two)
+
+
+def test_columns_that_are_announced_again_change_no_batch(two: Two) -> None:
+    """The server repeats them when its cache is emptied: a second read may have them elsewhere."""
+    two.drain()
+    after = two.position()
+    two.run("INSERT INTO source VALUES (3, 'c'); INSERT INTO items VALUES (30, 3, 1)")
+    two.run("ALTER TABLE items ALTER COLUMN price SET STATISTICS 50")
+    two.run("INSERT INTO items VALUES (31, 3, 2); INSERT INTO source VALUES (4, 'd')")
+    batches = two.read(after, frozenset({"table"}))
+    assert tuples(batches, ["#table", "id"]) == [
+        *((f"{two.schema}.source", number) for number in (3, 4)),
+        *((f"{two.schema}.items", number) for number in (30, 31)),
+    ]
 
 
 def test_the_address_of_one_table_is_the_table_s_own(followed: Followed) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
+import pyarrow as pa
 import pytest
 
+from dataflow_assets.connectors.postgresql.cdc.text_values import arrow
+from dataflow_assets.connectors.postgresql.source.types import TypeOf
 from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.chain import Transformation
@@ -52,6 +56,12 @@ def test_every_type_is_read_from_the_log_as_from_the_table(followed: Followed) -
     followed.drain()
     texts = ", ".join(f"quote_nullable({name})" for name in TYPES)
     assert followed.same(f"id, {texts}")
+
+
+def test_an_array_of_char_has_no_blanks_as_in_the_first_rows() -> None:
+    kind = TypeOf("_bpchar", "character(3)[]", "bpchar", 1)
+    texts = pa.array(['{"ab ",NULL,abc}', None, '{"   "}'])
+    assert arrow(texts, kind, "c").to_pylist() == [["ab", None, "abc"], None, [""]]
 
 
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL", "USING INDEX source_pkey"])
@@ -149,6 +159,29 @@ def test_partitions_come_under_the_name_of_their_root(followed: Followed) -> Non
     batches = followed.read(followed.position(), frozenset({"table"}))
     assert {row for (row,) in tuples(batches, ["#table"])} == {f"{followed.schema}.source"}
     followed.drain()
+    assert followed.same()
+
+
+def test_a_partition_that_comes_just_before_the_first_load(followed: Followed) -> None:
+    """After the session has looked at the tables, and before it takes its snapshot."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    followed.run("CREATE TABLE low PARTITION OF source FOR VALUES FROM (0) TO (100)")
+    followed.run("INSERT INTO source VALUES (1)")
+    with closing(followed.source.open("followed/late")) as session:
+        followed.run("CREATE TABLE high PARTITION OF source FOR VALUES FROM (100) TO (200)")
+        followed.run("INSERT INTO source VALUES (101)")
+        span = session.plan(session.start(), followed.limit)
+        batches = [b for piece in span.slices for b in followed.source.batches(piece, frozenset())]
+    assert tuples(batches, ["id"]) == [(1,), (101,)]
+
+
+def test_a_partitioned_table_that_has_no_partition_yet(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    followed.run("CREATE TABLE target (id int PRIMARY KEY)")
+    assert followed.drain() == 0
+    followed.run("CREATE TABLE low PARTITION OF source FOR VALUES FROM (0) TO (100)")
+    followed.run("INSERT INTO source VALUES (1), (2)")
+    assert followed.drain() == 2
     assert followed.same()
 
 

@@ -73,6 +73,20 @@ def given_up(source: PostgresqlCdcOptions, confirmed: object, after: object) -> 
     )
 
 
+def ends_before(
+    source: PostgresqlCdcOptions, end: object, after: object, *, standby: bool
+) -> PermanentError | TransientError:
+    """The server is not where it was when it was read last."""
+    found = f"{source.title}: the log ends at {end}, and the flow has read up to {after}"
+    if standby:
+        return TransientError(f"{found}: this standby is behind the server that was read before")
+    return PermanentError(
+        f"{found}: the server was restored to an earlier moment, or is a standby that was promoted "
+        f"while it was behind. The target has changes that the tables have not, and changes up to "
+        f"{after} would be skipped. Load the tables again: {AGAIN}"
+    )
+
+
 def lost(source: PostgresqlCdcOptions, reason: str) -> PermanentError:
     """The server has invalidated the slot."""
     why = f" ({reason})" if reason else ""

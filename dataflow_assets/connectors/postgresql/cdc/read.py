@@ -87,6 +87,7 @@ class Stream:
     metadata: frozenset[str]
     _followed: dict[bytes, Changed] = field(default_factory=dict)
     """By the id of a table, as messages have it; tables that nobody asked for are not in it."""
+    _announced_last: dict[bytes, Announcement] = field(default_factory=dict)
     _transaction: Transaction = Transaction("0/0")
 
     def batches(self, part: StreamPart) -> Iterator[pa.RecordBatch]:
@@ -133,14 +134,19 @@ class Stream:
         return delivered(records, self.metadata, column, debezium=debezium)
 
     def _announced(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """A table's columns from now on: what came before is decoded by the old ones."""
+        """A table's columns from now on: what came before is decoded by the old ones.
+
+        The server repeats them when its cache is emptied, at another place in each read. A
+        repetition changes nothing, so that rows of several tables come in the same order again.
+        """
         found = Announcement.parse(data)
-        if found.place not in self.source.places:
+        key = found.oid.to_bytes(4, "big")
+        if found.place not in self.source.places or self._announced_last.get(key) == found:
             return
         yield from self._flushed()
         with lent_to_source(self.source.dsn()) as link:
             layout = found.layout(link, self.source)
-        key = found.oid.to_bytes(4, "big")
+        self._announced_last[key] = found
         debezium = self.source.envelope_format == "debezium"
         self._followed[key] = Changed(layout, self._followed.get(key), with_old=debezium)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,8 @@ class PostgresqlCdcSession(SourceSession):
         self._source, self._flow = source, flow
         self._snapshot: Snapshot | None = None
         self._renewed: set[str] = set()
-        """Tables that are read again from their beginning: another process held their snapshot."""
+        """Tables that a branch reads again from their beginning: another process held their
+        snapshot. Each branch begins after a plan of its own."""
         self._after: Lsn | None = None
         """Where the last span was planned from."""
         self._idle: tuple[Lsn, Lsn] | None = None
@@ -117,12 +119,15 @@ class PostgresqlCdcSession(SourceSession):
         after = known.confirmed
         if self._after is not None and self._after.value > after.value:
             after = self._after
-        return self._seen(after, end).first is not None or self._is_long(after, end)
+        if self._is_long(after, end):
+            return True  # the plan looks: whoever asks here asks for other flows too
+        return self._seen(after, end).first is not None
 
     def _is_long(self, after: Lsn, end: Lsn) -> bool:
         interval = self._source.heartbeat_interval_seconds
         due = bool(interval) and time.monotonic() - self._moved >= interval
-        return due and end.value - after.value >= IDLE_BYTES
+        size = end.value - after.value
+        return size > LOOK_BYTES or (due and size >= IDLE_BYTES)
 
     def _seen(self, after: Lsn, end: Lsn) -> Seen:
         """The first change between two places; what is known to have none is not asked again."""
@@ -139,18 +144,21 @@ class PostgresqlCdcSession(SourceSession):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         at = stored(after)
         bound = None if until is None else stored(until)
+        self._renewed = set()
         if at is not None:
             self._let_go()
             if bound is not None and bound.value <= at.value:
+                self._check_end(at)
                 return Span(())
         with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
             if at is None and self._source.snapshot_mode == "initial":
                 self._made(link)
-                return self._load(limit)
+                return self._load(link, limit)
             known = self._made(link) if at is None else self._checked(link, at)
             slot.freed(link, self._source)
             begin = known.confirmed if at is None else at
             end = slot.end_of_log(link)
+            slot.check_end(link, self._source, begin, end)
             first = at is None
         bound = end if bound is None or bound.value > end.value else bound
         return self._follow(begin, bound, limit, moves=first or until is not None)
@@ -193,16 +201,24 @@ class PostgresqlCdcSession(SourceSession):
         tables.published(link, self._source, self._tables, begun=True)
         return slot.check(self._source, slot.find(link, self._source), at)
 
-    def _load(self, limit: Limit) -> Span:
+    def _check_end(self, at: Lsn) -> None:
+        with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
+            slot.check_end(link, self._source, at, slot.end_of_log(link))
+
+    def _load(self, link: TextLink, limit: Limit) -> Span:
         """All rows of all tables, as of one place in the log."""
-        snapshot = self._held()
+        snapshot = self._held(link)
         parts = snapshot.parts(self._tables, limit, self._block)
+        if not parts:  # partitioned tables without a partition
+            return _stretch(snapshot.lsn, snapshot.lsn, snapshot.lsn)
         return Span.of_parts(dump(snapshot.lsn), map(dump_part, parts))
 
-    def _held(self) -> Snapshot:
+    def _held(self, link: TextLink) -> Snapshot:
         if self._snapshot is None or not self._snapshot.alive:
             self._let_go()
             self._snapshot = Snapshot(self._source, self._tables)
+            # A partition may have come since they were looked at, before they were locked.
+            self._tables = tables.tables(link, self._source)
         return self._snapshot
 
     def _let_go(self) -> None:
@@ -222,11 +238,13 @@ class PostgresqlCdcSession(SourceSession):
         part = parse_part(piece.part)
         if isinstance(part, StreamPart) or self._holds(part):
             return (piece.part,)
-        with explained(self._source, "planning"):
-            return tuple(map(dump_part, self._again(part, self._held(), limit)))
+        with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
+            return tuple(map(dump_part, self._again(part, self._held(link), limit)))
 
     def _holds(self, part: SnapshotPart) -> bool:
-        return self._snapshot is not None and self._snapshot.name == part.snapshot
+        """A server that was restarted gives the same names again."""
+        held = self._snapshot
+        return held is not None and (held.name, str(held.lsn)) == (part.snapshot, part.lsn)
 
     def _outdated(self, part: SnapshotPart) -> Outdated:
         return Outdated(
@@ -293,7 +311,10 @@ class PostgresqlCdcSession(SourceSession):
             size = max(0, end.value - at.value)
             if known.pid is not None:
                 return Lag(size // RECORD_BYTES, 0.0, ends, size, known.retained)
-            found = look(self._source, at, end, _COUNTED) if size else Seen(0)
+            looked = Lsn(min(end.value, at.value + LOOK_BYTES))
+            found = look(self._source, at, looked, _COUNTED) if size else Seen(0)
+            if looked.value < end.value:
+                found = replace(found, upto=found.upto or looked)
         return Lag(_estimated(found, at, size), _age(found), ends, size, known.retained)
 
     @property

@@ -108,6 +108,18 @@ def check(source: PostgresqlCdcOptions, slot: Slot | None, after: Lsn) -> Slot:
     return slot
 
 
+def check_end(link: TextLink, source: PostgresqlCdcOptions, after: Lsn, end: Lsn) -> None:
+    """Raises where the log ends before `after`: it is not the log that was read up to there.
+
+    Raises:
+        PermanentError: what is written up to `after` from now on would be skipped.
+        TransientError: a standby will come that far.
+    """
+    if end.value < after.value:
+        ((standby,),) = link.execute("SELECT pg_is_in_recovery()")
+        raise errors.ends_before(source, end, after, standby=standby)
+
+
 def freed(link: TextLink, source: PostgresqlCdcOptions) -> None:
     """Waits until nobody reads the slot; a reader of ours that is left over is ended.
 

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.postgresql.client import TextLink, qualified, qu
 from dataflow_assets.errors import PermanentError
 
 _TABLES = """
-SELECT c.oid::int8, c.relkind::text, ARRAY(
+SELECT c.oid::int8, c.relkind::text, c.relreplident::text, ARRAY(
     SELECT a.attname::text FROM pg_index i, unnest(i.indkey) WITH ORDINALITY AS k (num, n)
     JOIN pg_attribute a ON a.attnum = k.num
     WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid ORDER BY k.n)
@@ -97,7 +97,7 @@ def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> Tabl
         raise PermanentError(
             f"table {name} does not exist at {source.server()}: create it, or fix `tables`"
         )
-    ((oid, kind, key),) = rows
+    ((oid, kind, identity, key),) = rows
     if kind not in {"r", "p"}:
         raise PermanentError(
             f"{name} at {source.server()} is not a table: only tables have a log of their changes"
@@ -111,6 +111,7 @@ def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> Tabl
     found = Table(place, oid, tuple(key), leaves)
     for leaf in leaves:
         _check_identity(leaf)
+        _check_same_identity(found, identity, leaf)
     return found
 
 
@@ -125,6 +126,23 @@ def _check_identity(leaf: Leaf) -> None:
     raise PermanentError(
         f"table {'.'.join(leaf.place)} cannot be followed: {why}, so its log does not say which "
         f"rows are changed. Run: ALTER TABLE {name} REPLICA IDENTITY FULL, or give it a primary key"
+    )
+
+
+def _check_same_identity(table: Table, identity: str, leaf: Leaf) -> None:
+    """A partition logs by its own identity, and the server announces that of the root.
+
+    Where they differ, an old row is taken for a key, or a key for an old row of nulls.
+    """
+    if leaf.identity == identity:
+        return
+    named = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL", "i": "USING INDEX"}
+    other = table.sql if leaf.identity == "f" else qualified(*leaf.place)
+    raise PermanentError(
+        f"table {table.name} cannot be followed: its replica identity is {named[identity]}, and "
+        f"that of its partition {'.'.join(leaf.place)} is {named[leaf.identity]}, so its log would "
+        f"be misread. Give the table and each of its partitions the same, such as ALTER TABLE "
+        f"{other} REPLICA IDENTITY FULL: no partition inherits it, nor does a new one"
     )
 
 

@@ -139,6 +139,8 @@ def _lists(texts: pa.Array, kind: TypeOf, name: str) -> pa.Array:
 
 
 def _element(texts: pa.Array, kind: TypeOf, inner: pa.DataType, name: str) -> pa.Array:
+    if kind.element == "bpchar":  # a cast to text[] takes its blanks off, as of the first rows
+        texts = pc.utf8_rtrim(texts, characters=" ")
     return _plain(texts, kind.element or "", inner, name)
 
 

@@ -115,7 +115,9 @@ class Walsender:
 
     def _wait(self) -> None:
         """Until the server sends: it is silent while it looks through log that is not for us."""
-        select.select([self._libpq.socket], [], [])
+        ready = select.poll()  # `select` takes no descriptor above 1023
+        ready.register(self._libpq.socket, select.POLLIN)
+        ready.poll()
         try:
             self._libpq.consume_input()
         except psycopg.Error as error:
