@@ -140,7 +140,7 @@ class TrinoSinkSession(StoredSession):
 
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
-        texts = [one for r in sorted(receipts, key=lambda r: r.partition) for one in r.staged]
+        texts = [text for receipt in receipts for text in receipt.staged]
         staged = [msgspec.json.decode(text, type=stage.Staged) for text in texts]
         reach("trino.before-commit")
         if not any(one.rows for one in staged):
