@@ -106,8 +106,12 @@ def drop(client: Client, place: Place) -> None:
     client.run(f"DROP TABLE IF EXISTS {place.quoted}")
 
 
-def leftovers(client: Client, beside: Place, branch: str) -> list[Place]:
-    """Stages of a branch that drivers have left behind. Raises Failure."""
+def leftovers(client: Client, beside: Place, branch: str, epoch: int) -> list[Place]:
+    """Stages of a branch that drivers up to this epoch have left behind. Raises Failure.
+
+    A driver that is late must not drop those of the one that has taken over: rows would be missing
+    from its statement.
+    """
     begins = f"{PREFIX}{_digest(branch)}_"
     try:
         found = client.rows(
@@ -118,7 +122,11 @@ def leftovers(client: Client, beside: Place, branch: str) -> list[Place]:
         if failure.name not in MISSING:
             raise
         return []
-    return [beside.beside(str(each)) for (each,) in found]
+    return [beside.beside(str(each)) for (each,) in found if _epoch(str(each)) <= epoch]
+
+
+def _epoch(name: str) -> int:
+    return int(name.split("_")[-2])
 
 
 def _digest(branch: str) -> str:
