@@ -33,10 +33,11 @@ def in_json(
 ) -> tuple[pa.RecordBatch, Mapping[int, str]]:
     """The batch with JSON bodies and keys as text, and by its row why one cannot be decoded.
 
-    What cannot be decoded is null.
+    What cannot be decoded is null. Entries have their metadata, and so the text of their key, from
+    the time when they were rejected.
     """
     as_json, refused = _with_bodies(batch, form)
-    if form is None or "key" not in batch.schema.names:
+    if form is None or "key" not in batch.schema.names or "metadata" in batch.schema.names:
         return as_json, refused
     keys = form.keys(batch.column("key"))
     at = batch.schema.get_field_index("key")
@@ -127,7 +128,10 @@ class Formatted:
             Rejection(offsets[row].as_py(), "decode", why, None)
             for row, why in keys.refused.items()
         ]
-        return Decoded(found.rows, [*found.rejected, *bad])
+        # Kept as they were sent, for a replay decodes keys again.
+        known = dict(zip(offsets.to_pylist(), batch.column("key").to_pylist(), strict=True))
+        rejected = [replace(one, key=known[one.offset]) for one in (*found.rejected, *bad)]
+        return Decoded(found.rows, rejected)
 
 
 def is_wrapped(schema: pa.Schema) -> bool:

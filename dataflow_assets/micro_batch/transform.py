@@ -99,7 +99,7 @@ class Transforming:
         if None in ways:
             ways[None].rejected += rejected
         numbers = pa.array(offsets, pa.int64())
-        sent = Messages(numbers, batch, self._rows, several, places=self._places)
+        sent = Messages(numbers, batch, self._rows, several, as_json, places=self._places)
         return [branch.chunk(offsets, sent) for branch in branches]
 
 
