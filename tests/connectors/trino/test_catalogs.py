@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
@@ -176,3 +177,11 @@ def test_what_is_said_before_a_run() -> None:
     keyed = {"upsertMode": True, "conflictKey": "id", "deleteMode": "soft"}
     with pytest.raises(ValueError, match="deleteMode: soft does not work for trino yet"):
         TrinoSink.model_validate(config | keyed)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(10_000, 5_000), (1_000_000, 940_000)])
+def test_also_a_short_statement_has_room_for_rows(most: int, expected: int) -> None:
+    """With none every row would be rejected as too long."""
+    given = {"serverURL": "http://t:1", "catalog": "c", "schema": "s", "table": "t"}
+    declared = TrinoSink.model_validate(given | {"maxStatementLength": most})
+    assert stage.room(declared.max_statement_length) == expected

@@ -54,7 +54,7 @@ class Chunks:
     @property
     def longest(self) -> int:
         """Characters that a row may have."""
-        return self.most - SPARE
+        return room(self.most)
 
     def add(self, line: str, length: int) -> None:
         """Takes a row of this length as it stands in SQL. Raises Failure."""
@@ -147,7 +147,7 @@ def gathered(
     """
     inline = [one for one in staged if one.inline]
     length = sum(len(one.inline) + one.inline.count("'") for one in inline)
-    if all(one.inline or not one.rows for one in staged) and length <= most - SPARE:
+    if all(one.inline or not one.rows for one in staged) and length <= room(most):
         return f"[{','.join(one.inline[1:-1] for one in inline)}]", []
     if inline:
         create(client, place)
@@ -158,3 +158,8 @@ def gathered(
             chunks.add(text, len(text) + text.count("'"))
         chunks.flush()
     return "", [one.attempt for one in staged if one.rows]
+
+
+def room(most: int) -> int:
+    """Characters of rows in a statement of so many, half of them where the statement is short."""
+    return max(most - SPARE, most // 2)
