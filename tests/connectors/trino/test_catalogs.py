@@ -185,3 +185,9 @@ def test_also_a_short_statement_has_room_for_rows(most: int, expected: int) -> N
     given = {"serverURL": "http://t:1", "catalog": "c", "schema": "s", "table": "t"}
     declared = TrinoSink.model_validate(given | {"maxStatementLength": most})
     assert stage.room(declared.max_statement_length) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("ab", 2), ("it's", 5), ("ü€", 2), ("a😀b", 4)])
+def test_the_length_of_a_text_is_what_trino_counts(text: str, expected: int) -> None:
+    """Else a chunk of many emojis is refused, for good, as a text that is too large."""
+    assert stage.length_of(text) == expected

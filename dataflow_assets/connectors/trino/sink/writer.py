@@ -19,7 +19,7 @@ from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.rejected.table import store
 from dataflow_assets.connectors.trino.sink.refused_values import Trial
-from dataflow_assets.connectors.trino.table.stage import Chunks
+from dataflow_assets.connectors.trino.table.stage import Chunks, length_of
 from dataflow_assets.connectors.trino.table.table import Column, Place
 from dataflow_assets.contracts import (
     ABSENT,
@@ -88,7 +88,7 @@ class TrinoWriter(Writer):
     def _write(self, chunk: Chunk) -> None:
         rows, refused = self._accepted(chunk.rows)
         texts = [line.decode() for line in lines(rows, self._names, *_system(rows))]
-        lengths = [len(text) + text.count("'") for text in texts]
+        lengths = [length_of(text) for text in texts]
         bad = self._trial.refused(texts) | _too_long(lengths, self._chunks.longest)
         for row, (text, length) in enumerate(zip(texts, lengths, strict=True)):
             if row not in bad:

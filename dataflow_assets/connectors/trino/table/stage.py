@@ -146,7 +146,7 @@ def gathered(
     are there. Raises Failure.
     """
     inline = [one for one in staged if one.inline]
-    length = sum(len(one.inline) + one.inline.count("'") for one in inline)
+    length = sum(length_of(one.inline) for one in inline)
     if all(one.inline or not one.rows for one in staged) and length <= room(most):
         return f"[{','.join(one.inline[1:-1] for one in inline)}]", []
     if inline:
@@ -155,7 +155,7 @@ def gathered(
         chunks = Chunks(client, place, one.attempt, most)
         for line in json.loads(one.inline):
             text = msgspec.json.encode(line).decode()
-            chunks.add(text, len(text) + text.count("'"))
+            chunks.add(text, length_of(text))
         chunks.flush()
     return "", [one.attempt for one in staged if one.rows]
 
@@ -163,3 +163,12 @@ def gathered(
 def room(most: int) -> int:
     """Characters of rows in a statement of so many, half of them where the statement is short."""
     return max(most - SPARE, most // 2)
+
+
+def length_of(text: str) -> int:
+    """Characters of a text as it stands in SQL, as Trino counts them.
+
+    A quote is written twice. A letter outside of the first 65,536, such as an emoji, counts as two.
+    """
+    wide = 0 if text.isascii() else len(text.encode("utf-16-le")) // 2 - len(text)
+    return len(text) + text.count("'") + wide
