@@ -191,3 +191,21 @@ def test_also_a_short_statement_has_room_for_rows(most: int, expected: int) -> N
 def test_the_length_of_a_text_is_what_trino_counts(text: str, expected: int) -> None:
     """Else a chunk of many emojis is refused, for good, as a text that is too large."""
     assert stage.length_of(text) == expected
+
+
+def test_a_row_that_is_too_long_is_rejected_where_values_are_tried_as_well(
+    trino: devservers.Trino, trino_schema: str, tmp_path: Path, engine: SparkSession, store: Store
+) -> None:
+    """It fits no statement, also none that only looks at it."""
+    columns = "id bigint, name varchar, counts map(varchar, bigint)"
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target ({columns})")
+    rows = [{"id": 1, "counts": {"a": 1}}, {"id": 2, "name": "x" * 1_200_000}, {"id": 3}]
+    store.produce("t", 0, [json.dumps(row).encode() for row in rows])
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config))
+    with path.open("a", encoding="utf-8") as file:
+        file.write("  onRejected: skip\n")
+    assert run(chosen(load(path), None), engine) == 2
+    found = execute(trino, f"SELECT id FROM lake.{trino_schema}.target ORDER BY id")
+    assert found == [[1], [3]]
