@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pyarrow as pa
 
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.contracts import OffsetSlice
 from dataflow_assets.formats.avro import AvroFormat
-from dataflow_assets.micro_batch.formatted import in_json
+from dataflow_assets.formats.json import JsonDecoder, Tombstones
+from dataflow_assets.micro_batch.branches import PassBranch
+from dataflow_assets.micro_batch.formatted import Formatted, in_json
 from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.originals import Messages
 from dataflow_assets.micro_batch.places import Places
@@ -45,3 +50,25 @@ def test_the_key_of_an_entry_is_not_decoded_again_where_its_text_is_kept() -> No
     assert not refused
     assert as_json.column("body").to_pylist() == [b"7"]
     assert in_json(entry.drop_columns(["metadata"]), form)[1]
+
+
+def test_keys_that_nobody_reads_are_not_decoded() -> None:
+    """A sink that gets them as they were sent does not care what they are."""
+    form = AvroFormat(schema='"long"', keys_named=True)
+    as_json, refused = in_json(batch(b"\x0e", b"no Avro"), form, keys=False)
+    assert not refused
+    assert as_json.column("key").to_pylist() == [b"no Avro"]
+
+
+def test_null_messages_that_are_skipped_are_so_whatever_their_keys_are() -> None:
+    schema = pa.schema([("id", pa.int64())])
+    ticket = SimpleNamespace(schema=schema)
+    sink = SimpleNamespace(unknown_fields="reject")
+    branch = cast("PassBranch", SimpleNamespace(ticket=ticket, sink=sink, unwraps=False))
+    decoder = JsonDecoder(schema, "reject", Tombstones("skip"))
+    formatted = Formatted(AvroFormat(schema='"long"', keys_named=True), branch, decoder)
+    null = batch(b"", b"no Avro")
+    null = null.set_column(1, "body", pa.nulls(1, pa.binary()))
+    numbers = pa.array([7], pa.int64())
+    chunk = formatted(null, Messages(numbers, null, places=Places(OffsetSlice("0", 7, 8))))
+    assert (chunk.rows.num_rows, chunk.rejected, chunk.seen) == (0, [], 8)
