@@ -7,7 +7,8 @@ import logging
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +16,9 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.table import stage
+from dataflow_assets.connectors.trino.table.table import Place
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
@@ -209,3 +212,21 @@ def test_a_row_that_is_too_long_is_rejected_where_values_are_tried_as_well(
     assert run(chosen(load(path), None), engine) == 2
     found = execute(trino, f"SELECT id FROM lake.{trino_schema}.target ORDER BY id")
     assert found == [[1], [3]]
+
+
+def test_a_chunk_has_no_more_rows_than_the_statement_can_tell_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else rows of the next chunk would come before its last ones, and the older row would win."""
+    monkeypatch.setattr(stage, "MOST_ROWS", 4)
+    run_sql: list[str] = []
+    client = cast("Client", SimpleNamespace(run=run_sql.append))
+    chunks = stage.Chunks(client, Place("c", "s", "t"), "a", 1_000_000)
+    for number in range(7):
+        chunks.add(f"[{number}]", 3)
+    chunks.flush()
+    assert [sql[sql.index("VALUES") :] for sql in run_sql if "INSERT" in sql] == [
+        "VALUES ('a', 0, '[[0],[1],[2]]')",
+        "VALUES ('a', 1, '[[3],[4],[5]]')",
+        "VALUES ('a', 2, '[[6]]')",
+    ]

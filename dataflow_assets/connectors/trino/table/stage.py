@@ -23,6 +23,8 @@ MOST_INLINE = 100_000
 """Characters of rows that travel in one receipt."""
 SPARE = 60_000
 """Characters of a statement that are left for all but the rows."""
+MOST_ROWS = 1 << 20
+"""Rows of a chunk: by chunk and row the statement knows their order."""
 _COLUMNS = "attempt varchar, chunk bigint, body varchar"
 
 
@@ -58,7 +60,7 @@ class Chunks:
 
     def add(self, line: str, length: int) -> None:
         """Takes a row of this length as it stands in SQL. Raises Failure."""
-        if self._length + length > self.longest:
+        if self._length + length > self.longest or len(self._lines) == MOST_ROWS - 1:
             self.flush()
         self._lines.append(line)
         self._length += length + 1
