@@ -29,18 +29,25 @@ from dataflow_assets.records.wrapped import METADATA, VALUE, unwrapped_texts
 
 
 def in_json(
-    batch: pa.RecordBatch, form: MessageFormat | None
+    batch: pa.RecordBatch, form: MessageFormat | None, *, keys: bool = True
 ) -> tuple[pa.RecordBatch, Mapping[int, str]]:
     """The batch with JSON bodies and keys as text, and by its row why one cannot be decoded.
 
-    What cannot be decoded is null.
+    What cannot be decoded is null. Entries have their metadata, and so the text of their key, from
+    the time when they were rejected. `keys`: whether somebody reads them; a sink that gets them as
+    they were sent does not.
     """
     as_json, refused = _with_bodies(batch, form)
-    if form is None or "key" not in batch.schema.names:
+    if form is None or not keys or _is_read(batch):
         return as_json, refused
-    keys = form.keys(batch.column("key"))
+    found = form.keys(batch.column("key"))
     at = batch.schema.get_field_index("key")
-    return as_json.set_column(at, "key", keys.texts), {**keys.refused, **refused}
+    return as_json.set_column(at, "key", found.texts), {**found.refused, **refused}
+
+
+def _is_read(batch: pa.RecordBatch) -> bool:
+    """Whether there is no key to decode, or its text is known."""
+    return "key" not in batch.schema.names or "metadata" in batch.schema.names
 
 
 def _with_bodies(
@@ -115,7 +122,8 @@ class Formatted:
 
     def _nulls(self, batch: pa.RecordBatch, sent: Messages) -> Decoded:
         offsets = sent.offsets.filter(sent.batch.column("body").is_null())
-        if "key" not in batch.schema.names:
+        skips = self._decoder.tombstones.mode == "skip"
+        if "key" not in batch.schema.names or skips:
             return self._decoder.decode(batch.column("body"), offsets)
         keys = self._form.keys(batch.column("key"))
         read = np.ones(batch.num_rows, np.bool_)
@@ -127,7 +135,10 @@ class Formatted:
             Rejection(offsets[row].as_py(), "decode", why, None)
             for row, why in keys.refused.items()
         ]
-        return Decoded(found.rows, [*found.rejected, *bad])
+        # Kept as they were sent, for a replay decodes keys again.
+        known = dict(zip(offsets.to_pylist(), batch.column("key").to_pylist(), strict=True))
+        rejected = [replace(one, key=known[one.offset]) for one in (*found.rejected, *bad)]
+        return Decoded(found.rows, rejected)
 
 
 def is_wrapped(schema: pa.Schema) -> bool:

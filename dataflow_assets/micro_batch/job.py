@@ -66,9 +66,13 @@ def run(spark: SparkSession, planned: Planned) -> Outcome:
 
 
 def run_in_one_task(spark: SparkSession, planned: Planned) -> Outcome:
-    """The same where others need the rest of Spark: of a frame one slice is read, by chance."""
+    """The same where others need the rest of Spark: of many messages one slice is read, by chance.
+
+    Be they of a frame, or read in tasks: all slices of a large span may take too long for one task.
+    """
     work = planned.work
-    if planned.in_tasks:
+    messages = work.source.delivers == "messages"
+    if planned.in_tasks and (not messages or planned.source.is_small(work.span)):
         return _read_alone(spark, work, _all_in_one)
     return run(spark, replace(planned, work=replace(work, span=_one_slice(work.span))))
 

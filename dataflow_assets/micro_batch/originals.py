@@ -25,6 +25,8 @@ class Messages(Mapping[int, Sent]):
     """What reads the metadata, where messages have become records."""
     several: Mapping[int, int] = field(default_factory=dict)
     """How many records a message has become, where that is not one."""
+    named: pa.RecordBatch | None = None
+    """The batch with its keys as text, where they are not sent as text."""
     _: KW_ONLY
     places: Places
 
@@ -36,8 +38,9 @@ class Messages(Mapping[int, Sent]):
         place = self.places.of(self.batch, index, offset, raw)
         if self.rows is None:
             return Sent(raw, place=place)
-        ((body, metadata),) = self.rows.records(self.batch.slice(index, 1))
-        return Sent(body, placed(metadata, offset), self.several.get(offset, 1), place)
+        named = self.batch if self.named is None else self.named
+        ((_, metadata),) = self.rows.records(named.slice(index, 1))
+        return Sent(raw, placed(metadata, offset), self.several.get(offset, 1), place)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.offsets.to_pylist())

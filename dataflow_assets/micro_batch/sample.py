@@ -23,12 +23,14 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
 )
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.formats.json_types import infer, merge
 from dataflow_assets.formats.rows import cells, objects, table_columns
 from dataflow_assets.micro_batch.branches import Steps
 from dataflow_assets.micro_batch.formatted import in_json, is_wrapped
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
+from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, slice_rows, spare_worker
 from dataflow_assets.micro_batch.transform import sampled
 from dataflow_assets.records.wrapped import unwrapped_texts
@@ -46,6 +48,15 @@ class Sample:
 
     records: int
     schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a task sends back: its sample, or why it has none."""
+
+    records: int = 0
+    schema: bytes = b""
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,18 @@ class Sampler:
         return wanted(self.source, self.steps.reads if self.steps else frozenset())
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row: the sample, as msgpack."""
+        """One row: the sample, or the error that ended it, as msgpack."""
         spare_worker()
+        yield pa.record_batch([[msgspec.msgpack.encode(self._told(batches))]], RESULT)
+
+    def _told(self, batches: Iterable[pa.RecordBatch]) -> _Told:
         typed = self.source.delivers == "columns"
-        sample = self._of_parts(batches) if typed else self.sample(self._messages(batches))
-        output = msgspec.msgpack.encode((sample.records, sample.schema.serialize().to_pybytes()))
-        yield pa.record_batch([[output]], RESULT)
+        try:
+            found = self._of_parts(batches) if typed else self.sample(self._messages(batches))
+        except DataflowError as error:
+            # A failed task would lose the class, and be repeated.
+            return _Told(failure=Failure.of(error))
+        return _Told(found.records, found.schema.serialize().to_pybytes())
 
     def sample(self, batches: Iterable[pa.RecordBatch]) -> Sample:
         """What all of them tell."""
@@ -225,6 +242,7 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
     """What the branch gets of the span. A small one without steps needs no Spark: it is read here.
 
     Steps run in tasks only: a regular expression that never ends would hold up the whole driver.
+    Raises a task's own error again, the gravest first.
     """
     typed = work.source.delivers == "columns"
     if typed and (found := work.glance()) is not None:
@@ -237,8 +255,9 @@ def sample(spark: Callable[[], SparkSession], source: SourceSession, work: Sampl
         read = slice_rows(spark(), work.span)
     else:
         read = frame(spark(), source, work.span, work.source, work.wanted)
-    decoded = [msgspec.msgpack.decode(output) for output in collect(read, work)]
-    samples = [Sample(n, pa.ipc.read_schema(pa.py_buffer(schema))) for n, schema in decoded]
+    told = [msgspec.msgpack.decode(output, type=_Told) for output in collect(read, work)]
+    raise_gravest([one.failure for one in told if one.failure])
+    samples = [Sample(one.records, pa.ipc.read_schema(pa.py_buffer(one.schema))) for one in told]
     total = sum(one.records for one in samples)
     if typed:  # one part tells as much as all of them
         return next((one for one in samples if one.records), Sample(0, pa.schema([])))

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from dataflow_assets.contracts import Asked, OffsetSlice
+from dataflow_assets.errors import DataflowError
 from dataflow_assets.micro_batch.fused import Pass
 
 Indexes = tuple[int, ...]
@@ -28,16 +29,28 @@ def read_together(
 
     Returns:
         The pass, the index of the slice in its span, and the slice's messages.
+        What is wrong with one source, such as a certificate that is not on this machine, is raised
+        by the messages of its own slices.
     """
     groups: dict[Hashable, list[tuple[int, int]]] = {}
     for n, index in ((n, index) for n, indexes in shares for index in indexes):
         source = works[n].source
-        groups.setdefault((type(source), source.shared), []).append((n, index))
+        try:
+            shared = source.shared
+        except DataflowError as error:
+            yield n, index, _failing(error)
+            continue
+        groups.setdefault((type(source), shared), []).append((n, index))
     for group in groups.values():
         source = works[group[0][0]].source
         asked = [_asked(works[n], index) for n, index in group]
         for at, batches in source.messages_together(asked):
             yield *group[at], batches
+
+
+def _failing(error: DataflowError) -> Iterator[pa.RecordBatch]:
+    raise error
+    yield  # makes it an iterator, so that the error is of whoever reads
 
 
 def _asked(work: Pass, index: int) -> Asked:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import Chunk, MessageFormat, Rejection, Sent, Sink
+from dataflow_assets.contracts import EVERYTHING, Chunk, MessageFormat, Rejection, Sent, Sink
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
@@ -54,6 +54,7 @@ class Transforming:
     ) -> None:
         tombstones = rows.source.null_messages
         self._steps, self._form = steps, form
+        self._keys = bool(rows.reads & {"key", EVERYTHING})
         self._chain = self._compiled()
         self._branches = [_branch(branch, tombstones) for branch in branches]
         self._rows = rows
@@ -70,7 +71,7 @@ class Transforming:
         again = self._rows.again(batch)
         rejected: list[Rejection] = []
         several: dict[int, int] = {}
-        as_json, unreadable = in_json(batch, self._form)
+        as_json, unreadable = in_json(batch, self._form, keys=self._keys)
         for at, (raw, metadata) in enumerate(self._rows.records(as_json)):
             pair = again[at] if again else None
             one = Again(*pair) if pair else None
@@ -99,7 +100,7 @@ class Transforming:
         if None in ways:
             ways[None].rejected += rejected
         numbers = pa.array(offsets, pa.int64())
-        sent = Messages(numbers, batch, self._rows, several, places=self._places)
+        sent = Messages(numbers, batch, self._rows, several, as_json, places=self._places)
         return [branch.chunk(offsets, sent) for branch in branches]
 
 

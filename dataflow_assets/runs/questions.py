@@ -29,8 +29,20 @@ def grouped(ends: Iterable[tuple[Key, End]]) -> dict[Group, dict[Key, End]]:
     """The ends that are asked together, by what they share."""
     found = defaultdict[Group, dict[Key, End]](dict)
     for key, end in ends:
-        found[type(end), end.shared][key] = end
+        found[type(end), _shared(end)][key] = end
     return found
+
+
+def _shared(end: Source | Sink) -> Hashable:
+    """What it shares; one that cannot tell, as where a certificate is gone, is asked by itself.
+
+    Then its error is its own, and a session that is open goes on. Raised here, it would be that of
+    everybody who is looked at: of a whole lane.
+    """
+    try:
+        return end.shared
+    except DataflowError:
+        return id(end)
 
 
 class Question(Generic[Key, Answer]):

@@ -234,13 +234,17 @@ def complete(slices: Sequence[Slice], receipts: Sequence[Receipt], branch: str) 
         receipts: of all branches.
         branch: the session's.
 
+    Returns:
+        In the order of the slices: of a key that comes in several parts the last record counts, and
+        `part-10` is behind `part-2`.
+
     Raises:
         TransientError: a part was not read to its end.
     """
-    wanted = {piece.partition for piece in slices}
-    own = [r for r in receipts if r.branch == branch and r.partition in wanted]
+    place = {piece.partition: number for number, piece in enumerate(slices)}
+    own = [r for r in receipts if r.branch == branch and r.partition in place]
     reached = {(r.partition, r.position) for r in own}
     for piece in slices:
         if isinstance(piece, PartSlice) and (piece.partition, piece.upto) not in reached:
             raise TransientError(f"part {piece.partition} was not read to its end")
-    return own
+    return sorted(own, key=lambda receipt: place[receipt.partition])

@@ -98,4 +98,11 @@ def test_an_error_sink_can_be_read_where_no_flow_writes() -> None:
     _, sink, connection = _connections(built, "postgresql")["shop_errors"]
     assert sink is errors
     assert connection == "shop-errors"
-    assert set(io_managers(built)) == {"memory", "postgresql", "clickhouse", "iceberg", "nessie"}
+    assert set(io_managers(built)) == {
+        "memory",
+        "postgresql",
+        "clickhouse",
+        "iceberg",
+        "nessie",
+        "trino",
+    }

@@ -18,7 +18,8 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from ruamel.yaml import YAML
 
-from dataflow_assets.contracts import Checkpoint
+from dataflow_assets.contracts import Checkpoint, Sink, Target
+from dataflow_assets.errors import TransientError
 from dataflow_assets.manifests.load import load
 from tests import arrivals
 from tests.connectors.files import driver
@@ -319,9 +320,8 @@ class Fleet:
         return {case.name: why for case, why in zip(self.cases, found, strict=True) if why}
 
     def checkpoints(self) -> dict[str, Checkpoint]:
-        """By the name of the flow; without those that nobody has driven."""
-        asked = list(self._targets.values())
-        found = self._pool.map(lambda one: one[0].peek(one[1]), asked)
+        """By the name of the flow; without those that nobody has driven, or cannot be asked now."""
+        found = self._pool.map(_peeked, self._targets.values())
         return {name: one for name, one in zip(self._targets, found, strict=True) if one}
 
     def grown(self) -> Callable[[], bool]:
@@ -371,3 +371,12 @@ class Fleet:
 
 def _values(found: dict[str, Any]) -> Row:
     return cast("Row", tuple(found[name] for name in _SCHEMA.names))
+
+
+def _peeked(place: tuple[Sink, Target]) -> Checkpoint | None:
+    """A topic that was just made has no leader for a moment."""
+    sink, target = place
+    try:
+        return sink.peek(target)
+    except TransientError:
+        return None

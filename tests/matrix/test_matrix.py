@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from dataflow_assets.testing import chosen
 from tests.systems import SYSTEMS, Change, Config, Row, System, made_by, manifest, state
 
 PAIRS = [(source, sink) for source in registry.sources() for sink in registry.sinks()]
-ON_SPARK = list(zip(cycle(registry.sources()), registry.sinks(), strict=False))
+_PAIRS = zip(cycle(registry.sources()), cycle(registry.sinks()), strict=True)
+ON_SPARK = list(islice(_PAIRS, max(len(registry.sources()), len(registry.sinks()))))
 """Every connector once."""
 INSERTS, UPDATES, DELETES = 120, 50, 30  # 200 changes
 

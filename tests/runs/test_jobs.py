@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
 from dataflow_assets.contracts import (
     Limit,
@@ -25,9 +27,18 @@ from dataflow_assets.contracts import (
     Target,
 )
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.micro_batch import job
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.fused import Pass
-from dataflow_assets.micro_batch.job import Planned, Reading, _one_slice, read, run, run_in_one_task
+from dataflow_assets.micro_batch.job import (
+    Outcome,
+    Planned,
+    Reading,
+    _one_slice,
+    read,
+    run,
+    run_in_one_task,
+)
 from tests.in_process import Session
 
 
@@ -200,6 +211,30 @@ def test_of_a_frame_one_slice_is_read_then() -> None:
     found = [_one_slice(span).slices for _ in range(30)]
     ways = {tuple(piece.upto for piece in slices) for slices in found}
     assert ways == {(9, 4, 5), (3, 4, 8)}
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_of_a_large_span_that_tasks_read_one_slice_is_read_then(
+    small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is cut off with all slices in one task would be cut off each time."""
+    asked: list[tuple[int, int]] = []
+
+    def read_alone(_: object, work: Pass, deal: Any) -> Outcome:
+        taken = Reading(work).take()
+        tasks = deal([(0, share) for share in taken])
+        asked.append((len(taken), len(tasks)))
+        return Outcome(work.span, {})
+
+    monkeypatch.setattr(job, "_read_alone", read_alone)
+    span = Span((OffsetSlice("0", 3, 9), OffsetSlice("1", 4, 4), OffsetSlice("2", 5, 8)))
+    source = KafkaSource.model_validate({"brokers": ["h:1"], "topic": "t"})
+    session = SimpleNamespace(reads_in_tasks=lambda _: True, is_small=lambda _: small)
+    planned = Planned(Pass(source, span, (), 10.0), cast("SourceSession", session))
+    found = run_in_one_task(cast("SparkSession", None), planned)
+    left = [piece for piece in found.span.slices if not piece.empty]
+    assert asked == ([(2, 1)] if small else [(1, 1)])
+    assert len(left) == (2 if small else 1)
 
 
 def test_a_job_that_dies_is_an_error_for_all(tables: Any) -> None:

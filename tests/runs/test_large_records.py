@@ -75,6 +75,6 @@ def test_large_records_count_in_a_sample() -> None:
     sink = MemorySliceSink(store="s", table="t")
     sampler = Sampler(Topic(), Span(SLICES), steps, sink, (None,))
     (output,) = sampler([messages([(1, b'{"kind": "small"}'), (-1 - 3, None)])])
-    records, schema = msgspec.msgpack.decode(output.column(0)[0].as_py())
-    assert records == 1
-    assert pa.ipc.read_schema(pa.py_buffer(schema)).names == ["kind", "of", "at"]
+    told = msgspec.msgpack.decode(output.column(0)[0].as_py())
+    assert told["records"] == 1
+    assert pa.ipc.read_schema(pa.py_buffer(told["schema"])).names == ["kind", "of", "at"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar, Literal, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from dataflow_assets import registry
 from dataflow_assets.connectors.memory import MemorySliceSink
@@ -14,6 +16,8 @@ from dataflow_assets.contracts import (
     DECIMAL,
     KIND,
     Address,
+    Asked,
+    OffsetSlice,
     PartSlice,
     Slice,
     Source,
@@ -21,11 +25,13 @@ from dataflow_assets.contracts import (
     Span,
     local_now,
 )
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.micro_batch.branches import Steps
-from dataflow_assets.micro_batch.sample import Sampler
+from dataflow_assets.micro_batch.sample import Sampler, sample
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Context
 from dataflow_assets.runs.create_table import narrowed
+from tests.in_process import Session
 
 NUMERIC = pa.field("total", pa.string(), metadata={KIND: b"numeric"})
 AT = pa.field("at", pa.timestamp("us", "UTC"))
@@ -101,3 +107,36 @@ def test_declared_digits_make_decimals(digits: bytes, arrow: pa.DataType) -> Non
     (field,) = narrowed(pa.schema([declared]))
     assert field.type == arrow
     assert ((field.metadata or {}).get(KIND) is None) == (arrow != pa.string())
+
+
+class Refused(Source):
+    """A topic whose messages cannot be read by tasks, for a reason that lasts."""
+
+    type: ClassVar[str] = "refused"
+
+    def address(self) -> Address:
+        return Address("refused", "here", None, "t")
+
+    def open(self, flow: str) -> SourceSession:
+        raise NotImplementedError
+
+    @classmethod
+    def messages_together(
+        cls, asked: Sequence[Asked]
+    ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        assert asked
+        raise PermanentError("the registry refuses the credentials")
+
+
+def test_an_error_of_a_sample_keeps_its_class() -> None:
+    """Else the run would try again for as long as its patience lasts."""
+    opened = SimpleNamespace(identity="t", reads_in_tasks=lambda _: True, is_small=lambda _: False)
+    span = Span((OffsetSlice("0", 0, 1),))
+    work = Sampler(Refused(), span, None, MemorySliceSink(store="s", table="t"), (None,))
+
+    def none() -> SparkSession:
+        raise AssertionError("no sample needs Spark here")
+
+    engine = cast("SparkSession", Session(none))
+    with pytest.raises(PermanentError, match="refuses the credentials"):
+        sample(lambda: engine, cast("SourceSession", opened), work)

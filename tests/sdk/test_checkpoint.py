@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from dataflow_assets.contracts import (
     OffsetSlice,
     PartSlice,
     Position,
+    Receipt,
     Rejection,
     Run,
     Slice,
@@ -34,6 +36,7 @@ from dataflow_assets.sdk.checkpoint import (
     uncovered,
     unknown_starts,
 )
+from dataflow_assets.sdk.stored_session import complete
 
 
 @pytest.mark.parametrize(
@@ -368,3 +371,15 @@ def test_finishing_counts_and_ends_the_intent() -> None:
     assert at is not None
     expected = Checkpoint(3, {"table": "10"}, Totals(4, 1, 40), source="t", committed_at=at)
     assert done == BranchState(expected)
+
+
+def test_receipts_are_in_the_order_of_the_span_and_not_of_the_names_of_its_parts() -> None:
+    """Of a key that comes in several parts the last record counts."""
+    parts = [part(number) for number in range(12)]
+    by_name = sorted(parts, key=lambda piece: piece.partition)
+    receipts = [Receipt("main", piece.partition, "10", Totals()) for piece in by_name]
+    others = [replace(one, branch="other") for one in receipts]
+    found = complete(parts, [*others, *receipts], "main")
+    assert [(one.branch, one.partition) for one in found] == [
+        ("main", f"part-{number}") for number in range(12)
+    ]

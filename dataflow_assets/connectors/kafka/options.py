@@ -31,7 +31,7 @@ _ONE_COMMIT = "a slice of a micro-batch is one transaction: its records are seen
 _UNITS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
 _MOST = 24 * 24 * 3.6e6  # Kafka's clients count milliseconds in 31 bits
 _FETCH_BOUNDS = {
-    "fetch.wait.max.ms": (0, 59_000),  # below the time in which an answer must come
+    "fetch.wait.max.ms": (0, 5_000),  # below the silence after which tasks give a slice up
     "socket.timeout.ms": (1_000, 300_000),
     "fetch.min.bytes": (1, 100_000_000),
     "fetch.max.bytes": (1_000_000, 1_000_000_000),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from dataflow_assets.connectors.trino.connection import TrinoConnection
 from dataflow_assets.connectors.trino.errors import Failure, failing
 from dataflow_assets.sdk.oauth import tokens
+from dataflow_assets.tls import pem
 
 if TYPE_CHECKING:
     from requests import Session
@@ -28,7 +28,6 @@ Rows = list[list[Any]]
 USER = "dataflow-operator"
 _TRIES = 3  # of one request; a statement is tried again by the run, with backoff
 _ANSWER_SECONDS = 30.0
-_BEGUN = "-----BEGIN"
 
 
 class Client:
@@ -168,13 +167,9 @@ def _session(options: TrinoConnection) -> Session:
 
 
 def _authorities(options: TrinoConnection) -> str | None:
-    """The certificates as PEM text."""
-    if options.ca is None:
-        return None
-    text = options.ca.get_secret_value().strip()
-    if text.startswith(_BEGUN) or not Path(text).is_file():
-        return text
-    return Path(text).read_text(encoding="utf-8")
+    """The certificates as PEM text; None for the usual ones. Raises PermanentError."""
+    found = pem(options.ca.get_secret_value() if options.ca else None, "ca")
+    return found or None
 
 
 def quote(*names: str) -> str:

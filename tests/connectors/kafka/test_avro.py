@@ -104,7 +104,7 @@ def test_columns_have_the_types_of_the_schema(avro: Avro) -> None:
 def test_spark_reads_what_is_too_much_for_one_task(
     avro: Avro, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, steps: list[Any]
 ) -> None:
-    monkeypatch.setattr(session, "MOST_IN_TASKS", 0)
+    monkeypatch.setattr(session, "MOST_TOGETHER", 0)
     sent = written(ORDER, *ROWS)
     producer = Producer({"bootstrap.servers": avro.kafka.server.bootstrap, "log_level": 0})
     for at, value in enumerate(sent):

@@ -14,6 +14,7 @@ from dataflow_assets.connectors.kafka.cluster import security
 from dataflow_assets.connectors.kafka.connection import Sasl
 from dataflow_assets.connectors.kafka.consumers import SETTINGS
 from dataflow_assets.connectors.kafka.options import milliseconds
+from dataflow_assets.connectors.kafka.source import small_spans
 from dataflow_assets.contracts import Address
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import Secrets, resolve
@@ -232,7 +233,7 @@ def test_what_is_safe_is_not_noted() -> None:
         (
             {"consumerMaxWait": "5m", "fetchMaxBytes": 2**31 - 1, "maxPartitionFetchBytes": 7},
             {
-                "fetch.wait.max.ms": 59_000,
+                "fetch.wait.max.ms": 5_000,
                 "fetch.max.bytes": 1_000_000_000,
                 "fetch.message.max.bytes": 7,
             },
@@ -245,6 +246,12 @@ def test_fetches_are_tuned_in_the_bounds_of_the_client(
     source = parse(**declared)
     assert source.fetch_settings() == expected
     Consumer(SETTINGS | source.fetch_settings() | {"group.id": "g"}).close()
+
+
+def test_no_broker_holds_a_fetch_back_until_its_slice_is_given_up() -> None:
+    """The end of a log is known only once a fetch comes back empty."""
+    held = parse(consumerMaxWait="1m").fetch_settings()["fetch.wait.max.ms"] / 1000
+    assert held < small_spans.SILENCE
 
 
 @pytest.mark.parametrize(

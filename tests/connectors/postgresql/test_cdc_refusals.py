@@ -137,7 +137,7 @@ def test_a_partition_whose_log_names_rows_otherwise(followed: Followed, changed:
     followed.run("CREATE TABLE all_of_it PARTITION OF source DEFAULT")
     followed.plan()
     followed.run(f"ALTER TABLE {changed} REPLICA IDENTITY FULL")
-    with pytest.raises(PermanentError, match="replica identity is .* of its partition"):
+    with pytest.raises(PermanentError, match=r"replica identity is .* of its partition"):
         followed.plan()
     followed.run("ALTER TABLE source REPLICA IDENTITY FULL")
     followed.run("ALTER TABLE all_of_it REPLICA IDENTITY FULL")

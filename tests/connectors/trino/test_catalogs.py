@@ -7,7 +7,8 @@ import logging
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,6 +16,9 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.connectors.trino.client import Client
+from dataflow_assets.connectors.trino.table import stage
+from dataflow_assets.connectors.trino.table.table import Place
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
@@ -176,3 +180,53 @@ def test_what_is_said_before_a_run() -> None:
     keyed = {"upsertMode": True, "conflictKey": "id", "deleteMode": "soft"}
     with pytest.raises(ValueError, match="deleteMode: soft does not work for trino yet"):
         TrinoSink.model_validate(config | keyed)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(10_000, 5_000), (1_000_000, 940_000)])
+def test_also_a_short_statement_has_room_for_rows(most: int, expected: int) -> None:
+    """With none every row would be rejected as too long."""
+    given = {"serverURL": "http://t:1", "catalog": "c", "schema": "s", "table": "t"}
+    declared = TrinoSink.model_validate(given | {"maxStatementLength": most})
+    assert stage.room(declared.max_statement_length) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("ab", 2), ("it's", 5), ("ü€", 2), ("a😀b", 4)])
+def test_the_length_of_a_text_is_what_trino_counts(text: str, expected: int) -> None:
+    """Else a chunk of many emojis is refused, for good, as a text that is too large."""
+    assert stage.length_of(text) == expected
+
+
+def test_a_row_that_is_too_long_is_rejected_where_values_are_tried_as_well(
+    trino: devservers.Trino, trino_schema: str, tmp_path: Path, engine: SparkSession, store: Store
+) -> None:
+    """It fits no statement, also none that only looks at it."""
+    columns = "id bigint, name varchar, counts map(varchar, bigint)"
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target ({columns})")
+    rows = [{"id": 1, "counts": {"a": 1}}, {"id": 2, "name": "x" * 1_200_000}, {"id": 3}]
+    store.produce("t", 0, [json.dumps(row).encode() for row in rows])
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config))
+    with path.open("a", encoding="utf-8") as file:
+        file.write("  onRejected: skip\n")
+    assert run(chosen(load(path), None), engine) == 2
+    found = execute(trino, f"SELECT id FROM lake.{trino_schema}.target ORDER BY id")
+    assert found == [[1], [3]]
+
+
+def test_a_chunk_has_no_more_rows_than_the_statement_can_tell_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else rows of the next chunk would come before its last ones, and the older row would win."""
+    monkeypatch.setattr(stage, "MOST_ROWS", 4)
+    run_sql: list[str] = []
+    client = cast("Client", SimpleNamespace(run=run_sql.append))
+    chunks = stage.Chunks(client, Place("c", "s", "t"), "a", 1_000_000)
+    for number in range(7):
+        chunks.add(f"[{number}]", 3)
+    chunks.flush()
+    assert [sql[sql.index("VALUES") :] for sql in run_sql if "INSERT" in sql] == [
+        "VALUES ('a', 0, '[[0],[1],[2]]')",
+        "VALUES ('a', 1, '[[3],[4],[5]]')",
+        "VALUES ('a', 2, '[[6]]')",
+    ]

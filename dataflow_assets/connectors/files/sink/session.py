@@ -115,11 +115,7 @@ class FilesSinkSession(StoredSession):
         In the order of the commits; with the staged name, since a log that was removed begins at
         version 1 again.
         """
-        staged = [
-            msgspec.json.decode(text, type=Staged)
-            for one in sorted(receipts, key=lambda one: one.partition)
-            for text in one.staged
-        ]
+        staged = [msgspec.json.decode(text, type=Staged) for one in receipts for text in one.staged]
         stem = f"{name_of(self._target)}-{self._identity[:8]}-{version:09d}"
         return tuple(
             Moved(one.name, _final(one, f"{stem}-{number:04d}"))

@@ -78,7 +78,7 @@ class _Stager:
                 blank = ["0"] * batch.num_rows, [""] * batch.num_rows
                 for line in lines(batch, self.names, *blank):
                     text = line.decode()
-                    chunks.add(text, len(text) + text.count("'"))
+                    chunks.add(text, stage.length_of(text))
             if chunks is not None:
                 chunks.flush()
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from dataflow_assets.connectors.trino.client import Client, listed, literal, quote
 from dataflow_assets.connectors.trino.encode import value, wire
+from dataflow_assets.connectors.trino.table.stage import length_of
 from dataflow_assets.connectors.trino.table.table import Column
 from dataflow_assets.connectors.trino.type_names import Type
 
@@ -20,8 +21,9 @@ _CHUNK = 400_000  # characters that are looked at in one statement
 class Trial:
     """Of one writer; asks nothing where every column is checked already."""
 
-    def __init__(self, client: Client, columns: Sequence[Column]) -> None:
-        self._client, self._columns = client, columns
+    def __init__(self, client: Client, columns: Sequence[Column], most: int) -> None:
+        """`most`: characters of rows that a statement takes."""
+        self._client, self._columns, self._most = client, columns, min(most, _CHUNK)
         self._doubtful = [column for column in columns if _doubtful(column.kind)]
 
     def refused(self, lines: Sequence[str]) -> dict[int, str]:
@@ -35,9 +37,9 @@ class Trial:
             return found
         begin = 0
         while begin < len(lines):
-            end, length = begin + 1, len(lines[begin])
-            while end < len(lines) and length + len(lines[end]) < _CHUNK:
-                length += len(lines[end])
+            end, length = begin + 1, length_of(lines[begin])
+            while end < len(lines) and length + (more := length_of(lines[end])) < self._most:
+                length += more
                 end += 1
             found |= {begin + row: why for row, why in self._ask(lines[begin:end]).items()}
             begin = end

@@ -6,7 +6,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -31,7 +31,7 @@ from dataflow_assets.connectors.trino.table.table import Place, Table, find
 from dataflow_assets.contracts import Checkpoint, Receipt, Run, Span, Target, Ticket, refuse_shared
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
-from dataflow_assets.sdk.branch_state import BranchState
+from dataflow_assets.sdk.branch_state import BranchState, owned
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 
@@ -140,7 +140,7 @@ class TrinoSinkSession(StoredSession):
 
     @override
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
-        texts = [one for r in sorted(receipts, key=lambda r: r.partition) for one in r.staged]
+        texts = [text for receipt in receipts for text in receipt.staged]
         staged = [msgspec.json.decode(text, type=stage.Staged) for text in texts]
         reach("trino.before-commit")
         if not any(one.rows for one in staged):
@@ -199,7 +199,9 @@ class TrinoSinkSession(StoredSession):
         prepared = self._client.prepare(self._sql(table, source, found, stamp))
         base = head(self._client, table) if self._able.snapshots else None
         pending = Pending(prepared.id, state.checkpoint, base)
-        document = msgspec.structs.replace(found.document, pending=pending)
+        # A conflict may be the lost answer of the catalog: that query may have committed.
+        doubt = found.document.pending or found.document.doubt
+        document = msgspec.structs.replace(found.document, pending=pending, doubt=doubt)
         stored = self._checkpoints.swap(found, document, stamp)
         if stored is None:
             raise TransientError(f"the checkpoint of {self._target.flow} was changed meanwhile")
@@ -216,30 +218,34 @@ class TrinoSinkSession(StoredSession):
             doubt=None,
         )
         if self._checkpoints.swap(stored, done) is None:
-            return self._checkpoints.move(step).state  # raises TakenOver, if that is why
+            # Raises TakenOver, if that is why.
+            return self._checkpoints.move(step, pending=None, doubt=None).state
         return state
 
     def _sql(self, table: Table, source: statement.Source, found: Stored, stamp: str) -> str:
         condition = self._checkpoints.may_write(stamp)
         if self._sink.upsert_mode:
             return statement.merge(table, source, condition, self._sink.key)
-        if (doubt := found.document.doubt) is not None:
-            condition += f" AND {statement.unless_committed(table, doubt.query)}"
+        for earlier in filter(None, (found.document.pending, found.document.doubt)):
+            condition += f" AND {statement.unless_committed(table, earlier.query)}"
         return statement.insert(table, source, condition, guarded=self._able.exactly_once)
 
     def _settled(self, stored: Stored) -> Stored:
-        """What an earlier driver has left open is decided: its rows are there, or never will be."""
+        """What an earlier driver has left open is decided: its rows are there, or never will be.
+
+        Raises TakenOver where another driver has come while the end of a query was waited for.
+        """
         document = stored.document
         for pending in filter(None, (document.pending, document.doubt)):
             flow = self._target.flow
             if has_committed(self._client, self._table, self._able, pending, flow):
                 known = document.checkpoint
                 now = replace(pending.checkpoint, epoch=known.epoch, run=known.run)
-                return self._checkpoints.move(partial(_become, now), pending=None, doubt=None)
+                return self._moved(stored, partial(_become, now), pending=None, doubt=None)
         if document.pending is None:
             return stored
         kept = document.pending if self._able.exactly_once else None
-        return self._checkpoints.move(_as_it_is, pending=None, doubt=kept)
+        return self._moved(stored, _as_it_is, pending=None, doubt=kept)
 
     def _emptied(self, stored: Stored) -> Stored:
         """Takes the rows out while the checkpoint's row is this session's."""
@@ -252,19 +258,31 @@ class TrinoSinkSession(StoredSession):
                 if failure.name != "NOT_SUPPORTED":
                     raise
                 self._empty_at_once(stored)
-        emptied = msgspec.structs.replace(stored.document, emptying=False)
-        done = self._checkpoints.swap(stored, emptied)
-        return done or self._checkpoints.move(self._owning(_as_it_is))  # raises TakenOver
+        return self._moved(stored, _as_it_is, emptying=False)
 
     def _empty_at_once(self, stored: Stored) -> None:
         """Of a catalog that deletes only what it can find by itself: the condition comes before."""
         if self._client.value(f"SELECT {self._checkpoints.may_write(stored.stamp)}"):
             self._client.run(f"DELETE FROM {self._place.quoted}")  # noqa: S608 - quoted
 
+    def _moved(
+        self, stored: Stored, change: Callable[[BranchState], BranchState], **changes: object
+    ) -> Stored:
+        """Stores a change under the epoch of what was stored; a session that opens has no other.
+
+        Raises TakenOver where another driver has the row by now.
+        """
+        epoch, place = stored.document.checkpoint.epoch, self._sink.address()
+        return self._checkpoints.move(
+            lambda found: change(owned(self._target.flow, found, epoch, self._run, place)),
+            **changes,
+        )
+
     def _drop_stages(self) -> None:
         """Those of this branch; one that is left behind costs space until the next run."""
+        branch, epoch = self._target.id, self.checkpoint.epoch
         with suppress(Failure):
-            for each in stage.leftovers(self._client, self._place, self._target.id):
+            for each in stage.leftovers(self._client, self._place, branch, epoch):
                 stage.drop(self._client, each)
 
     def _tell(self) -> None:
@@ -272,9 +290,9 @@ class TrinoSinkSession(StoredSession):
             log.warning(_AT_LEAST_ONCE, self._target.flow, self._place.catalog)
 
 
-def _become(checkpoint: Checkpoint, _: BranchState | None) -> BranchState:
+def _become(checkpoint: Checkpoint, _: BranchState) -> BranchState:
     return BranchState(checkpoint)
 
 
-def _as_it_is(found: BranchState | None) -> BranchState:
-    return found or BranchState()
+def _as_it_is(found: BranchState) -> BranchState:
+    return found

@@ -19,7 +19,7 @@ from dataflow_assets.connectors.trino.errors import Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.rejected.table import store
 from dataflow_assets.connectors.trino.sink.refused_values import Trial
-from dataflow_assets.connectors.trino.table.stage import Chunks
+from dataflow_assets.connectors.trino.table.stage import Chunks, length_of
 from dataflow_assets.connectors.trino.table.table import Column, Place
 from dataflow_assets.contracts import (
     ABSENT,
@@ -66,7 +66,7 @@ class TrinoWriter(Writer):
             self._client = Client(sink, "dataflow-write")
         attempt, most = uuid.uuid4().hex, sink.max_statement_length
         self._chunks = Chunks(self._client, ticket.stage, attempt, most)
-        self._trial = Trial(self._client, ticket.columns)
+        self._trial = Trial(self._client, ticket.columns, self._chunks.longest)
         self._position = ticket.positions.get(piece.partition)
         self._rejected: list[Rejection] = []
         self._seen: Position | None = None
@@ -88,8 +88,11 @@ class TrinoWriter(Writer):
     def _write(self, chunk: Chunk) -> None:
         rows, refused = self._accepted(chunk.rows)
         texts = [line.decode() for line in lines(rows, self._names, *_system(rows))]
-        lengths = [len(text) + text.count("'") for text in texts]
-        bad = self._trial.refused(texts) | _too_long(lengths, self._chunks.longest)
+        lengths = [length_of(text) for text in texts]
+        bad = _too_long(lengths, self._chunks.longest)
+        fitting = [row for row in range(len(texts)) if row not in bad]
+        tried = self._trial.refused([texts[row] for row in fitting])
+        bad |= {fitting[at]: reason for at, reason in tried.items()}
         for row, (text, length) in enumerate(zip(texts, lengths, strict=True)):
             if row not in bad:
                 self._chunks.add(text, length)

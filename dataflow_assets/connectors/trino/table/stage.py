@@ -23,6 +23,8 @@ MOST_INLINE = 100_000
 """Characters of rows that travel in one receipt."""
 SPARE = 60_000
 """Characters of a statement that are left for all but the rows."""
+MOST_ROWS = 1 << 20
+"""Rows of a chunk: by chunk and row the statement knows their order."""
 _COLUMNS = "attempt varchar, chunk bigint, body varchar"
 
 
@@ -54,11 +56,11 @@ class Chunks:
     @property
     def longest(self) -> int:
         """Characters that a row may have."""
-        return self.most - SPARE
+        return room(self.most)
 
     def add(self, line: str, length: int) -> None:
         """Takes a row of this length as it stands in SQL. Raises Failure."""
-        if self._length + length > self.longest:
+        if self._length + length > self.longest or len(self._lines) == MOST_ROWS - 1:
             self.flush()
         self._lines.append(line)
         self._length += length + 1
@@ -106,8 +108,12 @@ def drop(client: Client, place: Place) -> None:
     client.run(f"DROP TABLE IF EXISTS {place.quoted}")
 
 
-def leftovers(client: Client, beside: Place, branch: str) -> list[Place]:
-    """Stages of a branch that drivers have left behind. Raises Failure."""
+def leftovers(client: Client, beside: Place, branch: str, epoch: int) -> list[Place]:
+    """Stages of a branch that drivers up to this epoch have left behind. Raises Failure.
+
+    A driver that is late must not drop those of the one that has taken over: rows would be missing
+    from its statement.
+    """
     begins = f"{PREFIX}{_digest(branch)}_"
     try:
         found = client.rows(
@@ -118,7 +124,11 @@ def leftovers(client: Client, beside: Place, branch: str) -> list[Place]:
         if failure.name not in MISSING:
             raise
         return []
-    return [beside.beside(str(each)) for (each,) in found]
+    return [beside.beside(str(each)) for (each,) in found if _epoch(str(each)) <= epoch]
+
+
+def _epoch(name: str) -> int:
+    return int(name.split("_")[-2])
 
 
 def _digest(branch: str) -> str:
@@ -138,8 +148,8 @@ def gathered(
     are there. Raises Failure.
     """
     inline = [one for one in staged if one.inline]
-    length = sum(len(one.inline) + one.inline.count("'") for one in inline)
-    if all(one.inline or not one.rows for one in staged) and length <= most - SPARE:
+    length = sum(length_of(one.inline) for one in inline)
+    if all(one.inline or not one.rows for one in staged) and length <= room(most):
         return f"[{','.join(one.inline[1:-1] for one in inline)}]", []
     if inline:
         create(client, place)
@@ -147,6 +157,20 @@ def gathered(
         chunks = Chunks(client, place, one.attempt, most)
         for line in json.loads(one.inline):
             text = msgspec.json.encode(line).decode()
-            chunks.add(text, len(text) + text.count("'"))
+            chunks.add(text, length_of(text))
         chunks.flush()
     return "", [one.attempt for one in staged if one.rows]
+
+
+def room(most: int) -> int:
+    """Characters of rows in a statement of so many, half of them where the statement is short."""
+    return max(most - SPARE, most // 2)
+
+
+def length_of(text: str) -> int:
+    """Characters of a text as it stands in SQL, as Trino counts them.
+
+    A quote is written twice. A letter outside of the first 65,536, such as an emoji, counts as two.
+    """
+    wide = 0 if text.isascii() else len(text.encode("utf-16-le")) // 2 - len(text)
+    return len(text) + text.count("'") + wide

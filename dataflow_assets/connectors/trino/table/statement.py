@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from dataflow_assets.connectors.trino.client import listed, literal, quote
 from dataflow_assets.connectors.trino.encode import value, wire
+from dataflow_assets.connectors.trino.table.stage import MOST_ROWS
 from dataflow_assets.connectors.trino.table.table import Column, Place, Table
 from dataflow_assets.contracts import DELETE
 
 AT, OPERATION, ABSENT = "_dataflow_at", "_dataflow_op", "_dataflow_absent"
 _GONE, _WHOLE = "_dataflow_gone", "_dataflow_whole"
 _SYSTEM = (OPERATION, ABSENT)
-_PART = 1 << 40  # rows of one attempt, at most
+_PART = 1 << 40  # rows of one attempt, at most: so many chunks of MOST_ROWS
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Source:
         if not self.attempts:
             return f"_dataflow_n AS {AT}"
         order = " ".join(f"WHEN {literal(a)} THEN {n}" for n, a in enumerate(self.attempts))
-        return f"(CASE attempt {order} END) * {_PART} + chunk * {_PART >> 20} + _dataflow_n AS {AT}"
+        return f"(CASE attempt {order} END) * {_PART} + chunk * {MOST_ROWS} + _dataflow_n AS {AT}"
 
 
 def insert(table: Table, source: Source, condition: str, *, guarded: bool) -> str:

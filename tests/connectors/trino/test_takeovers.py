@@ -1,0 +1,165 @@
+"""What a driver does that is late: another one has the flow by then, or an answer was lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+import devservers
+from dataflow_assets.connectors.memory import Store
+from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.connectors.trino.client import Statement
+from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
+from dataflow_assets.connectors.trino.sink import session as sessions
+from dataflow_assets.connectors.trino.sink.recovery import has_committed
+from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
+from dataflow_assets.connectors.trino.table import stage
+from dataflow_assets.connectors.trino.table.checkpoint_table import (
+    CheckpointTable,
+    Document,
+    Pending,
+    Stored,
+)
+from dataflow_assets.contracts import Run, Target
+from dataflow_assets.errors import TakenOver
+from dataflow_assets.manifests.load import load
+from dataflow_assets.testing import chosen
+from tests.connectors.trino.driver import execute
+from tests.matrix.test_matrix import run
+from tests.systems import manifest
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+
+TARGET = Target("ns/takeovers", "trino", "h", "t")
+
+
+def config(server: devservers.Trino, schema: str) -> dict[str, Any]:
+    return {"serverURL": server.uri, "catalog": "lake", "schema": schema, "table": "target"}
+
+
+@pytest.fixture
+def declared(trino: devservers.Trino, trino_schema: str) -> TrinoSink:
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    return TrinoSink.model_validate(config(trino, trino_schema))
+
+
+def opened(declared: TrinoSink, run_id: str) -> TrinoSinkSession:
+    found = declared.open(TARGET, Run(run_id, "host", 1))
+    assert isinstance(found, TrinoSinkSession)
+    return found
+
+
+def stored(session: TrinoSinkSession) -> Stored:
+    found = session._checkpoints.load()
+    assert found is not None
+    return found
+
+
+def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
+    declared: TrinoSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would set the checkpoint back, under an epoch that is over, and rows would come twice."""
+    first = opened(declared, "first")
+    found = stored(first)
+    checkpoint = replace(found.document.checkpoint, positions={"0": 5})
+    pending = Pending("20200101_000000_00000_aaaaa", checkpoint)
+    document = msgspec.structs.replace(found.document, pending=pending)
+    assert first._checkpoints.swap(found, document) is not None
+    first.close()
+    others: list[TrinoSinkSession] = []
+    decided = has_committed
+
+    def late(*asked: Any) -> bool:
+        if others:
+            return decided(*asked)
+        others.append(first)
+        others.append(opened(declared, "third"))
+        return True
+
+    monkeypatch.setattr(sessions, "has_committed", late)
+    with pytest.raises(TakenOver):
+        opened(declared, "second")
+    third = others[1]
+    kept = stored(third).document
+    assert (kept.checkpoint.epoch, kept.checkpoint.positions) == (third.checkpoint.epoch, {})
+    assert (kept.pending, kept.doubt) == (None, pending)
+    third.close()
+
+
+def test_a_table_is_emptied_once_also_where_others_change_the_checkpoints_meanwhile(
+    declared: TrinoSink, trino: devservers.Trino, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next run deletes what was stored since, and does not read it again."""
+    execute(trino, f"INSERT INTO lake.{declared.usual_schema()}.target VALUES (1, 'one')")
+    session, refused = opened(declared, "first"), list[Document]()
+    swap = CheckpointTable.swap
+
+    def conflicting(
+        self: CheckpointTable, found: Stored | None, document: Document, stamp: str = ""
+    ) -> Stored | None:
+        ends = found is not None and found.document.emptying and not document.emptying
+        if ends and not refused:
+            refused.append(document)
+            return None
+        return swap(self, found, document, stamp)
+
+    monkeypatch.setattr(CheckpointTable, "swap", conflicting)
+    session.restart({"0": 0}, "source", empty=True)
+    assert refused
+    assert not stored(session).document.emptying
+    assert execute(trino, f"SELECT * FROM lake.{declared.usual_schema()}.target") == []
+    session.close()
+
+
+def test_rows_are_stored_once_where_a_conflict_was_a_commit_whose_answer_was_lost(
+    declared: TrinoSink,
+    trino: devservers.Trino,
+    trino_schema: str,
+    tmp_path: Path,
+    engine: SparkSession,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [[number, f"row {number}"] for number in range(3)]
+    bodies = [json.dumps({"id": number, "name": name}).encode() for number, name in rows]
+    store.produce("t", 0, bodies)
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config(trino, trino_schema)))
+    lost: list[str] = []
+    to_its_end = Statement.run
+
+    def unanswered(self: Statement) -> int:
+        written = to_its_end(self)
+        if written == len(rows) and not lost:
+            lost.append(self.id)
+            raise Failure("the catalog did not answer", CONFLICT, "EXTERNAL")
+        return written
+
+    monkeypatch.setattr(Statement, "run", unanswered)
+    run(chosen(load(path), None), engine)
+    assert lost
+    query = f"SELECT id, name FROM lake.{trino_schema}.target ORDER BY id"
+    assert execute(trino, query) == rows
+    assert run(chosen(load(path), None), engine) == 0
+    assert execute(trino, query) == rows
+
+
+def test_stages_of_a_later_driver_are_left_alone(
+    declared: TrinoSink, trino: devservers.Trino
+) -> None:
+    session = opened(declared, "first")
+    place, branch, epoch = session._place, TARGET.id, session.checkpoint.epoch
+    client = session._client
+    names = [stage.name(branch, number, "abcdef01") for number in (epoch - 1, epoch, epoch + 1)]
+    for name in names:
+        stage.create(client, place.beside(name))
+    session._drop_stages()
+    session.close()
+    left = {name for (name,) in execute(trino, f"SHOW TABLES FROM lake.{place.schema}")}
+    assert left & set(names) == {names[-1]}

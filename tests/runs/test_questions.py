@@ -1,0 +1,54 @@
+"""Who is asked together with whom, where one of them cannot even tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.contracts import Positions, SourceSession
+from dataflow_assets.errors import DataflowError, PermanentError
+from dataflow_assets.runs.news import Found, Looks, OpenSource
+from dataflow_assets.runs.questions import Question, grouped
+
+
+class Opened:
+    """Sessions whose connections go on, whatever becomes of the files they were made with."""
+
+    @classmethod
+    def ends_together(cls, sessions: Sequence[Any]) -> list[Positions | DataflowError]:
+        return [{"0": 5} for _ in sessions]
+
+
+def topic(name: str, **more: Any) -> KafkaSource:
+    return KafkaSource.model_validate({"brokers": ["h:1"], "topic": name, **more})
+
+
+@pytest.fixture
+def gone(tmp_path: Path) -> KafkaSource:
+    """A topic whose certificate has been removed since its session was opened."""
+    return topic("gone", tls={"caFile": str(tmp_path / "ca.pem")})
+
+
+def test_a_certificate_that_is_gone_holds_up_no_other_flow(gone: KafkaSource) -> None:
+    ends = {"one": topic("one"), "gone": gone, "two": topic("two")}
+    assert [[*names] for names in grouped(ends.items()).values()] == [["one", "two"], ["gone"]]
+    sources = {
+        name: OpenSource(source, cast("SourceSession", Opened()), ({"0": 3},))
+        for name, source in ends.items()
+    }
+    found = Looks().ends_together(sources)
+    assert found == dict.fromkeys(ends, Found({"0": 5}, (True,)))
+
+
+def test_where_it_must_be_opened_the_error_is_its_own(gone: KafkaSource) -> None:
+    ((_, ends),) = grouped({"gone": gone}.items()).items()
+    answers = Question(
+        ends, lambda: KafkaSource.open_together(cast("dict[str, KafkaSource]", ends))
+    ).answers()
+    error = answers["gone"]
+    assert isinstance(error, PermanentError)
+    assert "tls.caFile" in str(error)
