@@ -64,7 +64,7 @@ def test_a_policy_that_hides_rows_from_the_role(followed: Followed) -> None:
     followed.make(KEYED)
     followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b')")
     followed.run("ALTER TABLE source ENABLE ROW LEVEL SECURITY")
-    followed.run("CREATE POLICY some ON source USING (id = 1)")
+    followed.run("CREATE POLICY few ON source USING (id = 1)")
     followed.start()
     role, owner = followed.schema, followed.dsn
     followed.run(
