@@ -71,7 +71,7 @@ def test_a_table_is_made_overwritten_appended_to_and_upserted(
     assert (found[1]["day"], found[1]["tags"]) == (DAY, ["a", "b'"])
     schema, count = describe(things)
     assert count == 5
-    assert schema.names == ["id", "name", "price", "at", "day", "tags"]
+    assert schema.names == ["at", "day", "id", "name", "price", "tags"], "a made table is sorted"
 
 
 def test_chosen_columns_are_read_and_unknown_ones_are_refused(
@@ -81,7 +81,7 @@ def test_chosen_columns_are_read_and_unknown_ones_are_refused(
     some = read(things, spark, ["day", "id"], held)
     assert some.columns == ["day", "id"]
     assert sorted(row["id"] for row in some.collect()) == [0, 1]
-    with pytest.raises(PermanentError, match="has no column gone; it has id, name, price"):
+    with pytest.raises(PermanentError, match="has no column gone; it has at, day, id, name"):
         read(things, spark, ["gone"], held)
     extra = rows(spark, 1).withColumnRenamed("name", "other")
     with pytest.raises(PermanentError, match="other"):

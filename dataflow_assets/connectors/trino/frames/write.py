@@ -48,8 +48,8 @@ def write(sink: TrinoSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[st
         try:
             stage.create(client, waits)
             attempts, count = staged_attempts(frame, _Stager(sink, waits, names))
-            source = statement.Source(chosen, "", waits, attempts)
-            if attempts and (count or mode == "overwrite"):
+            source = statement.Source(chosen, "[]", waits, attempts)  # no attempts: no rows
+            if count or mode == "overwrite":
                 client.run(_statement(table, source, mode, key))
         finally:
             with suppress(Failure):
