@@ -82,8 +82,6 @@ class Location:
         self._own_jobs = {job_name(flow) for flow in self._flows}
         self._told, self._waits = told, Waits()
         self._waiting: dict[str, float] = {}
-        self._failed_since: dict[str, float] = {}
-        """By the id of a flow the departure since which a run of its own has failed."""
         self.summary = ""
 
     def look(self, instance: dg.DagsterInstance) -> list[dg.RunRequest]:
@@ -165,24 +163,9 @@ class Location:
     def _is_due(
         self, look: _Look, flow: Flow, news: News, behind: Mapping[str, Sequence[Node]]
     ) -> bool:
-        """A flow that has left its lane is tried; while its source cannot be asked, once.
-
-        That run is red with the reason, and whoever watches failed runs hears of it. More runs
-        would only fail as well.
-        """
-        departure = look.departures.get(flow.id)
-        if departure is None or not isinstance(news, DataflowError):
-            return departure is not None or bool(behind[flow.id])
-        return not self._has_failed_since(look.instance, flow, departure)
-
-    def _has_failed_since(
-        self, instance: dg.DagsterInstance, flow: Flow, departure: Departure
-    ) -> bool:
-        if self._failed_since.get(flow.id) != departure.at:
-            runs = Runs(instance, flow).failures()
-            if any(run.create_timestamp.timestamp() >= departure.at for run in runs):
-                self._failed_since[flow.id] = departure.at
-        return self._failed_since.get(flow.id) == departure.at
+        """A run of the flow's own would only fail where its source cannot be asked."""
+        left = flow.id in look.departures and not isinstance(news, DataflowError)
+        return left or bool(behind[flow.id])
 
     def _readers(self, flow: Flow, known: Mapping[Key, Found]) -> tuple[Positions | None, ...]:
         """What each branch has; of one whose sink cannot be asked, as if nothing were new."""
