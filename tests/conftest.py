@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 import pytest
 
 import devservers
+from dataflow_assets.secrets import lookup
 from dataflow_assets.spark.process import Server
 from dataflow_assets.spark.session import Spark, SparkSettings
 from tests.in_process import Session
@@ -52,6 +53,12 @@ ESSENTIAL: Mapping[str, frozenset[str]] = {
     ),
 }
 """By test: those of its cases with a heavy server that `make test` runs too."""
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process masks the secret values that it has resolved: those of other tests are words."""
+    monkeypatch.setattr(lookup, "_given", {})
 
 
 class Topics(Protocol):

@@ -15,6 +15,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource, PostgresqlSink
+from dataflow_assets.connectors.postgresql.cdc import slot
+from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, Positions, Rejects, Run, Span
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.formats.rows import objects
@@ -92,6 +94,11 @@ class Followed:
                 os._exit(0)
         _, status = os.waitpid(child, 0)
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+    def wait_until_free(self) -> None:
+        """Until nobody reads the slot: the server notices the end of a connection late."""
+        with lent_to_source(self.dsn) as link:
+            slot.freed(link, self.source)
 
     def position(self) -> Positions:
         checkpoint = self.sink.peek(self.flow.target(self.flow.branches[0]))

@@ -166,6 +166,7 @@ def test_idle_tables_do_not_keep_the_log(table: Followed, monkeypatch: pytest.Mo
         position = table.position()
         table.run("CREATE TABLE noise AS SELECT generate_series(1, 100) i")
         assert session.plan(position, Limit()).empty
+        table.wait_until_free()
         assert not session.behind("wal", position["wal"], session.ends()["wal"])
         monkeypatch.setattr(session_module, "IDLE_BYTES", 10_000)
         table.run("INSERT INTO noise SELECT generate_series(1, 1000)")
