@@ -26,7 +26,7 @@ class DriveState:
 def drive_states(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
     """What the Dagster of DAGSTER_HOME knows of the flows.
 
-    Called by `dataflow status`, once: a question to Dagster's storage, and one for each lane.
+    Called by `dataflow status`, once: a question to Dagster's storage, and two for each lane.
     Raises what Dagster raises where its storage cannot be read.
 
     Returns:
@@ -45,8 +45,9 @@ def drive_states(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
 def _driven(instance: dg.DagsterInstance, lanes: set[str]) -> dict[str, DriveState]:
     found: dict[str, DriveState] = {}
     for lane in lanes:
-        page = Book(instance, lane).read()
-        if time.time() - page.at < STALE_SECONDS:
-            for name, text in page.flows.items():
-                found[name] = DriveState(f"in lane {lane}, {text}", name in page.failing)
+        for book in (Book(instance, lane, part="leaving"), Book(instance, lane)):
+            page = book.read()
+            if time.time() - page.at < STALE_SECONDS:
+                for name, text in page.flows.items():
+                    found[name] = DriveState(f"in lane {lane}, {text}", name in page.failing)
     return found

@@ -81,6 +81,8 @@ class Ingest:
         """Why to end."""
         if asked := self._interrupts.reason() or self._lane_flows.over:
             return asked
+        if self._lane_flows.awaits:
+            return None
         if self._lane_flows.none:
             return "none of its flows is to be driven"
         idle = self._lane.idle_seconds >= IDLE_SECONDS

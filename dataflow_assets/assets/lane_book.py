@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 import dagster as dg
 
@@ -34,11 +35,17 @@ class Page:
 
 
 class Book:
-    """The one value of a lane; a page replaces the one before."""
+    """The page of the run that drives the lane, which replaces the one before.
 
-    def __init__(self, instance: dg.DagsterInstance, lane: str) -> None:
+    A run that hands over has a page of its own: the newer run writes the lane's page by then.
+    """
+
+    def __init__(
+        self, instance: dg.DagsterInstance, lane: str, *, part: Literal["", "leaving"] = ""
+    ) -> None:
+        """`leaving`: the page of a run that has a successor, with what it has still to let go."""
         self._storage = instance.daemon_cursor_storage
-        self._key = f"dataflow/lane/{lane}"
+        self._key = "/".join(filter(None, ("dataflow/lane", lane, part)))
 
     def read(self) -> Page:
         """The newest page; an empty one of a lane that was never driven.

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import dagster as dg
 
@@ -13,6 +13,7 @@ from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.flow import Flow
+from dataflow_assets.lanes.lane import END_SECONDS
 
 WRITE_SECONDS = 10.0  # how often the book says how the flows fare
 
@@ -48,6 +49,11 @@ class LaneFlows:
         self._instance, self._lane, self._run_id = instance, lane, run_id
         self._manifests, self._state = manifests, state
         self._book = Book(instance, lane)
+        self._leaving = Book(instance, lane, part="leaving")
+        self._patience = time.monotonic() + END_SECONDS
+        """How long flows are left to the run that drove the lane before."""
+        self._awaited: set[str] = set()
+        """Flows that the other run has still to let go."""
         self._written = 0.0
         self._wanted: Sequence[Flow] | None = None
         self._named: dict[str, Flow] = {}
@@ -85,6 +91,11 @@ class LaneFlows:
         """True where there is nothing to drive and nothing being driven."""
         return self._wanted is not None and not self._wanted and not self._driven
 
+    @property
+    def awaits(self) -> bool:
+        """True while the run that drove the lane before has flows to let go."""
+        return bool(self._awaited)
+
     def began(self, flow: Flow) -> None:
         """The lane drives the flow from now on; called with its event `Began`."""
         self._driven[flow.id] = flow
@@ -106,6 +117,10 @@ class LaneFlows:
     def _look(self) -> Sequence[Flow]:
         flows = [flow for flow in self._manifests() if drivable(flow)]
         free = self._unclaimed(self._fit(flows))
+        if self.over:
+            self._written = 0.0
+            self._write()
+            return [flow for flow in free if flow.id in self._named]
         if {flow.id for flow in free} - self._named.keys():
             # First said, then looked again: a run of a flow's own claims it first, and looks then.
             self._name(free, at_once=True)
@@ -142,14 +157,28 @@ class LaneFlows:
         """Without those that a run of their own drives; also whether the lane has another run."""
         known = going(self._instance)
         self._judge([record.dagster_run.run_id for record in known], known)
+        self._awaited = self._left_to_predecessor(flows, known)
         free = []
         for flow in flows:
+            if flow.id in self._awaited:
+                continue
             run = Runs(self._instance, flow, known).on()
             if run is None:
                 free.append(flow)
             else:
                 self._why[flow.id] = f"run {run.run_id[:8]} drives it now"
         return free
+
+    def _left_to_predecessor(
+        self, flows: Sequence[Flow], known: Sequence[dg.RunRecord]
+    ) -> set[str]:
+        """Flows that the run before has still to let go; after a minute they are taken from it."""
+        if time.monotonic() >= self._patience:
+            return set()
+        page, runs = self._leaving.read(), LaneRuns(self._instance, self._lane, known)
+        if page.run == self._run_id or not runs.lives(page.run):
+            return set()
+        return {flow.id for flow in flows if flow.id in page.flows} - self._named.keys()
 
     def _judge(self, live: Sequence[str], known: Sequence[dg.RunRecord]) -> None:
         driver = LaneRuns(self._instance, self._lane, known).driver()
@@ -164,7 +193,17 @@ class LaneFlows:
             return
         try:
             states = {name: self._state(flow) for name, flow in self._named.items()}
-            self._book.write(self._run_id, states)
+            if self.successor:
+                self._hand_over(states)
+            else:
+                self._book.write(self._run_id, states)
             self._written = time.monotonic()
         except Exception as error:  # noqa: BLE001 - as above
             log.warning("the lane's book could not be written: %s", type(error).__name__)
+
+    def _hand_over(self, states: Mapping[str, FlowState]) -> None:
+        """Says what is still driven before it leaves the lane's page to the newer run."""
+        self._leaving.write(self._run_id, states)
+        page = self._book.read()
+        if page.run == self._run_id and page.flows:
+            self._book.write(self._run_id, {})

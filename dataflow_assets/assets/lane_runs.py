@@ -49,6 +49,10 @@ class LaneRuns:
         runs = [record.dagster_run for record in self.live()]
         return next((run for run in runs if self._claims.held(run)), None)
 
+    def lives(self, run_id: str) -> bool:
+        """Whether the run is one of the lane's that live."""
+        return any(record.dagster_run.run_id == run_id for record in self.live())
+
     def failures(self) -> Sequence[dg.RunRecord]:
         """The latest runs of the lane since the last one that did not fail, newest first."""
         wanted = dg.RunsFilter(job_name=INGEST, tags={LANE: self._lane})
@@ -64,32 +68,37 @@ def wait_for_flow(instance: dg.DagsterInstance, flow: Flow) -> str:
     Returns:
         The id of the lane's run that was waited for; empty where no live run drove the flow.
     """
-    return _waited_for(instance, flow.lane, lambda page: flow.id in page.flows)
+    books = Book(instance, flow.lane), Book(instance, flow.lane, part="leaving")
+    return _waited_for(
+        instance, flow.lane, lambda: [p for p in (b.read() for b in books) if flow.id in p.flows]
+    )
 
 
 def wait_for_predecessor(instance: dg.DagsterInstance, lane: str, run_id: str) -> str:
-    """Waits until the run that drove the lane before has let all flows go.
+    """Waits until the run that drove the lane before has begun to let its flows go.
 
     Called in the run that takes over, once, after it has claimed the lane: the other one sees that
-    within two seconds. After a minute the run goes on all the same, as in `wait_for_flow`.
+    within two seconds, and writes what it has still to let go on a page of its own. After a minute
+    the run goes on all the same, as in `wait_for_flow`.
 
     Returns:
         The id of that other run; empty where no live run drove the lane.
     """
-    return _waited_for(instance, lane, lambda page: page.run != run_id and bool(page.flows))
+    book = Book(instance, lane)
+    return _waited_for(
+        instance, lane, lambda: [p for p in [book.read()] if p.run != run_id and p.flows]
+    )
 
 
-def _waited_for(instance: dg.DagsterInstance, lane: str, drives: Callable[[Page], bool]) -> str:
+def _waited_for(
+    instance: dg.DagsterInstance, lane: str, driving: Callable[[], Sequence[Page]]
+) -> str:
     """The live run of the lane that was waited for because it drove; empty where none did."""
-    book, run = Book(instance, lane), ""
-    end = time.monotonic() + END_SECONDS
-    while time.monotonic() < end and drives(page := book.read()):
-        if not _lives(instance, lane, page.run):
+    run, end = "", time.monotonic() + END_SECONDS
+    while time.monotonic() < end:
+        runs = [page.run for page in driving() if LaneRuns(instance, lane).lives(page.run)]
+        if not runs:
             break
-        run = page.run
+        run = runs[0]
         time.sleep(LOOK_SECONDS)
     return run
-
-
-def _lives(instance: dg.DagsterInstance, lane: str, run_id: str) -> bool:
-    return any(one.dagster_run.run_id == run_id for one in LaneRuns(instance, lane).live())

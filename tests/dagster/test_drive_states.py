@@ -72,6 +72,18 @@ def test_the_lane_and_its_choice_are_said_and_failures_come_first(
     assert nowhere.endswith("-")
 
 
+def test_a_lane_that_hands_over_says_how_the_rest_fares(
+    flows: Path, instance: dg.DagsterInstance, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(instance, flows)
+    rest = {"default/driven": FlowState("old"), "default/nowhere": FlowState("5 s behind")}
+    Book(instance, "till", part="leaving").write("an-older-run", rest)
+    assert main(["status", str(flows)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.endswith("in lane till, 5 s behind")]
+    assert [line for line in lines if line.endswith(f"in lane till, {CHOSEN}")]
+
+
 def test_json_has_it_too(
     flows: Path, instance: dg.DagsterInstance, capsys: pytest.CaptureFixture[str]
 ) -> None:

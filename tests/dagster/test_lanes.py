@@ -25,6 +25,7 @@ from dataflow_assets.connectors.memory import (
     MemorySliceSink,
     Store,
 )
+from dataflow_assets.connectors.memory.sink.session import MemorySinkSession
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
@@ -77,9 +78,9 @@ class Shop:
             raise_on_error=False,
         )
 
-    def aside(self) -> Future[dg.ExecuteInProcessResult]:
-        """The same, while the test goes on."""
-        self.patch.setattr(ingest, "IDLE_SECONDS", 60.0)
+    def aside(self, idle: float = 60.0) -> Future[dg.ExecuteInProcessResult]:
+        """The same, while the test goes on; it ends when nothing came for so many seconds."""
+        self.patch.setattr(ingest, "IDLE_SECONDS", idle)
         return self.pool.submit(self.lane)
 
     def ended(self, running: Future[dg.ExecuteInProcessResult]) -> dg.ExecuteInProcessResult:
@@ -381,6 +382,54 @@ def test_a_newer_run_of_the_lane_takes_over_and_nothing_is_stored_twice(shop: Sh
     assert not Departures(shop.instance).of(shop.flows)
 
 
+def test_a_newer_run_of_the_lane_takes_over_one_flow_while_another_still_stores(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the slowest micro-batch would hold up every flow of the lane."""
+    shop.add("a", "b")
+    stored, go_on = threading.Event(), threading.Event()
+    with monkeypatch.context() as patch:
+        _hold_up(patch, "b", stored, go_on)
+        for name in "ab":
+            shop.produce(name, 1)
+        first = shop.aside()
+        until(lambda: stored.is_set() and shop.rows("a") == [1])
+        second = shop.aside()
+        until(lambda: shop.driven() == {"default/a"})
+        shop.produce("a", 2)
+        until(lambda: shop.rows("a") == [1, 2])
+        assert not first.done()
+        go_on.set()
+    shop.produce("b", 2)
+    until(lambda: shop.rows("b") == [1, 2])
+    assert first.result().success
+    assert shop.ended(second).success
+    assert not Departures(shop.instance).of(shop.flows)
+
+
+def test_a_newer_run_takes_what_the_older_one_does_not_let_go(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the older run was paused when it had begun to hand over."""
+    monkeypatch.setattr("dataflow_assets.assets.lane_flows.END_SECONDS", 6.0)
+    shop.add("b")
+    stored, go_on = threading.Event(), threading.Event()
+    with monkeypatch.context() as patch:
+        _hold_up(patch, "b", stored, go_on)
+        shop.produce("b", 1)
+        first = shop.aside()
+        until(stored.is_set)
+        second = shop.aside(idle=4.0)  # shorter than it waits
+        shop.produce("b", 2)
+        until(lambda: shop.rows("b") == [1, 2])
+        assert not first.done()
+        go_on.set()
+    assert first.result().success
+    assert shop.ended(second).success
+    assert shop.rows("b") == [1, 2]
+    assert not Departures(shop.instance).of(shop.flows)
+
+
 def test_a_newer_run_that_did_not_wait_keeps_the_flows_it_took(shop: Shop) -> None:
     """As where the older run was paused: it finds its successor when it loses the first flow."""
     shop.add("a", "b")
@@ -458,6 +507,21 @@ def _refuse_table(
         return opened(self, *given)
 
     patch.setattr(MemorySliceSink, "open", refuse)
+
+
+def _hold_up(
+    patch: pytest.MonkeyPatch, table: str, stored: threading.Event, go_on: threading.Event
+) -> None:
+    """The first micro-batch into the table waits when its rows are stored."""
+    finish = MemorySinkSession.finish
+
+    def wait(self: MemorySinkSession, *given: Any) -> Any:
+        if self._table == table and not stored.is_set():
+            stored.set()
+            assert go_on.wait(50)
+        return finish(self, *given)
+
+    patch.setattr(MemorySinkSession, "finish", wait)
 
 
 def _produce(shop: Shop, ended: threading.Event) -> Future[int]:
