@@ -25,11 +25,11 @@ class _Texts(ast.NodeVisitor):
     def __init__(self) -> None:
         self.found: list[str] = []
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:  # noqa: N802 - ast's own name
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         self.found.append("".join(_text(part) for part in node.values))
         self.generic_visit(node)
 
-    def visit_Constant(self, node: ast.Constant) -> None:  # noqa: N802
+    def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
             self.found.append(node.value)
 
