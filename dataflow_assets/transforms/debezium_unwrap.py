@@ -135,7 +135,7 @@ class DebeziumUnwrap(Step):
     @classmethod
     def _none_blank(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
         if not all(field.strip() for field in fields):
-            raise ValueError("has a blank entry; give keys of the event's source")
+            raise ValueError("has an empty entry; give keys of the event's source")
         return fields
 
     @override

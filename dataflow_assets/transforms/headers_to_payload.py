@@ -29,7 +29,7 @@ Mapped = Annotated[
 class HeadersToPayload(Step):
     """Writes headers of the message into its body, as text; a value that is there is replaced.
 
-    Headers that the message does not have are skipped. Bodies that are no object pass unchanged.
+    Headers that the message does not have are skipped. Bodies that are not objects pass unchanged.
     """
 
     type: ClassVar[str] = "headersToPayload"

@@ -31,7 +31,7 @@ class HoistField(Step):
     @classmethod
     def _one_key(cls, field: str) -> str:
         if not field.strip() or "." in field:
-            raise ValueError("is blank or has a dot; write a single key")
+            raise ValueError("is empty or has a dot; write a single key")
         return field
 
     @override

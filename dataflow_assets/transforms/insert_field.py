@@ -37,8 +37,8 @@ class InsertField(Step):
     | `json:[1, 2]`, `json:5` | any JSON |
     | anything else | the text as it is |
 
-    All values are taken from the record as it came in, whatever their order. Bodies that are no
-    object pass unchanged.
+    All values are taken from the record as it came in, whatever their order. Bodies that are not
+    objects pass unchanged.
     """
 
     type: ClassVar[str] = "insertField"

@@ -28,7 +28,7 @@ class ReplaceField(Step):
     """Keeps the fields of `include`, or takes out those of `exclude`; then renames, one by one.
 
     At least one of the three is needed. Nesting stays; objects that `exclude` or a rename emptied
-    are taken out too. What is missing is skipped. Bodies that are no object pass unchanged.
+    are taken out too. What is missing is skipped. Bodies that are not objects pass unchanged.
     """
 
     type: ClassVar[str] = "replaceField"

@@ -47,7 +47,7 @@ class StructFlatten(Step):
     @classmethod
     def _not_blank(cls, delimiter: str) -> str:
         if not delimiter.strip():
-            raise ValueError("is blank; leave it out for a dot")
+            raise ValueError("is empty; leave it out for a dot")
         return delimiter.strip()
 
     @override

@@ -17,7 +17,7 @@ class Timestamp(Step):
     """Writes the time at which the micro-batch was planned, over whatever was there.
 
     The time is that of the machine's own zone, and the same for every record of a micro-batch: one
-    that is processed again gets the same time again. Bodies that are no object pass unchanged.
+    that is processed again gets the same time again. Bodies that are not objects pass unchanged.
     """
 
     type: ClassVar[str] = "timestamp"

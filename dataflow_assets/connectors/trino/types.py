@@ -42,7 +42,7 @@ RULES = (
     Rule("real", pa.float32()),
     Rule("double", pa.float64()),
     Rule("varchar", _TEXT, note="varchar(n) too: longer text is rejected"),
-    Rule("char", _TEXT, note="filled up with blanks"),
+    Rule("char", _TEXT, note="filled up with spaces"),
     Rule("varbinary", pa.binary()),
     Rule("date", pa.date32()),
     Rule("json", _TEXT, b"json"),

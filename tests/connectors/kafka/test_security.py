@@ -484,6 +484,23 @@ def allow(
         done.result(20)
 
 
+_ACL = re.compile(r"^kafka-acls\.sh .*? --allow-principal User:flows (.*)$", re.MULTILINE)
+_KINDS = {
+    "--topic": ResourceType.TOPIC,
+    "--group": ResourceType.GROUP,
+    "--transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
+
+
+def commands(page: str) -> Iterator[tuple[ResourceType, str, str, bool]]:
+    """What each `kafka-acls.sh` of a page allows: kind, name, rights, whether it is a prefix."""
+    for options in _ACL.findall(page):
+        words = options.split()
+        rights = [words[at + 1] for at, word in enumerate(words) if word == "--operation"]
+        upper = " ".join(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", right).upper() for right in rights)
+        yield _KINDS[words[0]], words[1], upper, "prefixed" in words
+
+
 def test_the_rights_that_the_docs_list_are_enough(
     broker: devservers.SecureKafka,
     admin: AdminClient,
@@ -491,18 +508,20 @@ def test_the_rights_that_the_docs_list_are_enough(
     engine: SparkSession,
     tmp_path: Path,
 ) -> None:
-    """docs/guarantees/kafka.md, Rights."""
+    """The commands of docs/permissions.md; docs/guarantees/kafka.md has the same as a table."""
     user, target, errors = "narrow", f"{topic}-to", f"{topic}-errors"
-    found: list[tuple[ResourceType, str, str, bool]] = [
-        (ResourceType.TOPIC, topic, "DESCRIBE READ", False),
-        (ResourceType.TOPIC, target, "DESCRIBE DESCRIBE_CONFIGS WRITE CREATE", False),
-        (ResourceType.TOPIC, errors, "DESCRIBE DESCRIBE_CONFIGS CREATE WRITE", False),
-        (ResourceType.TOPIC, "dataflow.checkpoints.", "DESCRIBE CREATE ALTER READ WRITE", True),
-        (ResourceType.TRANSACTIONAL_ID, "default/secured", "DESCRIBE WRITE", True),
-        (ResourceType.GROUP, topic, "READ", False),
-    ]
+    here = {
+        (ResourceType.TOPIC, "orders"): topic,
+        (ResourceType.TOPIC, "orders-paid"): target,
+        (ResourceType.TOPIC, "orders-paid.rejected"): errors,
+        (ResourceType.GROUP, "orders-paid"): topic,
+        (ResourceType.TRANSACTIONAL_ID, "default/orders"): "default/secured",
+    }
+    found = list(commands((ROOT / "docs/permissions.md").read_text(encoding="utf-8")))
+    assert {(kind, name) for kind, name, _, prefix in found if not prefix} <= here.keys()
+    assert len(found) == len(here) + 1  # and the checkpoint topics
     for kind, name, rights, prefix in found:
-        allow(admin, user, kind, name, rights, prefix=prefix)
+        allow(admin, user, kind, here.get((kind, name), name), rights, prefix=prefix)
     good = [body(number) for number in range(10)]
     send(broker, topic, [*good, b"no json", b"{}"])
     end = {"brokers": [broker.at("sasl")], **sasl("scram-sha-256", user)}

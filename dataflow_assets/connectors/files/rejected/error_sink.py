@@ -114,7 +114,7 @@ def _of(place: str, line: bytes, flow: str) -> tuple[datetime, Entry] | None:
         at, one = entry(line)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
         raise PermanentError(
-            f"{place}, cannot be read as an error record ({error}): mend the line, or move the "
+            f"{place}, cannot be read as an error record ({error}): fix the line, or move the "
             "file out of the folder"
         ) from None
     return None if one.id.endswith(HELD) else (at, one)

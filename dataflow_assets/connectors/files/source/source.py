@@ -13,7 +13,7 @@ from dataflow_assets.contracts import Slice, SourceSession
 
 
 class FilesSource(FilesSourceOptions):
-    """Each line of the files below a folder is a record, read once; blank lines are none.
+    """Each line of the files below a folder is a record, read once; empty lines are left out.
 
     Files are read in the order of their last change, and new ones are found whatever they are
     called. A file must not change once it is there. Names that begin with `_` or `.` are left out,

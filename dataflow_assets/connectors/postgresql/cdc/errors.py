@@ -68,7 +68,7 @@ def given_up(source: PostgresqlCdcOptions, confirmed: object, after: object) -> 
     """The server would begin later, without a word."""
     return PermanentError(
         f"{source.title} has let go what lies before {confirmed}, and the flow has read up to "
-        f"{after} only: changes in between are gone. The slot was made again, was moved by hand, "
+        f"{after} only: changes in between are gone. The slot was re-created, was moved by hand, "
         f"or has another reader. Load the tables again: {AGAIN}"
     )
 

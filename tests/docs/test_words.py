@@ -1,0 +1,80 @@
+"""Plain words in what users read: pages, the command line, messages."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from dataflow_assets.cli.parser import _parser
+from tests import ROOT
+
+INSTEAD = {
+    r"\banew\b": "again, from scratch",
+    r"\bmend(s|ed|ing)?\b": "fix",
+    r"\bparted by\b": "separated by",
+    r"\bblanks?\b": "spaces, empty",
+    r"\b[Ww]hat (becomes|became|shall become) of\b": "what happens to",
+    r"\bwanted is\b|\bis wanted\b|\bwants (a|an|the|text|letters|one)\b": "must be",
+    r"\bstands? (in|beside|below|there|twice)\b": "is, is stored, is a duplicate",
+    r"\b(is|are) no\s+(JSON|objects?|numbers?|texts?|lists?|times?|keys?|records?)\b": "is not a",
+    r"\bmade anew\b": "re-created",
+    r"\bthe original('s)?\b": "the DataFlow Operator",
+    r"\b[Mm]ind (that|upserts)\b": "careful with",
+}
+"""What is hard to read for people who learn the product, and what to say."""
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "flows/README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/guarantees").glob("*.md")),
+    *sorted((ROOT / "docs/connectors").glob("*.md")),
+    *sorted((ROOT / "docs/reference").glob("*.md")),
+]
+_CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Prose, without code."""
+    for page in PAGES:
+        yield page.name, _CODE.sub("", page.read_text(encoding="utf-8"))
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """What `dataflow COMMAND --help` prints."""
+    (several,) = [a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    yield "dataflow --help", _parser().format_help()
+    for name, parser in several.choices.items():
+        yield f"dataflow {name} --help", parser.format_help()
+
+
+@cache
+def messages() -> tuple[tuple[str, str], ...]:
+    """String literals with a space in them; docstrings of models are on the generated pages."""
+    return tuple(
+        (f"{path.relative_to(ROOT)}:{node.lineno}", node.value)
+        for folder in ("dataflow_assets", "sensors", "jobs", "resources")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in _literals(ast.parse(path.read_text(encoding="utf-8")))
+        if " " in node.value
+    )
+
+
+def _literals(module: ast.Module) -> Iterator[ast.Constant]:
+    texts = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
+            yield node
+
+
+@pytest.mark.parametrize("banned", INSTEAD)
+def test_nobody_reads_a_hard_word(banned: str) -> None:
+    texts = [*pages(), *helps(), *messages()]
+    assert len(texts) > 500
+    found = [(place, hit[0]) for place, text in texts for hit in re.finditer(banned, text)]
+    assert found == [], f"say: {INSTEAD[banned]}"
