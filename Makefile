@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs bench demo demo-clean servers-up servers-down
+.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs bench demo demo-lake demo-clean servers-up servers-down
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -66,8 +66,11 @@ bench: setup ## Measurements, each beside its own bound; only some: make bench -
 demo: setup ## Dagster on real servers with orders coming in, until Ctrl-C; data stays in .data/demo
 	$(BIN)/dataflow demo
 
-demo-clean: ## Forget the demo's data
-	rm -rf .data/demo
+demo-lake: setup ## The same with Avro over mTLS, Nessie and Trino (Java 24, 1 GB more to download); data stays in .data/demo-lake
+	$(BIN)/dataflow demo --lake
+
+demo-clean: ## Forget the demos' data
+	rm -rf .data/demo .data/demo-lake
 
 servers-up: setup ## Kafka, PostgreSQL, SeaweedFS, ClickHouse and Spark, left running; data stays in .data/servers
 	$(BIN)/python -m devservers up $(SERVERS) --spark

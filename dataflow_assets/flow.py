@@ -93,8 +93,13 @@ class Flow:
     @property
     def owners(self) -> tuple[str, ...]:
         """Who to ask, from the annotation `dataflow-assets/owners`."""
-        listed = self.annotations.get("dataflow-assets/owners", "").split(",")
-        return tuple(owner.strip() for owner in listed if owner.strip())
+        return listed(self.annotations.get("dataflow-assets/owners", ""))
+
+    @property
+    def upstream(self) -> tuple[tuple[str, ...], ...]:
+        """Asset keys of what its source is made of, from `dataflow-assets/upstream`."""
+        keys = listed(self.annotations.get("dataflow-assets/upstream", ""))
+        return tuple(tuple(map(mangle, key.split("/"))) for key in keys)
 
     @property
     def version(self) -> str:
@@ -155,6 +160,11 @@ class Flow:
             rejects = replace(rejects, sink=lookup.fill(rejects.sink))
         policies = replace(self.policies, rejects=rejects)
         return replace(self, source=source, branches=branches, policies=policies)
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """What an annotation lists, separated by commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def mangle(name: str) -> str:

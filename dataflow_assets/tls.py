@@ -9,6 +9,7 @@ however the process ends. No error shows what a value or a file holds.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -18,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -37,6 +38,22 @@ UNCHECKED = (
     "the server's certificate is not checked: whoever is between this machine and the server can "
     "read and change everything, passwords included; set caFile or caSecretRef instead"
 )
+
+
+log = logging.getLogger(__name__)
+
+
+@cache
+def warn_unchecked(server: str) -> None:
+    """Says in the log that a server's certificate is not checked.
+
+    Called whenever a client is made that does not check it. Once in a process for each server: it
+    is no error, but nobody should learn of it from a theft.
+
+    Args:
+        server: for people, with its address.
+    """
+    log.warning("%s: %s", server, UNCHECKED)
 
 
 @dataclass(frozen=True)

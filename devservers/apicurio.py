@@ -1,7 +1,4 @@
-"""Apicurio Registry: Confluent's API of a schema registry, schemas kept in memory.
-
-What was registered is gone when the server ends: whoever starts it again registers again.
-"""
+"""Apicurio Registry: Confluent's API of a schema registry, whose schemas are kept in a file."""
 
 from __future__ import annotations
 
@@ -40,7 +37,11 @@ class Apicurio(Server):
 
     @override
     def command(self) -> list[str]:
-        options = {"quarkus.http.host": LOOPBACK, "quarkus.http.port": self.ports["apicurio"]}
+        options = {
+            "quarkus.http.host": LOOPBACK,
+            "quarkus.http.port": self.ports["apicurio"],
+            "apicurio.datasource.url": f"jdbc:h2:file:{self.folder / 'schemas'};WRITE_DELAY=0",
+        }
         defined = [f"-D{key}={value}" for key, value in options.items()]
         start = [java.executable(), f"-Xmx{self.heap}", *java.OPTIONS, *defined]
         return [*start, "-jar", str(runner())]

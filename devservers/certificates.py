@@ -10,7 +10,7 @@ from pathlib import Path
 from dataflow_assets.spark.process import LOOPBACK
 from devservers.programs import run
 
-DAYS = 30
+DAYS = 3_650  # a demo whose data is kept goes on with them
 EXPIRED = -1
 HERE = ("DNS:localhost", f"IP:{LOOPBACK}")
 _CONFIG = """

@@ -1,7 +1,8 @@
 """Nessie: an Iceberg REST catalog with branches and tags, on the object store of SeaweedFS.
 
 It keeps its commits on disk, so that acknowledged ones survive `kill`. It needs Java 21; `missing`
-says what is there where none is found. Only tests start it: it takes 10 s and 400 MB.
+says what is there where none is found. Tests start it, and the demo with the lake: it takes 10 s
+and 400 MB.
 """
 
 from __future__ import annotations
@@ -50,6 +51,16 @@ class Nessie(Server):
             "s3.access-key-id": self.store.access_key,
             "s3.secret-access-key": self.store.secret_key,
             "s3.region": self.store.region,
+        }
+
+    def trino_catalog(self, reference: str = "main") -> dict[str, str]:
+        """Properties of a catalog of Trino with the tables of a branch or tag."""
+        return {
+            "connector.name": "iceberg",
+            "iceberg.catalog.type": "rest",
+            "iceberg.rest-catalog.uri": f"{self.uri}/iceberg/",
+            "iceberg.rest-catalog.prefix": reference,
+            **self.store.trino_files(),
         }
 
     @override

@@ -89,6 +89,17 @@ class SeaweedFS(Server):
         below = {f"{prefix}.{key}": value for key, value in options.items()}
         return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | below
 
+    def trino_files(self) -> dict[str, str]:
+        """What a catalog of Trino says about the store."""
+        return {
+            "fs.native-s3.enabled": "true",
+            "s3.endpoint": self.s3_endpoint,
+            "s3.region": self.region,
+            "s3.path-style-access": "true",
+            "s3.aws-access-key": self.access_key,
+            "s3.aws-secret-key": self.secret_key,
+        }
+
     @override
     def endpoints(self) -> dict[str, str]:
         return {

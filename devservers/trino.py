@@ -1,8 +1,9 @@
 """Trino: one coordinator that is its own worker, over an Iceberg catalog, PostgreSQL and memory.
 
 Over `uri` nobody is asked who they are. Over `secure_uri` a token is asked for, which `key` has
-signed: Keycloak of `devservers.keycloak` does. It needs Java 24; `missing` says what is there where
-none is found. Only tests start it: it takes 15 s and 700 MB.
+signed: Keycloak of `devservers.keycloak` does. The user `narrow` may only read tables of the name
+`target` and add rows to them. It needs Java 24; `missing` says what is there where none is found.
+Tests start it, and the demo with the lake: it takes 15 s and 700 MB.
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ _OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
     "--sun-misc-unsafe-memory-access=allow",
 )
+NARROW = "narrow"
+_RULES = {
+    "tables": [
+        {"user": NARROW, "table": "target", "privileges": ["SELECT", "INSERT"]},
+        {"privileges": ["SELECT", "INSERT", "DELETE", "UPDATE", "OWNERSHIP", "GRANT_SELECT"]},
+    ],
+    "procedures": [{"privileges": ["EXECUTE", "GRANT_EXECUTE"]}],
+}
+"""Of whom what may be done; what is not named is allowed to everybody."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -49,6 +59,8 @@ class Trino(Server):
     database: PostgreSQL
     config: Mapping[str, str] = field(default_factory=dict)
     """Adds to its properties, or overrides them."""
+    catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By name the properties of more catalogs, or of others in place of the three."""
     heap: str = "1200m"
 
     @property
@@ -79,6 +91,7 @@ class Trino(Server):
 
     @override
     def prepare(self) -> None:
+        files: dict[str, Mapping[str, str]]
         files = {"config": self._properties(), "log": {"io.trino": "WARN", "io.airlift": "WARN"}}
         catalogs = self.folder / "catalog"
         catalogs.mkdir(exist_ok=True)
@@ -91,6 +104,10 @@ class Trino(Server):
             _write(self.folder / f"{name}.properties", properties)
         for name, properties in self._catalogs().items():
             _write(catalogs / f"{name}.properties", properties)
+        rules = self.folder / "rules.json"
+        rules.write_text(json.dumps(_RULES))
+        control = {"access-control.name": "file", "security.config-file": str(rules)}
+        _write(self._access_control, control)
 
     @override
     def command(self) -> list[str]:
@@ -118,6 +135,10 @@ class Trino(Server):
     def _public(self) -> str:
         return str(self.folder / "tokens.pem")
 
+    @property
+    def _access_control(self) -> Path:
+        return self.folder / "access-control.properties"
+
     def _properties(self) -> dict[str, str]:
         found = {
             "coordinator": "true",
@@ -129,6 +150,7 @@ class Trino(Server):
             "memory.heap-headroom-per-node": "300MB",
             "web-ui.enabled": "false",
             "catalog.management": "static",
+            "access-control.config-files": str(self._access_control),
             "http-server.https.enabled": "true",
             "http-server.https.port": str(self.ports["https"]),
             "http-server.https.keystore.path": str(self.authority.issue("trino").bundle),
@@ -141,7 +163,7 @@ class Trino(Server):
         }
         return found | dict(self.config)
 
-    def _catalogs(self) -> dict[str, dict[str, str]]:
+    def _catalogs(self) -> dict[str, Mapping[str, str]]:
         store = self.store
         lake = {
             "connector.name": "iceberg",
@@ -151,17 +173,13 @@ class Trino(Server):
             "iceberg.rest-catalog.security": "OAUTH2",
             "iceberg.rest-catalog.oauth2.credential": store.credential,
             "iceberg.rest-catalog.oauth2.server-uri": store.uri + TOKENS,
-            "fs.native-s3.enabled": "true",
-            "s3.endpoint": store.s3_endpoint,
-            "s3.region": store.region,
-            "s3.path-style-access": "true",
-            "s3.aws-access-key": store.access_key,
-            "s3.aws-secret-key": store.secret_key,
+            **store.trino_files(),
         }
         place = f"jdbc:postgresql://{LOOPBACK}:{self.database.port}/postgres"
         pg = {"connector.name": "postgresql", "connection-url": place}
         pg |= {"connection-user": "postgres", "connection-password": ""}
-        return {"lake": lake, "pg": pg, "memory": {"connector.name": "memory"}}
+        memory = {"connector.name": "memory"}
+        return {"lake": lake, "pg": pg, "memory": memory, **self.catalogs}
 
 
 def _write(path: Path, properties: Mapping[str, str]) -> None:

@@ -34,9 +34,9 @@ class Own(ExitStack):
         """Called at the end."""
         self.callback(finalizer)
 
-    def server(self, kind: type[Server]) -> Server:
-        """One that runs until the end."""
-        return self.enter_context(kind(self._folder / kind.name))
+    def server(self, kind: Callable[..., Server], name: str, **over: Any) -> Server:
+        """One that runs until the end, over others that it knows."""
+        return self.enter_context(kind(self._folder / name, **over))
 
 
 @contextmanager
@@ -97,17 +97,54 @@ def _namespace(own: Own) -> str:
     return name
 
 
+def _nessie_catalog(own: Own) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("nessie", **own.getfixturevalue("nessie").catalog_properties())
+
+
+def _nessie_namespace(own: Own) -> str:
+    name = _name()
+    own.getfixturevalue("nessie_catalog").create_namespace(name)
+    return name
+
+
+def _trino(own: Own) -> Server:
+    over = {
+        "store": own.getfixturevalue("seaweedfs"),
+        "database": own.getfixturevalue("postgresql"),
+    }
+    return own.server(devservers.Trino, "trino", **over)
+
+
+def _trino_schema(own: Own) -> str:
+    from tests.connectors.trino.driver import execute
+
+    name = _name()
+    execute(own.getfixturevalue("trino"), f"CREATE SCHEMA lake.{name}")
+    return name
+
+
 _SHARED: dict[str, Callable[[Own], Any]] = {
-    "kafka": lambda own: own.server(devservers.Kafka),
-    "postgresql": lambda own: own.server(devservers.PostgreSQL),
-    "seaweedfs": lambda own: own.server(devservers.SeaweedFS),
-    "clickhouse": lambda own: own.server(devservers.ClickHouse),
-    "spark_server": lambda own: own.server(devservers.SparkConnect),
+    "kafka": lambda own: own.server(devservers.Kafka, "kafka"),
+    "secure_kafka": lambda own: own.server(devservers.SecureKafka, "secure-kafka"),
+    "apicurio": lambda own: own.server(devservers.Apicurio, "apicurio"),
+    "postgresql": lambda own: own.server(devservers.PostgreSQL, "postgresql"),
+    "seaweedfs": lambda own: own.server(devservers.SeaweedFS, "seaweedfs"),
+    "clickhouse": lambda own: own.server(devservers.ClickHouse, "clickhouse"),
+    "nessie": lambda own: own.server(
+        devservers.Nessie, "nessie", store=own.getfixturevalue("seaweedfs")
+    ),
+    "trino": _trino,
+    "spark_server": lambda own: own.server(devservers.SparkConnect, "spark"),
     "topic": _topic,
     "catalog": _catalog,
+    "nessie_catalog": _nessie_catalog,
 }
 _FRESH: dict[str, Callable[[Own], Any]] = {
     "schema": _schema,
     "database": _database,
     "namespace": _namespace,
+    "nessie_namespace": _nessie_namespace,
+    "trino_schema": _trino_schema,
 }

@@ -17,7 +17,7 @@ from bench.fleet.ground import Ground
 from bench.fleet.manifests import Member, members, write, write_broken
 from bench.fleet.running import SETTLE, Fleet, Order, running, sender
 from bench.fleet.watch import Seen
-from devservers.demo import Dagster
+from devservers.demo.dagster_dev import Dagster
 
 DOWN = 10
 IDLE_WAIT = 480.0  # seconds within which what is not needed any more should have ended

@@ -25,7 +25,9 @@ from bench.fleet.running import SETTLE, Order
 from bench.fleet.watch import Watch
 from dataflow_assets.spark import system
 from dataflow_assets.spark.process import LOOPBACK, Server
-from devservers.demo import CLICKHOUSE, EXAMPLES, KAFKA, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK, WEB
+from devservers.demo.dagster_dev import WEB
+from devservers.demo.demo import CLICKHOUSE, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK
+from devservers.demo.orders import EXAMPLES, KAFKA
 
 PORTS = [
     WEB,

@@ -17,7 +17,7 @@ from bench.fleet.graphql import ask
 from dataflow_assets.spark import system
 from dataflow_assets.spark.jars import ROOT
 from dataflow_assets.spark.process import Server
-from devservers.demo import Dagster
+from devservers.demo.dagster_dev import Dagster
 
 HOURS = "14400"  # longer than any measurement
 STATUS_SECONDS = 300

@@ -33,7 +33,7 @@ AnyAsset = dg.AssetsDefinition | dg.AssetSpec
 
 def assets(graph: Graph) -> list[AnyAsset]:
     """Everything in the graph."""
-    topics = [_external(key, address) for key, address in graph.topics.items()]
+    topics = [_external(key, address, graph) for key, address in graph.topics.items()]
     tables = [_shared(key, address, graph) for key, address in graph.tables.items()]
     errors = [_errors(key, table) for key, table in graph.errors.items()]
     return [*topics, *tables, *errors, *(_flow_asset(graph, flow) for flow in graph.flows)]
@@ -44,11 +44,14 @@ def op_name(flow: Flow) -> str:
     return flow.slug
 
 
-def _external(key: Key, address: Address) -> dg.AssetSpec:
-    """A topic or table that no flow writes."""
+def _external(key: Key, address: Address, graph: Graph) -> dg.AssetSpec:
+    """A topic or table that no flow writes, or a query."""
+    made_of = graph.upstream.get(key, ())
+    by = "read from the assets before it" if made_of else "written by others"
     return dg.AssetSpec(
         key=list(key),
-        description=f"`{address.name}`, written by others.",
+        deps=[list(each) for each in made_of],
+        description=f"`{address.name}`, {by}.",
         kinds=kinds(address),
         metadata=place(address),
         group_name=group(address),
@@ -97,7 +100,7 @@ def _flow_asset(graph: Graph, flow: Flow) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=op_name(flow),
         outs={_out_name(node): _out(node, graph) for node in nodes},
-        deps=sorted({dg.AssetKey(list(node.source)) for node in nodes if node.source}),
+        deps=sorted({dg.AssetKey(list(key)) for node in nodes for key in _sources(node, graph)}),
         check_specs=[spec for node in nodes for spec in check_specs(node)],
         required_resource_keys={"spark"},
         op_tags={"dataflow/flow": flow.id},
@@ -106,6 +109,12 @@ def _flow_asset(graph: Graph, flow: Flow) -> dg.AssetsDefinition:
         yield from _body(nodes, context, config)
 
     return run
+
+
+def _sources(node: Node, graph: Graph) -> Iterator[Key]:
+    if node.source:
+        yield node.source
+    yield from graph.upstream.get(node.key, ())
 
 
 def _out_name(node: Node) -> str:

@@ -50,6 +50,9 @@ class Graph:
     tables: Mapping[Key, Address]
     topics: Mapping[Key, Address]
     errors: Mapping[Key, ErrorTable] = field(default_factory=dict)
+    upstream: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
+    """By key of what outsiders write, or of a node whose source a flow writes: what manifests say
+    that the source is made of, without what would close a cycle."""
 
     @property
     def flows(self) -> list[Flow]:
@@ -81,7 +84,21 @@ def build(flows: Iterable[Flow]) -> Graph:
     sources = {asset_key(flow.source_address): flow.source_address for flow in ordered}
     inside = {*addresses, *errors}
     outside = {key: address for key, address in sources.items() if key not in inside}
-    return Graph(nodes, shared, outside, errors)
+    return Graph(nodes, shared, outside, errors, _upstream(nodes, outside, edges))
+
+
+def _upstream(
+    nodes: Sequence[Node], outside: Mapping[Key, Address], edges: _Edges
+) -> dict[Key, tuple[Key, ...]]:
+    found: dict[Key, tuple[Key, ...]] = {}
+    for node in nodes:
+        source = asset_key(node.flow.source_address)
+        holder, table = (source, source) if source in outside else (node.key, node.table)
+        known = found.get(holder, ())
+        new = [key for key in node.flow.upstream if key not in known and edges.add(key, table)]
+        if new:
+            found[holder] = (*known, *new)
+    return found
 
 
 def _errors_of(flow: Flow) -> Key | None:

@@ -130,10 +130,10 @@ def servers(asked: Namespace) -> int:
 
 
 def demo(asked: Namespace) -> int:
-    """The demo, until Ctrl-C."""
-    from devservers.demo import run as run_demo
+    """A demo, until Ctrl-C."""
+    from devservers.demo.running import run as run_demo
 
-    return run_demo(asked.folder)
+    return run_demo(asked.folder, lake=asked.lake)
 
 
 def _request(asked: Namespace) -> Request:

@@ -256,10 +256,15 @@ def _demo(add: Add, common: argparse.ArgumentParser) -> None:
         "demo", parents=[common], help="a shop's events, live, in Dagster; Ctrl-C ends all of it"
     )
     parser.add_argument(
+        "--lake",
+        action="store_true",
+        help="the demo with Avro over mTLS, Nessie and Trino; needs Java 24",
+    )
+    parser.add_argument(
         "--folder",
         type=Path,
-        default=Path(".data/demo"),
-        help="data and logs, kept for the next start (default: %(default)s)",
+        help="data and logs, kept for the next start "
+        "(default: .data/demo, with --lake .data/demo-lake)",
     )
     parser.set_defaults(command=commands.demo)
 

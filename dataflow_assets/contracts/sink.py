@@ -138,6 +138,17 @@ class Sink(ErrorSink):
         """
         return False
 
+    @property
+    def reads_null_keys(self) -> bool:
+        """Whether the sink looks into the keys of null messages, for a key of its own.
+
+        Read inside tasks, once for each slice, of sinks that take messages.
+
+        Returns:
+            False for a sink that gets all keys as they were sent.
+        """
+        return False
+
     def rejected(self) -> Entries:
         """The records that were rejected beside this sink (`onRejected: table`).
 

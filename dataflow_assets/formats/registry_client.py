@@ -123,7 +123,7 @@ class RegistryClient:
             headers["Content-Type"] = MEDIA_TYPE
         url = self.url.rstrip("/") + path
         try:
-            with warnings.catch_warnings():  # of insecureSkipVerify `dataflow check` warns
+            with warnings.catch_warnings():  # the log has a warning of our own
                 warnings.simplefilter("ignore", refusals.InsecureRequestWarning)
                 return _pool(self).request(method, url, headers=headers, body=body)
         except refusals.SSLError as error:

@@ -13,7 +13,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.registry_client import RegistryClient
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition, Spec
-from dataflow_assets.tls import Tls
+from dataflow_assets.tls import Tls, warn_unchecked
 
 Ref = SecretRef | None
 
@@ -87,13 +87,16 @@ class SchemaRegistry(Spec):
         if wrong := _wrong(self.url):
             raise PermanentError(f"the secret of schemaRegistry.urlSecretRef: the url {wrong}")
         auth = self.basic_auth or RegistryAuth()
-        return RegistryClient(
+        found = RegistryClient(
             self.url.strip(),
             auth.username or None,
             _shown(auth.password),
             _shown(self.bearer_token),
             self.tls.material("schemaRegistry.tls") if self.tls else None,
         )
+        if found.material is not None and not found.material.verify:
+            warn_unchecked(str(found))
+        return found
 
 
 def _wrong(url: str) -> str:

@@ -41,7 +41,7 @@ def _decode(branch: PassBranch, tombstones: str, form: MessageFormat | None) -> 
     if branch.sink.takes == "messages":
         if form is None:
             return lambda batch, sent: forwarded(batch, sent, tombstones)
-        return lambda batch, sent: forwarded_as_json(batch, sent, tombstones, form)
+        return lambda batch, sent: forwarded_as_json(batch, sent, tombstones, form, branch.sink)
     decoder, unwraps = branch.decoder(tombstones), branch.unwraps
     if form is not None:
         return Formatted(form, branch, decoder)

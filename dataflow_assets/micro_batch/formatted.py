@@ -17,13 +17,14 @@ from dataflow_assets.contracts import (
     Group,
     MessageFormat,
     Rejection,
+    Sink,
     kind_of,
 )
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.json import Decoded, JsonDecoder
 from dataflow_assets.micro_batch.branches import PassBranch
-from dataflow_assets.micro_batch.forward import forwarded
+from dataflow_assets.micro_batch.forward import forwarded, keys_of, with_read_keys
 from dataflow_assets.micro_batch.originals import Messages
 from dataflow_assets.records.wrapped import METADATA, VALUE, unwrapped_texts
 
@@ -62,17 +63,23 @@ def _with_bodies(
 
 
 def forwarded_as_json(
-    batch: pa.RecordBatch, sent: Messages, tombstones: str, form: MessageFormat
+    batch: pa.RecordBatch, sent: Messages, tombstones: str, form: MessageFormat, sink: Sink
 ) -> Chunk:
-    """The messages of a batch with JSON bodies, for sinks that take messages: keys stay bytes."""
-    as_json, refused = _with_bodies(batch, form)
+    """The messages of a batch with JSON bodies, for sinks that take messages.
+
+    Keys stay bytes, but those of null messages where the sink reads them.
+    """
+    as_json, undecoded = _with_bodies(batch, form)
     chunk = forwarded(as_json, sent, tombstones)
-    if not refused:
-        return chunk
     offsets = sent.offsets.to_pylist()
-    rejected = [_undecoded(offsets[row], reason, sent) for row, reason in sorted(refused.items())]
-    gone = pa.array([one.offset for one in rejected], pa.int64())
-    rows = chunk.rows.filter(pc.invert(pc.is_in(chunk.rows.column(OFFSET), gone)))
+    refused = {offsets[row]: reason for row, reason in undecoded.items()}
+    rows = chunk.rows
+    if refused:
+        gone = pa.array([*refused], pa.int64())
+        rows = rows.filter(pc.invert(pc.is_in(rows.column(OFFSET), gone)))
+    rows, nameless = with_read_keys(rows, keys_of(form, sink))
+    refused |= nameless
+    rejected = [_undecoded(offset, reason, sent) for offset, reason in sorted(refused.items())]
     return replace(chunk, rows=rows, rejected=rejected)
 
 

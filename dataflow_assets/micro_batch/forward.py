@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,13 +10,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dataflow_assets.contracts import DELETE, INSERT, MESSAGES, OFFSET, OP, Chunk, N, Rejection
+from dataflow_assets.contracts import (
+    DELETE,
+    INSERT,
+    MESSAGES,
+    OFFSET,
+    OP,
+    Chunk,
+    MessageFormat,
+    N,
+    Rejection,
+    Sink,
+    Texts,
+)
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.originals import Messages, unstored
 from dataflow_assets.records.record import NotJson, Record, text
 
 _HEADERS = MESSAGES.field("headers").type
+Keys = Callable[[pa.Array], Texts]
 
 
 def forwarded(batch: pa.RecordBatch, sent: Messages, tombstones: str) -> Chunk:
@@ -41,6 +55,31 @@ def _with_operations(rows: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBa
     return rows.append_column(pa.field(OP, pa.int8()), batch.column(OP))
 
 
+def with_read_keys(
+    rows: pa.RecordBatch, read: Keys | None
+) -> tuple[pa.RecordBatch, Mapping[int, str]]:
+    """The rows with the keys of null messages as text, and by offset why one cannot be decoded.
+
+    A sink that makes keys of its own finds in them which record is gone. What cannot be decoded is
+    left out. All other keys stay as they were sent.
+
+    Args:
+        rows: in the schema MESSAGES plus system columns.
+        read: decodes keys; None where keys are text already, or nobody reads them.
+    """
+    nulls = rows.column("value").is_null()
+    if read is None or not pc.any(nulls).as_py():
+        return rows, {}
+    found = read(rows.column("key").filter(nulls))
+    offsets = rows.column(OFFSET).filter(nulls)
+    refused = {offsets[row].as_py(): why for row, why in found.refused.items()}
+    keys = pc.replace_with_mask(rows.column("key"), nulls, found.texts)
+    at = rows.schema.get_field_index("key")
+    named = rows.set_column(at, rows.schema.field(at), keys)
+    gone = pc.and_(nulls, pc.is_in(rows.column(OFFSET), pa.array([*refused], pa.int64())))
+    return named.filter(pc.invert(gone)), refused
+
+
 def column(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Keys or headers; null where the source has none."""
     wanted = MESSAGES.field(name).type
@@ -50,12 +89,19 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return found if found.type == wanted else found.cast(wanted)
 
 
+def keys_of(form: MessageFormat | None, sink: Sink) -> Keys | None:
+    """What decodes the keys of null messages for a sink; None where it does not read them."""
+    return form.keys if form is not None and sink.reads_null_keys else None
+
+
 @dataclass
 class Forwarded:
     """What one branch gets of one batch of records; key and headers are those of their message."""
 
     branch: PassBranch
     tombstones: str
+    keys: Keys | None = None
+    """Decodes keys of null messages, where the sink reads them."""
     at: list[int] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
@@ -89,7 +135,14 @@ class Forwarded:
             rows = rows.append_column(N, pa.array(self.n, pa.int32()))
         if any(self.operations):
             rows = rows.append_column(OP, pa.array(self.operations, pa.int8()))
+        rows, unread = with_read_keys(rows, self.keys)
+        nameless = [
+            unstored(offset, 0, RejectedRecord("decode", why), sent)
+            for offset, why in unread.items()
+        ]
         refused = [unstored(int(offsets[at]), n, error, sent) for at, n, error in self.failed]
-        rejected = sorted([*self.rejected, *refused], key=lambda one: (one.offset, one.n))
+        rejected = sorted(
+            [*self.rejected, *refused, *nameless], key=lambda one: (one.offset, one.n)
+        )
         size = sum(len(value) for value in self.values if value)
         return Chunk(rows, rejected, int(offsets[-1]) + 1, size, sent)

@@ -20,7 +20,7 @@ from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
 from dataflow_assets.micro_batch.decode import Decoding
 from dataflow_assets.micro_batch.formatted import in_json
-from dataflow_assets.micro_batch.forward import Forwarded
+from dataflow_assets.micro_batch.forward import Forwarded, keys_of
 from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.originals import Messages, placed, rejection
 from dataflow_assets.micro_batch.places import Places
@@ -56,7 +56,7 @@ class Transforming:
         self._steps, self._form = steps, form
         self._keys = bool(rows.reads & {"key", EVERYTHING})
         self._chain = self._compiled()
-        self._branches = [_branch(branch, tombstones) for branch in branches]
+        self._branches = [_branch(branch, tombstones, form) for branch in branches]
         self._rows = rows
         self._places = Places(rows.piece)
 
@@ -110,10 +110,12 @@ def _parsed(raw: bytes | None, unreadable: str | None) -> Any:
     return parse(raw)
 
 
-def _branch(branch: PassBranch, tombstones: str) -> Callable[[], BranchRows | Forwarded]:
+def _branch(
+    branch: PassBranch, tombstones: str, form: MessageFormat | None
+) -> Callable[[], BranchRows | Forwarded]:
     """Makes what the branch gets of one batch; what decodes is made once per slice."""
     if branch.sink.takes == "messages":
-        return lambda: Forwarded(branch, tombstones)
+        return lambda: Forwarded(branch, tombstones, keys_of(form, branch.sink))
     shape, decoder = branch.shape(), branch.decoder("delete")
     return lambda: BranchRows(branch, shape, decoder, tombstones)
 

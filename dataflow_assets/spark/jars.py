@@ -92,7 +92,7 @@ def fetch(set_name: str) -> list[Path]:
 
 
 def fetch_all() -> None:
-    """Fill the cache with every set but the large ones that a few tests need: they fetch them."""
+    """Fill the cache with every set but the large ones: who starts such a server fetches them."""
     for name in locked().keys() - LATER:
         fetch(name)
 

@@ -22,7 +22,8 @@ from dataflow_assets.cli import main
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.manifests.load import load
 from dataflow_assets.redaction import mask
-from devservers.demo import OFFSET, WEB
+from devservers.demo.dagster_dev import WEB
+from devservers.demo.demo import OFFSET
 from tests import ROOT
 from tests.conftest import Topics
 
@@ -95,6 +96,19 @@ def lines(text: str) -> list[dict[str, Any]]:
 def test_check_of_the_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(ROOT / "examples" / "demo")]) == 0
     assert capsys.readouterr().out.endswith("5 flows, 0 findings, 0 notes\n")
+
+
+def test_check_of_the_examples_with_a_lake(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The demo makes the certificates, where DATAFLOW_SECRETS says."""
+    mounted = tmp_path / "default" / "kafka-client"
+    mounted.mkdir(parents=True)
+    for name in ("ca.crt", "tls.crt", "tls.key"):
+        (mounted / name).write_text("a certificate")
+    monkeypatch.setenv("DATAFLOW_SECRETS", str(tmp_path))
+    assert main(["check", str(ROOT / "examples" / "demo-lake")]) == 0
+    assert capsys.readouterr().out.endswith("4 flows, 0 findings, 0 notes\n")
 
 
 def test_check_says_where(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,13 +15,14 @@ import devservers
 from dataflow_assets.connectors.clickhouse import ClickhouseSink
 from dataflow_assets.connectors.clickhouse import client as clients
 from dataflow_assets.connectors.files import FilesSink
-from dataflow_assets.connectors.iceberg import IcebergSink
+from dataflow_assets.connectors.iceberg import IcebergSink, NessieSink
 from dataflow_assets.connectors.kafka import KafkaSink
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.connectors.trino import TrinoSink
 from dataflow_assets.contracts import Sink
 from tests.connectors.files import driver as files
 from tests.connectors.kafka.topics import committed
+from tests.connectors.nessie.driver import connection
 from tests.connectors.trino import driver as trino
 
 Stored = dict[str, Any]
@@ -143,6 +144,25 @@ class Lake(ErrorDriver):
         )
 
 
+class Branch(Lake):
+    """An Iceberg table on a branch of Nessie."""
+
+    kind = "nessie"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self.request = request
+        self.nessie: devservers.Nessie = request.getfixturevalue("nessie")
+        self.catalog = request.getfixturevalue("nessie_catalog")
+        self.namespace = request.getfixturevalue("nessie_namespace")
+
+    def declare(self) -> Sink:
+        return self._sink(self.nessie.uri)
+
+    def _sink(self, uri: str) -> Sink:
+        config = connection(self.nessie, self.namespace, "errors")
+        return NessieSink.model_validate(config | {"baseURL": uri, "autoCreateTable": True})
+
+
 class Merged(ErrorDriver):
     """A ClickHouse table."""
 
@@ -248,5 +268,5 @@ class Coordinator(ErrorDriver):
 
 
 ERRORS: dict[str, type[ErrorDriver]] = {
-    one.kind: one for one in (Beside, Coordinator, Elsewhere, Lake, Lines, Merged, Topic)
+    one.kind: one for one in (Beside, Branch, Coordinator, Elsewhere, Lake, Lines, Merged, Topic)
 }

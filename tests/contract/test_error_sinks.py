@@ -22,13 +22,17 @@ from tests.contract.conftest import numbered
 from tests.contract.drivers import MemoryOffsets, SinkDriver
 from tests.contract.error_drivers import ERRORS, Beside, ErrorDriver
 from tests.contract.iceberg_drivers import Iceberg
+from tests.contract.nessie_drivers import Nessie
 from tests.contract.postgresql_drivers import Postgresql
+from tests.contract.trino_drivers import Trino
 
 BAD = (b"no json", b'{"id": "x"}')
-MAIN: dict[str, type[Clickhouse | Iceberg | Postgresql]] = {
+MAIN: dict[str, type[Clickhouse | Iceberg | Postgresql | Trino]] = {
     "clickhouse": Clickhouse,
     "iceberg": Iceberg,
+    "nessie": Nessie,
     "postgresql": Postgresql,
+    "trino": Trino,
 }
 
 
@@ -69,12 +73,16 @@ class Rejecting:
             return self.sink.rejected() if self.sink.catalog.table_exists(name) else []
         if isinstance(self.sink, Clickhouse):
             return self.sink.rejected() if self.sink.query("exists target_rejected")[0][0] else []
+        if isinstance(self.sink, Trino):
+            there = self.sink.query("show tables like 'target_rejected'")
+            return self.sink.rejected() if there else []
         return self.sink.rejected()
 
 
 PAIRS = [("postgresql", errors) for errors in sorted(ERRORS)]
 PAIRS += [("iceberg", "beside"), ("iceberg", "lake")]
 PAIRS += [("clickhouse", "beside"), ("clickhouse", "merged")]
+PAIRS += [("nessie", "nessie"), ("nessie", "trino"), ("trino", "beside"), ("trino", "trino")]
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)
@@ -121,12 +129,15 @@ def test_a_row_that_postgresql_refuses_is_a_constraint_violation(beside: Rejecti
 POINTS = {
     "postgresql": ("postgresql.before-commit", "postgresql.after-commit"),
     "iceberg": ("iceberg.staged", "iceberg.before-commit", "iceberg.after-commit"),
+    "nessie": ("iceberg.staged", "iceberg.before-commit", "iceberg.after-commit"),
     "clickhouse": ("clickhouse.recorded", "clickhouse.inserted", "clickhouse.done"),
+    "trino": ("trino.staged", "trino.recorded", "trino.written", "trino.committed"),
 }
 STORES = {
     "beside": ("postgresql.errors", "postgresql.errors-stored"),
     "elsewhere": ("postgresql.errors", "postgresql.errors-stored"),
     "lake": ("iceberg.errors", "iceberg.errors-stored"),
+    "nessie": ("iceberg.errors", "iceberg.errors-stored"),
     "merged": ("clickhouse.errors", "clickhouse.errors-stored"),
     "lines": ("files.errors", "files.errors-stored"),
     "topic": ("kafka.errors", "kafka.errors-stored"),

@@ -35,6 +35,24 @@ def test_a_topic_that_nobody_writes_is_external() -> None:
     ]
 
 
+def test_a_query_stands_behind_what_its_manifest_names() -> None:
+    named = {"dataflow-assets/upstream": "memory/s/copy, lake/shop/orders@live, memory/s/end"}
+    joined = replace(flow("b", "joined", "end"), annotations=named)
+    built = graph.build([flow("a", "orders", "copy"), joined])
+    assert built.upstream == {key("joined"): (key("copy"), ("lake", "shop", "orders_live"))}
+    assert {node.flow.name: node.source for node in built.nodes} == {
+        "a": key("orders"),
+        "b": key("joined"),
+    }
+
+
+def test_what_a_source_that_a_flow_writes_is_made_of_is_upstream_of_its_readers() -> None:
+    named = {"dataflow-assets/upstream": "memory/s/customers"}
+    reader = replace(flow("b", "copy", "end"), annotations=named)
+    built = graph.build([flow("a", "orders", "copy"), reader])
+    assert built.upstream == {key("end"): (key("customers"),)}
+
+
 def test_several_flows_into_one_table_get_a_key_each() -> None:
     built = graph.build([flow("b", "two", "t"), flow("a", "one", "t")])
     assert set(built.tables) == {key("t")}

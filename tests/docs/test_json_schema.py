@@ -18,7 +18,7 @@ from dataflow_assets.reference.json_schema import EDITOR_LINE, NAME, schema
 from tests.manifests.test_manifests_mistakes import MISTAKES, QUIET
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-SHOWN = [*EXAMPLES.glob("*.yaml"), *(EXAMPLES / "demo").glob("*.yaml")]
+SHOWN = [*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("demo*/*.yaml")]
 MANIFESTS = sorted([*SHOWN, *(EXAMPLES / "seeds").glob("*.yaml")])
 BEYOND = {
     # YAML itself

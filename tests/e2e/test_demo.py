@@ -1,4 +1,4 @@
-"""The demo as a user starts it: tables fill and feed others, Ctrl-C ends it all."""
+"""The demos as a user starts them: tables fill and feed others, Ctrl-C ends it all."""
 
 from __future__ import annotations
 
@@ -13,21 +13,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import clickhouse_connect
 import psutil
 import psycopg
 import pytest
 
+from bench.fleet.graphql import ask
 from dataflow_assets.spark import system
-from devservers.demo import CLICKHOUSE, KAFKA, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK, WEB
+from devservers.demo.dagster_dev import WEB
+from devservers.demo.demo import CLICKHOUSE, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK
+from devservers.demo.lake import APICURIO, NESSIE, TRINO
+from devservers.demo.lake import KAFKA as SECURE_KAFKA
+from devservers.demo.orders import KAFKA
+from devservers.demo.shop import CUSTOMERS
 from tests import ROOT
 
-SERVERS = (KAFKA, POSTGRESQL, SEAWEEDFS, CLICKHOUSE, SPARK)
+OF_LAKE = (SECURE_KAFKA, APICURIO, NESSIE, TRINO)
+SERVERS = (KAFKA, POSTGRESQL, SEAWEEDFS, CLICKHOUSE, SPARK, *OF_LAKE)
 PORTS = {WEB, *(port for ports in SERVERS for port in ports.values())}
 FLOWS = {
     f"default/{name}"
     for name in ("orders", "order-history", "order-changes", "orders-now", "lake-orders")
 }
 TYPED = {"default/orders-now", "default/lake-orders"}  # tables hold nothing that others refuse
+LAKE_FLOWS = {f"default/{name}" for name in ("orders", "customers", "order-events", "revenue")}
 DATAFLOW = [sys.executable, "-m", "dataflow_assets.cli"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(400)]
@@ -36,13 +45,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(400)]
 class Demo:
     """A running demo in a folder of its own, on ports of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.offset = next(filter(_is_free, (random.randrange(1, 9_000) for _ in range(100))))
         self.log = folder.with_suffix(".log")
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [*DATAFLOW, "demo", "--folder", str(folder)],
+                [*DATAFLOW, "demo", *options, "--folder", str(folder)],
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
@@ -57,16 +66,30 @@ class Demo:
     def checkpoints(self) -> dict[str, dict[str, Any]]:
         """What `dataflow status` knows by flow."""
         command = [*DATAFLOW, "status", str(self.folder / "flows"), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        env = {**os.environ, "DATAFLOW_SECRETS": str(self.folder / "secrets")}
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=ROOT, env=env
+        )
         flows = json.loads(done.stdout)["flows"]
         return {flow["flow"]: branch["checkpoint"] for flow in flows for branch in flow["branches"]}
 
-    def flowing(self) -> bool:
-        """Whether all tables have rows, and the flows on the topic have set records aside."""
+    def flowing(self, flows: set[str], rejecting: set[str]) -> bool:
+        """Whether all tables have rows, and flows on a topic have set records aside."""
         found = self.checkpoints()
-        if not set(found) >= FLOWS or not all(c and c["rows"] for c in found.values()):
+        if not set(found) >= flows or not all(c and c["rows"] for c in found.values()):
             return False
-        return all(found[name]["rejected"] for name in FLOWS - TYPED)
+        return all(found[name]["rejected"] for name in rejecting)
+
+    def lineage(self) -> dict[str, set[str]]:
+        """By asset what it is made from, as Dagster shows it."""
+        url = f"http://127.0.0.1:{WEB + self.offset}"
+        nodes = ask(url, "{ assetNodes { assetKey { path } dependencyKeys { path } } }")
+        return {
+            "/".join(node["assetKey"]["path"]): {
+                "/".join(key["path"]) for key in node["dependencyKeys"]
+            }
+            for node in nodes["assetNodes"]
+        }
 
     def query(self, sql: str) -> list[Any]:
         """The first column of what PostgreSQL answers; nothing while there is no such table."""
@@ -91,7 +114,16 @@ class Demo:
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Demo]:
-    demo = Demo(tmp_path / "demo")
+    yield from _started(tmp_path / "demo")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Demo]:
+    yield from _started(tmp_path / "demo", "--lake")
+
+
+def _started(folder: Path, *options: str) -> Iterator[Demo]:
+    demo = Demo(folder, *options)
     yield demo
     demo.process.kill()
     demo.process.wait(10)
@@ -100,7 +132,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 
 def test_the_demo(demo: Demo) -> None:
     _until(lambda: demo.says("Ctrl-C stops all of it"), 120)
-    _until(demo.flowing, 200, every=6)
+    _until(lambda: demo.flowing(FLOWS, FLOWS - TYPED), 200, every=6)
     statuses = demo.query("SELECT DISTINCT status FROM public.orders")
     assert {"placed", "paid", "shipped"} <= set(statuses)
     counted = demo.query("SELECT count(*) - count(DISTINCT id) FROM public.orders")
@@ -111,6 +143,35 @@ def test_the_demo(demo: Demo) -> None:
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(60) == 0, demo.log.read_text()
     assert [process.cmdline() for process in demo.processes()] == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_the_demo_with_a_lake(lake: Demo) -> None:
+    _until(lambda: lake.says("Ctrl-C stops all of it"), 300)
+    _until(lambda: lake.flowing(LAKE_FLOWS, {"default/orders"}), 400, every=10)
+    assert (
+        lake.lineage().items()
+        >= {
+            "nessie/lake/shop/orders_live": {"kafka/shop/orders"},
+            "clickhouse/olap/dataflow/order_events": {"nessie/lake/shop/orders_live"},
+            "trino/lake/shop/paid_orders": {
+                "nessie/lake/shop/orders_live",
+                "postgresql/shop/public/customers",
+            },
+            "postgresql/shop/public/revenue": {"trino/lake/shop/paid_orders"},
+        }.items()
+    )
+    assert lake.query("SELECT count(*) - count(DISTINCT id) FROM public.customers") == [0]
+    assert lake.query("SELECT count(*) FROM public.customers") == [CUSTOMERS]
+    assert lake.query("SELECT sum(orders) > 0 AND sum(revenue) > 0 FROM public.revenue") == [True]
+    dsn = f"http://dataflow:dataflow-secret@127.0.0.1:{CLICKHOUSE['http'] + lake.offset}/dataflow"
+    with clickhouse_connect.get_client(dsn=dsn) as client:
+        doubled = client.query("SELECT count() - uniqExact(id, status) FROM order_events")
+    assert doubled.result_rows == [(0,)], "an order has each status once"
+    lake.process.send_signal(signal.SIGINT)
+    assert lake.process.wait(120) == 0, lake.log.read_text()
+    assert [process.cmdline() for process in lake.processes()] == []
 
 
 def _is_free(offset: int) -> bool:

@@ -15,7 +15,7 @@ from dataflow_assets.assets.claims import DRIVER
 from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.lane_runs import LANE
 from dataflow_assets.spark import system
-from devservers.demo import Dagster
+from devservers.demo.dagster_dev import Dagster
 from tests.e2e.fleet import Fleet, Growing, Topic
 from tests.e2e.gate import Gate
 

@@ -17,6 +17,7 @@ from dataflow_assets import registry
 from tests import arrivals
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_model import Model, Verdict
+from tests.stress.chaos_secured import MutualTls, ScramAvro
 from tests.systems import (
     SYSTEMS,
     Change,
@@ -26,6 +27,7 @@ from tests.systems import (
     Fixtures,
     Iceberg,
     Kafka,
+    System,
     manifest,
 )
 from tests.systems import Postgresql as PostgresqlSystem
@@ -53,7 +55,7 @@ class Target(ABC):
     ) -> None:
         upserts = way == "upsert"
         self.model = Model(chance, upserts=upserts, keeps_absent=upserts and self.keeps_absent)
-        self.source, self.system = SYSTEMS[self.reads](given), SYSTEMS[self.type](given)
+        self.source, self.system = self.systems(given)
         self.read = self.source.at("source", self.reading(upserts=upserts))
         config = self._upserting() if upserts else self.appending()
         self.written = self.system.at("sink", {**config, **options})
@@ -61,6 +63,10 @@ class Target(ABC):
             self.create()
         ends = (self.reads, self.read), (self.type, self.written)
         self.manifest = manifest(folder, *ends, records=BATCH)
+
+    def systems(self, given: Fixtures) -> tuple[System, System]:
+        """Where the changes come from, and where they go."""
+        return SYSTEMS[self.reads](given), SYSTEMS[self.type](given)
 
     def reading(self, *, upserts: bool) -> Config:
         """What the config of the source has beside the place."""
@@ -169,6 +175,31 @@ class IcebergTarget(Target):
         return [arrivals.iceberg(self.system.catalog.load_table(place))]
 
 
+class NessieTarget(IcebergTarget):
+    type, server = "nessie", "nessie"
+
+
+class TrinoTarget(Target):
+    """A table of Iceberg, where no query could ask for the order in which rows came."""
+
+    type, server, keeps_absent = "trino", "trino", True
+    columns: ClassVar[Mapping[str, str]] = {
+        "id": "bigint",
+        "n": "bigint",
+        "name": "varchar",
+        "price": "double",
+    }
+
+    def options(self) -> Config:
+        return {"batchFlushIntervalSeconds": 1}
+
+    def appending(self) -> Config:
+        return {**self.options(), "autoCreateTable": True, "columns": dict(self.columns)}
+
+    def sequences(self) -> list[list[dict[str, Any]]]:
+        return [[row] for row in self.system.rows(self.written)]
+
+
 class KafkaTarget(Target):
     type, server = "kafka", "kafka"
 
@@ -187,6 +218,15 @@ class KafkaTarget(Target):
         log = self.sequences()
         numbers = [row["n"] for sequence in log for row in sequence]
         return found + Verdict(doubled=len(numbers) - len({*numbers})) + self.model.ordered(log)
+
+
+class SecuredTarget(KafkaTarget):
+    """Avro by a registry, over SASL and TLS; back to the same brokers with a client certificate."""
+
+    broker = server = "secure_kafka"
+
+    def systems(self, given: Fixtures) -> tuple[System, System]:
+        return ScramAvro(given), MutualTls(given)
 
 
 class FilesTarget(Target):
@@ -226,7 +266,10 @@ TARGETS: dict[str, type[Target]] = {
     "files-source": FromFiles,
     "iceberg": IcebergTarget,
     "kafka": KafkaTarget,
+    "kafka-secured": SecuredTarget,
+    "nessie": NessieTarget,
     "postgresql": Postgresql,
+    "trino": TrinoTarget,
 }
 MODES = [f"{name} {way}" for name, target in TARGETS.items() for way in target.ways]
 

@@ -180,6 +180,8 @@ def steady(given: Fixtures, chance: random.Random, folder: Path) -> list[Flow]:
         Sent(TARGETS["iceberg"]("upsert", given, chance, folder, **SELDOM)),
         FromClickhouse("kafka", given, chance, folder),
         Sent(TARGETS["files"]("append", given, chance, folder)),
+        Sent(TARGETS["nessie"]("upsert", given, chance, folder, **SELDOM)),
+        Sent(TARGETS["trino"]("upsert", given, chance, folder, **SELDOM)),
     ]
 
 
@@ -188,6 +190,8 @@ def restarted(given: Fixtures, chance: random.Random, folder: Path) -> list[Flow
     return [
         Sent(TARGETS["clickhouse"]("upsert", given, chance, folder)),
         Sent(TARGETS["kafka"]("upsert", given, chance, folder)),
+        Sent(TARGETS["kafka-secured"]("upsert", given, chance, folder)),
+        Sent(TARGETS["trino"]("append", given, chance, folder, **SELDOM)),
         FromPostgresql("clickhouse", given, chance, folder),
         FromIceberg("postgresql", given, chance, folder),
         Sent(TARGETS["files-source"]("append", given, chance, folder)),

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataflow_assets.connectors.clickhouse import dsn
 from dataflow_assets.connectors.clickhouse.errors import Failure, TlsFailure, failing
 from dataflow_assets.sdk import handshake
-from dataflow_assets.tls import UNCHECKED, private_file
+from dataflow_assets.tls import private_file, warn_unchecked
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver import client as driver
@@ -62,7 +62,7 @@ def _client(parsed: dsn.Dsn, host: str, port: int, name: str) -> Client:
 
     found = dsn.material(parsed)
     if parsed.secure and not parsed.verify:
-        _warn_unchecked(f"{host}:{port}")
+        warn_unchecked(f"clickhouse {host}:{port}")
         urllib3.disable_warnings(InsecureRequestWarning)  # it would warn at each request
     with failing():
         client = clickhouse_connect.get_client(
@@ -218,12 +218,6 @@ def listed(names: Sequence[str]) -> str:
 
 def _escaped(text: str, mark: str) -> str:
     return text.replace("\\", "\\\\").replace(mark, f"\\{mark}")
-
-
-@cache
-def _warn_unchecked(where: str) -> None:
-    """Once in a process: it is no error, but nobody should learn of it from a theft."""
-    log.warning("clickhouse %s: %s", where, UNCHECKED)
 
 
 @cache

@@ -6,7 +6,6 @@ with TransientError that carries the brokers and the client's own words.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -16,7 +15,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakValueDictionary
 
@@ -38,9 +37,7 @@ from dataflow_assets.connectors.kafka.consumer_group import Committed, Group
 from dataflow_assets.connectors.kafka.consumer_groups import Groups
 from dataflow_assets.connectors.kafka.errors import MISSING, code, settles, translate
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError
-from dataflow_assets.tls import UNCHECKED
-
-log = logging.getLogger(__name__)
+from dataflow_assets.tls import warn_unchecked
 
 Answer = TypeVar("Answer")
 Place = OffsetSpec
@@ -95,19 +92,13 @@ class Client:
     def of(cls, cluster: Cluster) -> Client:
         """The one of this process: a forked one cannot use its parent's."""
         if cluster.tls is not None and not cluster.tls.verify:
-            warn_unchecked(cluster.bootstrap)
+            warn_unchecked(f"kafka {cluster.bootstrap}")
         key = os.getpid(), cluster
         with cls._lock:
             found = cls._open.get(key)
             if found is None:
                 found = cls._open[key] = cls(cluster)
             return found
-
-
-@cache
-def warn_unchecked(bootstrap: str) -> None:
-    """Once in a process: it is no error, but nobody should learn of it from a theft."""
-    log.warning("kafka %s: insecureSkipVerify: %s", bootstrap, UNCHECKED)
 
 
 class Broker:

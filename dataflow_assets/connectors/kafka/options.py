@@ -223,6 +223,12 @@ class KafkaSinkOptions(KafkaConnection, FormattedSink):
         return self.upsert_mode
 
     @property
+    @override
+    def reads_null_keys(self) -> bool:
+        own = self.conflict_key or self.key_field or self.key_template
+        return self.upsert_mode and bool(own)
+
+    @property
     def rejected_topic(self) -> str:
         """Where records go that were rejected beside this sink."""
         return f"{self.topic}.rejected"

@@ -201,9 +201,14 @@ def rows_of(columns: Mapping[str, str], values: Sequence[Sequence[Any]]) -> str:
 
 def rows_of_json(columns: Mapping[str, str], text: str) -> str:
     """The same from the rows as JSON: an array of arrays."""
+    return unnested(columns, literal(text))
+
+
+def unnested(columns: Mapping[str, str], text: str) -> str:
+    """The same from an expression of SQL whose value is such an array."""
     kinds = ", ".join(f"{quote(name)} {kind}" for name, kind in columns.items())
     names = listed(list(columns))
-    return f"UNNEST(CAST(json_parse({literal(text)}) AS ARRAY(ROW({kinds})))) AS given ({names})"
+    return f"UNNEST(CAST(json_parse({text}) AS ARRAY(ROW({kinds})))) AS given ({names})"
 
 
 @cache

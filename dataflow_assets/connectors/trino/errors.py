@@ -15,6 +15,7 @@ from dataflow_assets.sdk.server_failure import ServerFailure
 LONGEST = 500
 CONFLICT = "ICEBERG_COMMIT_ERROR"
 """Somebody else has committed to the table meanwhile: nothing of the statement is stored."""
+DENIED = "PERMISSION_DENIED"
 _LATER_TYPES = frozenset({"INTERNAL_ERROR", "INSUFFICIENT_RESOURCES", "EXTERNAL"})
 _LATER = frozenset(
     {
@@ -39,7 +40,7 @@ _ADVICE = {
     "SCHEMA_NOT_FOUND": "create the schema, or correct `schema`",
     "TABLE_NOT_FOUND": "create the table, or correct `table`",
     "COLUMN_NOT_FOUND": "was the table altered? the next run reads its columns again",
-    "PERMISSION_DENIED": "give the user of the flow what is missing",
+    DENIED: "give the user of the flow what is missing",
     "EXCEEDED_TIME_LIMIT": "raise queryTimeoutSeconds, or lower maxRecordsPerBatch",
     "QUERY_TEXT_TOO_LARGE": "set maxStatementLength to the coordinator's query.max-length",
 }

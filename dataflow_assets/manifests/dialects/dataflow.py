@@ -16,7 +16,7 @@ from typing import Any
 from dataflow_assets import registry
 from dataflow_assets.contracts import Connector, Limit, Rejects, Sink, Source
 from dataflow_assets.errors import Finding
-from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.flow import Branch, Flow, Policies, listed
 from dataflow_assets.manifests.dialects import dataflow_model as model
 from dataflow_assets.manifests.dialects import dataflow_steps
 from dataflow_assets.manifests.dialects.dataflow_ends import end
@@ -26,7 +26,13 @@ from dataflow_assets.manifests.dialects.wording import validate
 from dataflow_assets.spec import Spec, hints
 
 KINDS = ("DataFlow", "DataFlowCron")
-_ANNOTATIONS = (model.SOURCE_CONNECTION, model.SINK_CONNECTION, model.OWNERS, model.LANE)
+_ANNOTATIONS = (
+    model.SOURCE_CONNECTION,
+    model.SINK_CONNECTION,
+    model.OWNERS,
+    model.LANE,
+    model.UPSTREAM,
+)
 _CRON = (
     "not supported yet: DataFlowCron; a DataFlow keeps its table up to date by itself, and its job "
     "can be put on a schedule"
@@ -152,6 +158,9 @@ def _rules(document: Document, manifest: model.Manifest) -> Iterable[Finding]:
             yield document.finding(path, "must not be empty")
         elif name == model.LANE and not model.LANE_NAME.fullmatch(value):
             message = "must be letters a-z, digits and `-`, without `-` at an end, at most 40"
+            yield document.finding(path, message)
+        elif name == model.UPSTREAM and not all(map(model.UPSTREAM_KEY.fullmatch, listed(value))):
+            message = "must be asset keys such as nessie/lake/shop/orders, separated by commas"
             yield document.finding(path, message)
 
 

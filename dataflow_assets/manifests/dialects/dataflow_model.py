@@ -20,6 +20,8 @@ SOURCE_CONNECTION = "dataflow-assets/source-connection"
 SINK_CONNECTION = "dataflow-assets/sink-connection"
 OWNERS = "dataflow-assets/owners"
 LANE = "dataflow-assets/lane"
+UPSTREAM = "dataflow-assets/upstream"
+UPSTREAM_KEY = re.compile(r"[^/\s]+(/[^/\s]+)+")
 LANE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 _POD = Hint("there is no pod; Spark's own settings say where and with what the flow runs")
@@ -69,7 +71,9 @@ class Metadata(Spec):
     `dataflow-assets/source-connection` and `dataflow-assets/sink-connection` name the connections
     in asset keys; `dataflow-assets/owners` is a comma-separated list; `dataflow-assets/lane: NAME`
     puts a flow into the lane NAME, with all others of that name (`shared` without the annotation):
-    letters a-z, digits and `-`, at most 40."""
+    letters a-z, digits and `-`, at most 40; `dataflow-assets/upstream` is a comma-separated list of
+    asset keys, such as `nessie/lake/shop/orders`: what the source is made of, which nothing else
+    tells of a query."""
     uid: Annotated[Any, Hint("the API server's own; ignored")] = None
     """Written by Kubernetes."""
     generation: Annotated[Any, Hint("the API server's own; ignored")] = None

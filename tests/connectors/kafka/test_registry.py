@@ -164,7 +164,11 @@ def test_a_token(apicurio: devservers.Apicurio, client: RegistryClient, subject:
 
 
 def test_certificates(
-    apicurio: devservers.Apicurio, client: RegistryClient, subject: str, tmp_path: Path
+    apicurio: devservers.Apicurio,
+    client: RegistryClient,
+    subject: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     number = client.register(subject, "AVRO", SCHEMA)
     ours, foreign = Authority(tmp_path, "ours"), Authority(tmp_path, "foreign")
@@ -173,7 +177,9 @@ def test_certificates(
         url, mine = between.url("https"), {"certFile": str(me.cert), "keyFile": str(me.key)}
         trusting = {"caFile": str(ours.ca), **mine}
         assert declared(url=url, tls=trusting).by_id(number).kind == "AVRO"
+        assert "certificate is not checked" not in caplog.text
         assert declared(url=url, tls={"insecureSkipVerify": True, **mine}).by_id(number)
+        assert f"schema registry {url}: the server's certificate is not checked" in caplog.text
         for tls in ({}, {"tls": {"caFile": str(foreign.ca), **mine}}):
             with pytest.raises(PermanentError, match="no encrypted connection") as caught:
                 declared(url=url, **tls).by_id(number)
@@ -232,6 +238,42 @@ def test_keys_of_a_registrys_schema_name_the_row_to_delete(
     (entry,) = store.pending(flow.id, None, 10)
     assert entry.body is None
     assert steps or entry.key == b"\0\0\0\0\x01?"
+
+
+@pytest.mark.parametrize("steps", [[], [{"type": "remove", "config": {"fields": ["note"]}}]])
+@pytest.mark.parametrize("kind", ["record", "long"])
+def test_a_null_message_is_the_tombstone_of_the_key_that_the_sink_makes(
+    avro: Avro,
+    client: RegistryClient,
+    subject: str,
+    kind: str,
+    steps: list[Any],
+    request: pytest.FixtureRequest,
+) -> None:
+    """Also where its own key is Avro; other keys need not even be readable."""
+    value = client.register(subject, "AVRO", SCHEMA)
+    of_key = record(("id", "long"), name="Key") if kind == "record" else '"long"'
+    key = client.register(f"{subject}-key", "AVRO", of_key)
+    (one,) = headed(key, written(of_key, {"id": 1} if kind == "record" else 1))
+    bad = b"\0\0\0\0\x01?"
+    avro.source |= {"keyFormat": "avro"}
+    values = [*headed(value, written(ORDER, *ROWS[:2])), None, None]
+    avro.send(*values, keys=[bad, bad, one, bad])
+    sink = Kafka(request).at("sink", {"upsertMode": True, "conflictKey": "id"})
+    flow = avro.run(
+        sink={"type": "kafka", "config": sink},
+        onRejected="table",
+        maxRejectedPercent=100,
+        transformations=steps,
+    )
+    found = committed(avro.kafka.server.bootstrap, sink["topic"])
+    assert [(m.key(), m.value() is None) for m in found] == [
+        (b"0", False),
+        (b"1", False),
+        (b"1", True),
+    ]
+    (entry,) = flow.resolved().branches[0].sink.rejected().pending(flow.id, None, 10)
+    assert entry.body is None
 
 
 def test_a_registry_that_is_down_is_waited_for(

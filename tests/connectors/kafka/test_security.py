@@ -27,7 +27,6 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.kafka import KafkaSink, KafkaSource
-from dataflow_assets.connectors.kafka.client import warn_unchecked
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
 from dataflow_assets.contracts import Asked, Limit, OffsetSlice, Rejects, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError
@@ -35,6 +34,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request
+from dataflow_assets.tls import warn_unchecked
 from devservers.certificates import EXPIRED
 from devservers.secure_kafka import USERS
 from tests import ROOT

@@ -214,6 +214,27 @@ def test_a_row_that_is_too_long_is_rejected_where_values_are_tried_as_well(
     assert found == [[1], [3]]
 
 
+def test_a_record_that_no_statement_takes_is_kept_beside_the_table(
+    trino: devservers.Trino, trino_schema: str, tmp_path: Path, engine: SparkSession, store: Store
+) -> None:
+    """Whole, and with the others; nothing of its pieces is left."""
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    long = 'it\'s 😀 \\ "long" ' * 100_000
+    rows = [{"id": 1, "name": "a"}, {"id": "no", "name": "b"}, {"id": 2, "name": long}, {"id": 3}]
+    store.produce("t", 0, [json.dumps(row).encode() for row in rows])
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    path = manifest(tmp_path, ("memory-offsets", read), ("trino", config))
+    with path.open("a", encoding="utf-8") as file:
+        file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
+    assert run(chosen(load(path), None), engine) == 2
+    place = f"lake.{trino_schema}"
+    found = execute(trino, f"SELECT original_message FROM {place}.target_rejected ORDER BY id")
+    assert [json.loads(message) for (message,) in found] == [rows[1], rows[2]]
+    tables = {name for (name,) in execute(trino, f"SHOW TABLES FROM {place}")}
+    assert tables == {"target", "target_rejected", "dataflow_checkpoints"}
+
+
 def test_a_chunk_has_no_more_rows_than_the_statement_can_tell_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

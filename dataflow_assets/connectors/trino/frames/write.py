@@ -95,7 +95,7 @@ def _check(
     client: Client, table: Table, columns: pa.Schema, mode: Mode, key: Sequence[str]
 ) -> None:
     refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
-    able = capabilities.ask(client, table)
+    able = capabilities.ask(client, table, key if mode == "upsert" else ())
     if mode == "upsert":
         capabilities.check_upsert(table, able, key)
     if mode == "overwrite" and not able.snapshots:

@@ -14,7 +14,7 @@ from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.rejected.table import (
     APART,
     WHOLE,
-    add,
+    ErrorTable,
     beside,
     note_replayed,
     pending_sql,
@@ -64,7 +64,8 @@ class TrinoErrors(ErrorStore):
     def store(self, records: Sequence[ErrorRecord]) -> None:
         failpoints.reach("trino.errors")
         with self._client("storing rejected records in") as client:
-            add(client, self._place, self._columns, records)
+            most, flow = self._sink.max_statement_length, records[0].flow
+            ErrorTable(client, self._place, self._columns, most, flow).add(records)
         failpoints.reach("trino.errors-stored")
 
     @override

@@ -7,14 +7,26 @@ with `replayed` says that the record of this reading has had its replay.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from dataflow_assets.connectors.trino.client import Client, literal, quote, rows_of
+from dataflow_assets.connectors.trino.client import (
+    Client,
+    listed,
+    literal,
+    quote,
+    rows_of,
+    rows_of_json,
+    unnested,
+)
 from dataflow_assets.connectors.trino.errors import MISSING, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.table import stage
 from dataflow_assets.connectors.trino.table.table import Place
 from dataflow_assets.contracts import ErrorRecord, Rejection, Slice, Target
 from dataflow_assets.records.wrapped import METADATA
@@ -59,32 +71,77 @@ def store(
 ) -> None:
     """Stores them beside the target. Called inside tasks, before the commit. Raises Failure."""
     place = beside(sink)
+    table = ErrorTable(client, place, APART, sink.max_statement_length, target.id)
     records = [error_record(target, piece, one) for one in rejections]
     try:
-        add(client, place, APART, records)
+        table.add(records)
     except Failure as failure:
         if failure.name not in MISSING:
             raise
         client.run(statement(place, APART))
-        add(client, place, APART, records)
+        table.add(records)
 
 
-def add(
-    client: Client, place: Place, columns: dict[str, str], records: Sequence[ErrorRecord]
-) -> None:
-    """Adds records to the table, in as many statements as are needed. Raises Failure."""
-    waiting: list[list[Any]] = []
-    length = 0
-    for record in records:
-        row = _row(record, whole=DATA in columns)
-        size = sum(len(str(value)) for value in row)
-        if waiting and length + size > _GIVEN:
-            _insert(client, place, columns, waiting)
-            waiting, length = [], 0
-        waiting.append(row)
-        length += size
-    if waiting:
-        _insert(client, place, columns, waiting)
+@dataclass(frozen=True)
+class ErrorTable:
+    """A table of error records that exists. Methods raise Failure."""
+
+    client: Client
+    place: Place
+    columns: dict[str, str]
+    """With their types."""
+    most: int
+    """Characters of a statement."""
+    owner: str
+    """Whose stages may be dropped: `Target.id`, or a flow."""
+
+    def add(self, records: Sequence[ErrorRecord]) -> None:
+        """Adds records of any length, in as many statements as are needed."""
+        longest, waiting, length = min(_GIVEN, stage.room(self.most)), list[str](), 0
+        for record in records:
+            row = msgspec.json.encode(_row(record, whole=DATA in self.columns)).decode()
+            size = stage.length_of(row)
+            if length + size > longest:
+                self._insert(waiting)
+                waiting, length = [], 0
+            if size > stage.room(self.most):
+                self._insert_long(_listed([row]))
+            else:
+                waiting.append(row)
+                length += size
+        self._insert(waiting)
+
+    def _insert(self, rows: Sequence[str]) -> None:
+        if rows:
+            self._insert_from(rows_of_json(self._given, _listed(rows)))
+
+    def _insert_long(self, text: str) -> None:
+        """What is longer than a statement is put together from pieces in a stage."""
+        pieces = self.place.beside(stage.name(self.owner, 0, uuid.uuid4().hex[:8]))
+        half = stage.room(self.most) // 2  # a character counts as two at most
+        stage.create(self.client, pieces)
+        try:
+            for number, first in enumerate(range(0, len(text), half)):
+                values = f"'', {number}, {literal(text[first : first + half])}"
+                self.client.run(f"INSERT INTO {pieces.quoted} VALUES ({values})")  # noqa: S608 - quoted
+            joined = f"SELECT array_join(array_agg(body ORDER BY chunk), '') FROM {pieces.quoted}"  # noqa: S608
+            rows = unnested(self._given, "body")
+            self._insert_from(f"({joined}) AS pieces (body) CROSS JOIN {rows}")
+        finally:
+            with suppress(Failure):
+                stage.drop(self.client, pieces)
+
+    def _insert_from(self, rows: str) -> None:
+        names = listed(list(self._given))
+        self.client.run(
+            f"INSERT INTO {self.place.quoted} ({names}, replayed, created_at) "  # noqa: S608 - quoted
+            f"SELECT {names}, false, localtimestamp FROM {rows}"
+        )
+
+    @property
+    def _given(self) -> dict[str, str]:
+        own = {"replayed", "created_at"}
+        return {name: kind for name, kind in self.columns.items() if name not in own}
 
 
 def note_replayed(client: Client, place: Place, names: Sequence[tuple[str, str, int]]) -> None:
@@ -104,7 +161,7 @@ def pending_sql(place: Place, body: Sequence[str], flow: str, since: str, held: 
     latest = ", ".join(
         f"max_by({quote(name)}, reading) FILTER (WHERE {_WAITS}) AS {quote(name)}" for name in body
     )
-    listed = ", ".join(map(quote, body))
+    names = listed(body)
     grouped = (
         f"SELECT id, {latest}, min(created_at) FILTER (WHERE {_WAITS}) AS since, "  # noqa: S608 - quoted
         f"max(reading) FILTER (WHERE {_WAITS}) AS latest, "
@@ -114,7 +171,7 @@ def pending_sql(place: Place, body: Sequence[str], flow: str, since: str, held: 
     late = f" AND since >= TIMESTAMP {literal(since)}" if since else ""
     ends = f"id NOT LIKE {literal('%' + held)}"
     return (
-        f"SELECT {listed} FROM ({grouped}) WHERE latest > done AND {ends}{late} "  # noqa: S608
+        f"SELECT {names} FROM ({grouped}) WHERE latest > done AND {ends}{late} "  # noqa: S608
         "ORDER BY since, id"
     )
 
@@ -122,16 +179,8 @@ def pending_sql(place: Place, body: Sequence[str], flow: str, since: str, held: 
 _WAITS = "coalesce(replayed, false) = false"
 
 
-def _insert(
-    client: Client, place: Place, columns: dict[str, str], rows: Sequence[Sequence[Any]]
-) -> None:
-    names = [name for name in columns if name not in {"replayed", "created_at"}]
-    given = {name: columns[name] for name in names}
-    listed = ", ".join(map(quote, names))
-    client.run(
-        f"INSERT INTO {place.quoted} ({listed}, replayed, created_at) "  # noqa: S608 - quoted
-        f"SELECT {listed}, false, localtimestamp FROM {rows_of(given, rows)}"
-    )
+def _listed(rows: Sequence[str]) -> str:
+    return f"[{','.join(rows)}]"
 
 
 def _row(record: ErrorRecord, *, whole: bool) -> list[Any]:

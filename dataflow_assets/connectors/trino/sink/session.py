@@ -27,6 +27,7 @@ from dataflow_assets.connectors.trino.table.checkpoint_table import (
     Pending,
     Stored,
 )
+from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
 from dataflow_assets.connectors.trino.table.table import Place, Table, find
 from dataflow_assets.contracts import Checkpoint, Receipt, Run, Span, Target, Ticket, refuse_shared
 from dataflow_assets.errors import TransientError
@@ -37,6 +38,7 @@ from dataflow_assets.sdk.stored_session import StateChange, StoredSession
 
 log = logging.getLogger(__name__)
 
+KEPT_EVERY = 100  # commits, after which the table of checkpoints is looked at
 WRITES = 5  # of one span, each on the table that another writer has left
 _AT_LEAST_ONCE = (
     "flow %s: catalog %s does not list its commits with the queries that made them: rows that are "
@@ -55,6 +57,7 @@ class TrinoSinkSession(StoredSession):
         self._place = Place(sink.catalog or "", schema, name)
         self._table: Table | None = None
         self._able = Capabilities(snapshots=False, merge=False)
+        self._commits = 0
         with translated(f"opening {sink.address()}"):
             self._client = Client(sink, "dataflow-assets")
         self._checkpoints = CheckpointTable(self._client, sink, target)
@@ -65,6 +68,7 @@ class TrinoSinkSession(StoredSession):
             super().__init__(sink, target, run)
             with translated(f"opening {sink.address()}"):
                 self._drop_stages()
+            keep_small(sink, self._checkpoints.place, target.id)
             self._tell()
         except BaseException:
             self.close()
@@ -149,6 +153,9 @@ class TrinoSinkSession(StoredSession):
             state = self._written(step, staged)
         reach("trino.committed")
         self._drop_stages()
+        self._commits += 1
+        if self._commits % KEPT_EVERY == 0:
+            keep_small(self._sink, self._checkpoints.place, self._target.id)
         return state
 
     @override
@@ -161,7 +168,7 @@ class TrinoSinkSession(StoredSession):
             if not sink.auto_create_table:
                 raise sink.no_table()
             return
-        self._able = capabilities.ask(self._client, self._table)
+        self._able = capabilities.ask(self._client, self._table, sink.key)
         if sink.upsert_mode:
             capabilities.check_upsert(self._table, self._able, sink.key)
 

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dataflow_assets.connectors.trino.client import Client, quote
-from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.errors import DENIED, Failure
 from dataflow_assets.connectors.trino.table.table import Table
 from dataflow_assets.errors import PermanentError
 
 _LISTED = "SELECT element_at(summary, 'trino_query_id') FROM {snapshots} LIMIT 1"
-_MERGE = """
-MERGE INTO {target} t USING (SELECT * FROM {target} WHERE false) s ON {same}
-WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})
-"""
+_MERGE = "MERGE INTO {target} t USING (SELECT * FROM {target} WHERE false) s ON {same} {clauses}"
 
 
 @dataclass(frozen=True)
@@ -35,26 +32,56 @@ class Capabilities:
         return self.snapshots and self.merge
 
 
-def ask(client: Client, table: Table) -> Capabilities:
-    """Tries both; nothing is changed. Called when a sink's session opens. Raises Failure."""
-    snapshots = _works(client, _LISTED.format(snapshots=table.place.hidden("snapshots")))
-    names = [column.name for column in table.columns]
-    first = quote(names[0])
-    merge = _MERGE.format(
-        target=table.place.quoted,
-        same=f"t.{first} = s.{first}",
-        columns=", ".join(map(quote, names)),
-        values=", ".join(f"s.{quote(name)}" for name in names),
-    )
-    why = _works(client, merge)
+def ask(client: Client, table: Table, key: Sequence[str]) -> Capabilities:
+    """Tries both; nothing is changed. Called when a sink's session opens. Raises Failure.
+
+    Args:
+        client: of the sink.
+        table: the target.
+        key: by which rows are matched; empty where they are appended, which needs fewer rights.
+
+    Raises:
+        PermanentError: the user may not do what is tried. Taken for a catalog that cannot, a right
+            that is missing would make of exactly once at least once.
+    """
+    listed = _LISTED.format(snapshots=table.place.hidden("snapshots"))
+    snapshots = _works(client, listed, f"SELECT from {table.place}")
+    rights = "SELECT, INSERT, UPDATE and DELETE" if key else "SELECT and INSERT"
+    why = _works(client, _merge(table, key), f"{rights} on {table.place}")
     return Capabilities(not snapshots, not why, why)
 
 
-def _works(client: Client, sql: str) -> str:
-    """Why a statement does not work; empty where it does."""
+def _merge(table: Table, key: Sequence[str]) -> str:
+    """A MERGE of no rows, with the clauses that the sink will use."""
+    names = [column.name for column in table.columns]
+    first, others = quote(names[0]), [quote(name) for name in names if name not in key]
+    clauses = []
+    if key:
+        clauses.append(f"WHEN MATCHED AND s.{first} IS NULL THEN DELETE")
+        clauses += [f"WHEN MATCHED THEN UPDATE SET {name} = s.{name}" for name in others[:1]]
+    listed = ", ".join(map(quote, names))
+    values = ", ".join(f"s.{quote(name)}" for name in names)
+    clauses.append(f"WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})")  # noqa: S608 - quoted
+    same = f"t.{first} = s.{first}"
+    return _MERGE.format(target=table.place.quoted, same=same, clauses=" ".join(clauses))
+
+
+def _works(client: Client, sql: str, right: str) -> str:
+    """Why a statement does not work; empty where it does.
+
+    Args:
+        client: of the sink.
+        sql: the statement.
+        right: what the user must be allowed to do, for the error.
+    """
     try:
         client.run(sql)
     except Failure as failure:
+        if failure.name == DENIED:
+            raise PermanentError(
+                f"the user of the flow needs the right to {right}: {failure.reason}; without it "
+                "nobody can tell whether rows are stored once"
+            ) from None
         if failure.transient and failure.type != "EXTERNAL":
             raise
         return failure.reason

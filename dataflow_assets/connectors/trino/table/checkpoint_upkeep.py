@@ -1,0 +1,68 @@
+"""Keeps the table of checkpoints small where its catalog is Iceberg's.
+
+Each change of a row leaves a data file, a file that takes the old row out, and a snapshot: without
+this every statement that asks for the checkpoint takes longer than the one before. Of the target's
+own table nothing is touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+
+from dataflow_assets.connectors.trino.client import Client, literal, quote
+from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.options import TrinoSinkOptions
+from dataflow_assets.connectors.trino.table.table import Place
+
+log = logging.getLogger(__name__)
+
+MOST_FILES = 50
+"""Files of a branch above which they become one."""
+MOST_SNAPSHOTS = 100
+"""Snapshots that nobody reads any more above which they go."""
+_HOUR = 3_600
+
+
+def retention(sink: TrinoSinkOptions) -> int:
+    """Seconds for which a snapshot stays: a statement may read what was there when it began."""
+    return max(_HOUR, 2 * sink.seconds)
+
+
+def keep_small(sink: TrinoSinkOptions, place: Place, branch: str) -> None:
+    """At most two statements, and only where there is something to do.
+
+    Called on the driver when a session opens and now and then between micro-batches. What fails is
+    logged: nothing depends on it, and the next turn tries again.
+
+    Args:
+        sink: whose session it is.
+        place: the table of checkpoints.
+        branch: `Target.id`; only the files of its own row are rewritten.
+    """
+    try:
+        with closing(Client(sink, "dataflow-upkeep")) as client:
+            _rewrite(client, place, branch)
+            _expire(client, place, retention(sink))
+    except Failure as failure:
+        log.debug("%s is not kept small: %s", place, failure.reason)
+
+
+def _rewrite(client: Client, place: Place, branch: str) -> None:
+    of_branch = f"partition.id = {literal(branch)}"
+    partitions = place.hidden("partitions")
+    files = client.value(f"SELECT sum(file_count) FROM {partitions} WHERE {of_branch}")  # noqa: S608
+    if int(files or 0) > MOST_FILES:
+        where = f"WHERE id = {literal(branch)}"
+        client.run(f"ALTER TABLE {place.quoted} EXECUTE optimize {where}")
+
+
+def _expire(client: Client, place: Place, seconds: int) -> None:
+    old = f"committed_at < current_timestamp - INTERVAL '{seconds}' SECOND"
+    snapshots = place.hidden("snapshots")
+    found = client.value(f"SELECT count(*) FROM {snapshots} WHERE {old}")  # noqa: S608 - quoted
+    if int(found) > MOST_SNAPSHOTS:
+        least = f"{quote(place.catalog)}.expire_snapshots_min_retention"
+        client.run(f"SET SESSION {least} = '{seconds}s'")
+        expire = f"expire_snapshots(retention_threshold => '{seconds}s')"
+        client.run(f"ALTER TABLE {place.quoted} EXECUTE {expire}")

@@ -1,0 +1,44 @@
+"""The demo of `make demo`: JSON orders into PostgreSQL, Iceberg and ClickHouse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from typing_extensions import override
+
+from dataflow_assets.spark.jars import ROOT
+from devservers.demo.demo import Demo, Say
+from devservers.demo.shop import Sender, Shop
+from devservers.kafka import Kafka
+
+EXAMPLES = ROOT / "examples" / "demo"
+TOPIC, PARTITIONS = "orders", 3
+ORDERS_PER_SECOND = 100.0  # each is sent about four times
+KAFKA = {"kafka": 19092, "controller": 19093}
+
+
+class OrdersDemo(Demo):
+    """The manifests of `examples/demo`."""
+
+    examples = EXAMPLES
+    again = "make demo"
+
+    def __init__(self, folder: Path, offset: int, say: Say) -> None:
+        super().__init__(folder, offset, say)
+        self.kafka = Kafka(folder / "kafka", ports=self.moved(KAFKA))
+
+    @override
+    def open_shop(self, stack: ExitStack) -> None:
+        self.make_topics({TOPIC: PARTITIONS})
+        broker = {"bootstrap.servers": self.kafka.bootstrap}
+        sender = Sender(broker, TOPIC, self._folder / "next-order", Shop)
+        sender.start(ORDERS_PER_SECOND)
+        stack.callback(sender.stop)
+        self._say(f"the shop is open: some {4 * ORDERS_PER_SECOND:.0f} messages a second")
+
+    @override
+    def places(self) -> Iterator[tuple[str, str]]:
+        yield "Kafka", f"{self.kafka.bootstrap}, topic {TOPIC}"
+        yield "Iceberg", f"{self.seaweedfs.uri}, warehouse {self.seaweedfs.warehouse}"

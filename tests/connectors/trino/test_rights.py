@@ -1,0 +1,36 @@
+"""What the user of a flow must be allowed to do; what is missing is named and weakens nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+import devservers
+from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.contracts import Run, Target
+from dataflow_assets.errors import PermanentError
+from devservers.trino import NARROW
+from tests.connectors.trino.driver import execute
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+
+TARGET = Target("ns/rights", "trino", "h", "t")
+
+
+def test_a_right_that_is_missing_is_named(
+    trino: devservers.Trino, trino_schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To read and to add rows is enough for a flow that appends: exactly once, too."""
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    narrow = {**config, "user": NARROW}
+    TrinoSink.model_validate(narrow).open(TARGET, Run()).close()
+    assert "at least once" not in caplog.text
+    keyed = {"upsertMode": True, "conflictKey": "id"}
+    with pytest.raises(PermanentError) as caught:
+        TrinoSink.model_validate(narrow | keyed).open(TARGET, Run())
+    place = f"lake.{trino_schema}.target"
+    assert (
+        f"the user of the flow needs the right to SELECT, INSERT, UPDATE and DELETE on {place}: "
+        "Access Denied"
+    ) in str(caught.value)
+    TrinoSink.model_validate(config | keyed).open(TARGET, Run()).close()

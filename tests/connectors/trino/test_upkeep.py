@@ -1,0 +1,89 @@
+"""The table of checkpoints stays small, and says the same as before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import devservers
+from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.connectors.trino.sink.session import TrinoSinkSession
+from dataflow_assets.connectors.trino.table import checkpoint_upkeep
+from dataflow_assets.connectors.trino.table.checkpoint_upkeep import keep_small
+from dataflow_assets.contracts import Run, Target
+from dataflow_assets.sdk.branch_state import BranchState
+from tests.connectors.trino.driver import execute
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+
+ONE, OTHER = Target("ns/one", "trino:one", "h", "t"), Target("ns/other", "trino:other", "h", "t")
+CHANGES = 6
+
+
+@pytest.fixture
+def sink(trino: devservers.Trino, trino_schema: str) -> TrinoSink:
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
+    return TrinoSink.model_validate(config)
+
+
+def same(found: BranchState | None) -> BranchState:
+    assert found is not None
+    return found
+
+
+def changed(sink: TrinoSink, target: Target) -> TrinoSinkSession:
+    """A session that has stored its checkpoint several times."""
+    session = sink.open(target, Run())
+    assert isinstance(session, TrinoSinkSession)
+    for _ in range(CHANGES):
+        session.record(same)
+    return session
+
+
+def counted(server: devservers.Trino, schema: str, hidden: str) -> int:
+    ((count,),) = execute(
+        server, f'SELECT count(*) FROM lake.{schema}."dataflow_checkpoints${hidden}"'
+    )
+    return int(count)
+
+
+def rows(server: devservers.Trino, schema: str) -> list[Any]:
+    return execute(server, f"SELECT * FROM lake.{schema}.dataflow_checkpoints ORDER BY id")
+
+
+def test_files_become_one_and_snapshots_go(
+    sink: TrinoSink, trino: devservers.Trino, trino_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = changed(sink, ONE), changed(sink, OTHER)
+    before = rows(trino, trino_schema)
+    files, snapshots = (counted(trino, trino_schema, each) for each in ("files", "snapshots"))
+    assert files > CHANGES
+    assert snapshots > CHANGES
+    keep_small(sink, one._checkpoints.place, ONE.id)
+    assert counted(trino, trino_schema, "snapshots") == snapshots, "all are of this hour"
+    monkeypatch.setattr(checkpoint_upkeep, "MOST_FILES", 2)
+    monkeypatch.setattr(checkpoint_upkeep, "MOST_SNAPSHOTS", 1)
+    monkeypatch.setattr(checkpoint_upkeep, "retention", lambda _: 0)
+    for target in (ONE, OTHER):
+        keep_small(sink, one._checkpoints.place, target.id)
+    assert counted(trino, trino_schema, "snapshots") == 1
+    assert counted(trino, trino_schema, "files") == 2, "one of each branch"
+    assert rows(trino, trino_schema) == before
+    for session in (one, other):
+        session.record(same)
+        session.close()
+
+
+def test_a_catalog_without_snapshots_is_left_alone(
+    sink: TrinoSink, trino: devservers.Trino, trino_schema: str
+) -> None:
+    elsewhere = sink.model_copy(update={"checkpoint_table": f"pg.public.c_{trino_schema}"})
+    try:
+        session = changed(elsewhere, ONE)
+        keep_small(elsewhere, session._checkpoints.place, ONE.id)
+        session.record(same)
+        session.close()
+    finally:
+        execute(trino, f"DROP TABLE pg.public.c_{trino_schema}")
