@@ -15,7 +15,6 @@ import dagster as dg
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.graph import Graph, Key, Node
-from dataflow_assets.assets.lane_book import Book
 from dataflow_assets.assets.lane_departures import Departure, Departures
 from dataflow_assets.assets.lane_flows import drivable
 from dataflow_assets.assets.lane_runs import LaneRuns
@@ -31,7 +30,6 @@ from sensors.backoff import Waits
 from sensors.checkpoints import Found, checkpoints
 from sensors.flows import Board, board, suspended
 from sensors.instances import instance_of
-from sensors.outages import Outages, has_caused
 from sensors.sources import News, sources
 
 INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
@@ -83,9 +81,6 @@ class Location:
         self._own_jobs = {job_name(flow) for flow in self._flows}
         self._told, self._waits = told, Waits()
         self._waiting: dict[str, float] = {}
-        self._outages = Outages()
-        self._again: set[str] = set()
-        """Flows whose source can be asked again: they wait no longer."""
         self.summary = ""
 
     def look(self, instance: dg.DagsterInstance) -> list[dg.RunRequest]:
@@ -94,12 +89,10 @@ class Location:
         flows = [flow for flow in self._flows if flow.id in on]
         look = _Look(instance, going(instance), Departures(instance).of(flows))
         look.said |= {flow.id: suspended(flow) for flow in flows if flow.suspended}
-        fit = [flow for flow in flows if not flow.suspended]
-        busy = {flow.id: flow for flow in fit if self._busy(look, flow)}
-        idle = [flow for flow in fit if flow.id not in busy]
+        idle = [flow for flow in flows if not flow.suspended and not self._busy(look, flow)]
         alone = [flow for flow in idle if not drivable(flow) or flow.id in look.departures]
         resting = self._lanes(look, [flow for flow in idle if flow not in alone])
-        self._news(look, resting, alone, list(busy.values()))
+        self._news(look, resting, alone)
         self._told.write(look.said)
         self.summary = self._summary(look, len(flows))
         return look.asked
@@ -132,7 +125,7 @@ class Location:
             live = runs.live()  # reports those that died, before failures are counted
             wait = self._waits.of(f"lane {lane}", "", runs.failures)
             if live:
-                self._driven(look, lane, live, members)
+                self._driven(look, lane, runs, members)
                 if wait.over and len(live) == 1 and _is_old(live[0]):
                     look.asked.append(lane_request(lane))  # its successor
             elif wait.over:
@@ -141,55 +134,38 @@ class Location:
                 look.said |= {flow.id: f"lane {lane} {wait}" for flow in members}
         return resting
 
-    def _driven(
-        self, look: _Look, lane: str, live: Sequence[dg.RunRecord], members: Sequence[Flow]
-    ) -> None:
+    def _driven(self, look: _Look, lane: str, runs: LaneRuns, members: Sequence[Flow]) -> None:
         """A lane that lives: how its flows fare in it."""
-        page, newest = Book(look.instance, lane).read(), live[0].dagster_run
-        look.failing |= {flow.id for flow in members if flow.id in page.failing}
+        pages, newest = runs.pages(), runs.live()[0].dagster_run
+        states: dict[str, str] = {}
+        for page in pages.values():  # the newer run comes last and knows better
+            states |= page.flows
+        look.failing |= {f.id for f in members for page in pages.values() if f.id in page.failing}
         for flow in members:
-            state = page.flows.get(flow.id)
+            state = states.get(flow.id)
             coming = f"lane {lane} takes it up (run {newest.run_id[:8]})"
             look.said[flow.id] = f"in lane {lane}, {state}" if state else coming
 
-    def _news(
-        self,
-        look: _Look,
-        resting: Sequence[Flow],
-        alone: Sequence[Flow],
-        busy: Sequence[Flow],
-    ) -> None:
+    def _news(self, look: _Look, resting: Sequence[Flow], alone: Sequence[Flow]) -> None:
         """Looks at what nobody drives; a flow that has left its lane is tried all the same."""
         asked = [*resting, *alone]
         known = checkpoints.positions(look.instance, [n for f in asked for n in self._nodes[f.id]])
         found = sources.news([(flow, self._readers(flow, known)) for flow in asked])
         behind = {flow.id: self._behind(look, flow, found[flow.id], known) for flow in asked}
-        back = self._come_back(look, self._outages.look([*asked, *busy], found))
         for lane in sorted({flow.lane for flow in resting if behind[flow.id]}):
             look.asked.append(lane_request(lane))
         for flow in resting:
             if behind[flow.id]:
                 look.said[flow.id] = f"lane {flow.lane} is being started"
-        left = look.departures.keys() - back
-        due = [
-            flow for flow in alone if flow.id in left or (behind[flow.id] and flow.id not in back)
-        ]
-        fit = [flow for flow in due if not isinstance(found[flow.id], DataflowError)]
-        look.asked += self._own(look, [*fit, *self._outages.due(asked)], behind)
+        due = [flow for flow in alone if self._is_due(look, flow, found[flow.id], behind)]
+        look.asked += self._own(look, due, behind)
 
-    def _come_back(self, look: _Look, over: Mapping[str, float]) -> set[str]:
-        """Flows that left their lane because their source could not be asked, once it can be.
-
-        What else failed meanwhile says little: the others are tried at once.
-        """
-        left = {f: one for f, one in look.departures.items() if f in over}
-        back = {name for name, one in left.items() if has_caused(over[name], one)}
-        for flow in self._flows:
-            if flow.id in back:
-                Departures(look.instance).come_back(flow)
-                look.said[flow.id] = f"goes back to lane {flow.lane}: its source can be asked again"
-        self._again |= over.keys() - back
-        return back
+    def _is_due(
+        self, look: _Look, flow: Flow, news: News, behind: Mapping[str, Sequence[Node]]
+    ) -> bool:
+        """A run of the flow's own would only fail where its source cannot be asked."""
+        left = flow.id in look.departures and not isinstance(news, DataflowError)
+        return left or bool(behind[flow.id])
 
     def _readers(self, flow: Flow, known: Mapping[Key, Found]) -> tuple[Positions | None, ...]:
         """What each branch has; of one whose sink cannot be asked, as if nothing were new."""
@@ -223,15 +199,12 @@ class Location:
         for flow in sorted(flows, key=lambda flow: self._waiting[flow.id]):
             runs, departure = Runs(look.instance, flow), look.departures.get(flow.id)
             wait = self._waits.of(flow.id, flow.version, runs.failures, departure)
-            ready = wait.over or flow.id in self._again or wait.unharmed(behind[flow.id])
-            if not ready:
+            if not wait.over and not wait.unharmed(behind[flow.id]):
                 look.said[flow.id] = str(wait)
             elif free <= 0:
                 look.said[flow.id] = f"waits for one of {AT_ONCE} places for runs of flows' own"
             else:
                 free -= 1
-                self._outages.tell(flow)
-                self._again.discard(flow.id)
                 del self._waiting[flow.id]
                 look.said[flow.id] = "a run of its own is being started"
                 yield dg.RunRequest(job_name=job_name(flow))

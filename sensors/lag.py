@@ -13,7 +13,6 @@ import dagster as dg
 
 from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.graph import Graph, Node
-from dataflow_assets.assets.lane_book import Book
 from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.metadata import (
     LAG_CHECK,
@@ -122,9 +121,8 @@ def _driven(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
     """The ids of the flows that a run works on right now."""
     known = going(instance)
     own = {flow.id for flow in flows if Runs(instance, flow, known).on()}
-    lanes = {flow.lane for flow in flows}
-    living = [lane for lane in sorted(lanes) if LaneRuns(instance, lane, known).driver()]
-    return own.union(*(Book(instance, lane).read().flows for lane in living))
+    lanes = [LaneRuns(instance, lane, known) for lane in {flow.lane for flow in flows}]
+    return own.union(*(page.flows for lane in lanes for page in lane.pages().values()))
 
 
 def _events(node: Node, seen: _Seen) -> Iterator[Event]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from dataflow_assets.assets.lane_book import Book
+from dataflow_assets.assets.lane_book import PARTS, Book
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_flows import WRITE_SECONDS
 from dataflow_assets.flow import Flow
@@ -45,8 +45,8 @@ def drive_states(flows: Sequence[Flow]) -> Mapping[str, DriveState]:
 def _driven(instance: dg.DagsterInstance, lanes: set[str]) -> dict[str, DriveState]:
     found: dict[str, DriveState] = {}
     for lane in lanes:
-        for book in (Book(instance, lane, part="leaving"), Book(instance, lane)):
-            page = book.read()
+        for part in PARTS:  # the newer run comes last and knows better
+            page = Book(instance, lane, part).read()
             if time.time() - page.at < STALE_SECONDS:
                 for name, text in page.flows.items():
                     found[name] = DriveState(f"in lane {lane}, {text}", name in page.failing)

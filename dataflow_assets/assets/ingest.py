@@ -147,9 +147,13 @@ class Ingest:
         self._log(logging.ERROR, flow, f"has failed and leaves the lane; {again}: {text}")
 
     def _hands_over(self, flow: Flow, error: BaseException) -> bool:
-        """Whether the lane ends while the flow tries again: the next run of the lane does, too."""
+        """Whether the lane ends while the flow tries again: the next run of the lane does, too.
+
+        A newer run also drives what this one has given up.
+        """
         ends = bool(self._lane_flows.over or self._interrupts.reason())
-        return ends and flow.id in self._failing and isinstance(error, TransientError)
+        tried = flow.id in self._failing or bool(self._lane_flows.successor)
+        return ends and tried and isinstance(error, TransientError)
 
     def _ended(self, flow: Flow) -> None:
         self._failing.pop(flow.id, None)

@@ -7,9 +7,13 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import dagster as dg
+
+Part = Literal["leaving", "driving"]
+"""`leaving`: of a run that has a successor, with what it has still to let go."""
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,9 @@ class Book:
     A run that hands over has a page of its own: the newer run writes the lane's page by then.
     """
 
-    def __init__(
-        self, instance: dg.DagsterInstance, lane: str, *, part: Literal["", "leaving"] = ""
-    ) -> None:
-        """`leaving`: the page of a run that has a successor, with what it has still to let go."""
+    def __init__(self, instance: dg.DagsterInstance, lane: str, part: Part = "driving") -> None:
         self._storage = instance.daemon_cursor_storage
-        self._key = "/".join(filter(None, ("dataflow/lane", lane, part)))
+        self._key = f"dataflow/lane/{lane}" + ("" if part == "driving" else f"/{part}")
 
     def read(self) -> Page:
         """The newest page; an empty one of a lane that was never driven.

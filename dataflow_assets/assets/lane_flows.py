@@ -49,7 +49,7 @@ class LaneFlows:
         self._instance, self._lane, self._run_id = instance, lane, run_id
         self._manifests, self._state = manifests, state
         self._book = Book(instance, lane)
-        self._leaving = Book(instance, lane, part="leaving")
+        self._leaving = Book(instance, lane, "leaving")
         self._patience = time.monotonic() + END_SECONDS
         """How long flows are left to the run that drove the lane before."""
         self._awaited: set[str] = set()
@@ -115,16 +115,16 @@ class LaneFlows:
         self._write()
 
     def _look(self) -> Sequence[Flow]:
-        flows = [flow for flow in self._manifests() if drivable(flow)]
-        free = self._unclaimed(self._fit(flows))
-        if self.over:
-            self._written = 0.0
-            self._write()
-            return [flow for flow in free if flow.id in self._named]
-        if {flow.id for flow in free} - self._named.keys():
+        fit = self._fit([flow for flow in self._manifests() if drivable(flow)])
+        self._awaited = self._left_to_predecessor(fit)
+        free = self._unclaimed([flow for flow in fit if flow.id not in self._awaited])
+        if not self.over and {flow.id for flow in free} - self._named.keys():
             # First said, then looked again: a run of a flow's own claims it first, and looks then.
             self._name(free, at_once=True)
             free = self._unclaimed(free)
+        if self.over:  # the newer run goes by what is written now: nothing more begins
+            free = [flow for flow in free if flow.id in self._driven]
+            self._written = 0.0
         self._name(free, at_once=len(self._named) > len({f.id for f in free} | self._driven.keys()))
         return free
 
@@ -157,11 +157,8 @@ class LaneFlows:
         """Without those that a run of their own drives; also whether the lane has another run."""
         known = going(self._instance)
         self._judge([record.dagster_run.run_id for record in known], known)
-        self._awaited = self._left_to_predecessor(flows, known)
         free = []
         for flow in flows:
-            if flow.id in self._awaited:
-                continue
             run = Runs(self._instance, flow, known).on()
             if run is None:
                 free.append(flow)
@@ -169,24 +166,22 @@ class LaneFlows:
                 self._why[flow.id] = f"run {run.run_id[:8]} drives it now"
         return free
 
-    def _left_to_predecessor(
-        self, flows: Sequence[Flow], known: Sequence[dg.RunRecord]
-    ) -> set[str]:
+    def _left_to_predecessor(self, flows: Sequence[Flow]) -> set[str]:
         """Flows that the run before has still to let go; after a minute they are taken from it."""
         if time.monotonic() >= self._patience:
             return set()
-        page, runs = self._leaving.read(), LaneRuns(self._instance, self._lane, known)
-        if page.run == self._run_id or not runs.lives(page.run):
-            return set()
-        return {flow.id for flow in flows if flow.id in page.flows} - self._named.keys()
+        page = self._leaving.read()
+        named = {flow.id for flow in flows if flow.id in page.flows} - self._named.keys()
+        lives = named and LaneRuns(self._instance, self._lane).lives(page.run)
+        return named if lives and page.run != self._run_id else set()
 
     def _judge(self, live: Sequence[str], known: Sequence[dg.RunRecord]) -> None:
         driver = LaneRuns(self._instance, self._lane, known).driver()
         if self._run_id not in live:
             self.over = "this run was reported as ended: it was silent for too long"
-        elif driver is not None and driver.run_id != self._run_id:
+        if driver is not None and driver.run_id != self._run_id:
             self.successor = driver.run_id
-            self.over = f"run {driver.run_id[:8]} of the lane takes over"
+            self.over = self.over or f"run {driver.run_id[:8]} of the lane takes over"
 
     def _write(self) -> None:
         if time.monotonic() - self._written < WRITE_SECONDS:

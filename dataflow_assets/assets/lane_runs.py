@@ -4,13 +4,13 @@ A newer run of a lane takes over from an older one: the older sees its claim and
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
 
 from dataflow_assets.assets.claims import Claims, failed_since, going
-from dataflow_assets.assets.lane_book import Book, Page
+from dataflow_assets.assets.lane_book import PARTS, Book, Page, Part
 from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.flow import Flow
 from dataflow_assets.lanes.lane import END_SECONDS
@@ -53,6 +53,16 @@ class LaneRuns:
         """Whether the run is one of the lane's that live."""
         return any(record.dagster_run.run_id == run_id for record in self.live())
 
+    def pages(self) -> Mapping[Part, Page]:
+        """What its live runs say that they drive.
+
+        Called by the sensors `ingest` and `lag` with each tick, and twice a second by runs that
+        wait for a lane.
+        """
+        live = {record.dagster_run.run_id for record in self.live()}
+        read = {part: Book(self._instance, self._lane, part).read() for part in PARTS}
+        return {part: page for part, page in read.items() if page.run in live}
+
     def failures(self) -> Sequence[dg.RunRecord]:
         """The latest runs of the lane since the last one that did not fail, newest first."""
         wanted = dg.RunsFilter(job_name=INGEST, tags={LANE: self._lane})
@@ -68,10 +78,11 @@ def wait_for_flow(instance: dg.DagsterInstance, flow: Flow) -> str:
     Returns:
         The id of the lane's run that was waited for; empty where no live run drove the flow.
     """
-    books = Book(instance, flow.lane), Book(instance, flow.lane, part="leaving")
-    return _waited_for(
-        instance, flow.lane, lambda: [p for p in (b.read() for b in books) if flow.id in p.flows]
-    )
+
+    def driver(pages: Mapping[Part, Page]) -> str:
+        return next((page.run for page in pages.values() if flow.id in page.flows), "")
+
+    return _waited_for(instance, flow.lane, driver)
 
 
 def wait_for_predecessor(instance: dg.DagsterInstance, lane: str, run_id: str) -> str:
@@ -84,21 +95,20 @@ def wait_for_predecessor(instance: dg.DagsterInstance, lane: str, run_id: str) -
     Returns:
         The id of that other run; empty where no live run drove the lane.
     """
-    book = Book(instance, lane)
-    return _waited_for(
-        instance, lane, lambda: [p for p in [book.read()] if p.run != run_id and p.flows]
-    )
+
+    def driver(pages: Mapping[Part, Page]) -> str:
+        page = pages.get("driving", Page())
+        return page.run if page.flows and page.run != run_id else ""
+
+    return _waited_for(instance, lane, driver)
 
 
 def _waited_for(
-    instance: dg.DagsterInstance, lane: str, driving: Callable[[], Sequence[Page]]
+    instance: dg.DagsterInstance, lane: str, driver: Callable[[Mapping[Part, Page]], str]
 ) -> str:
-    """The live run of the lane that was waited for because it drove; empty where none did."""
+    """The last run that was waited for because it drove; empty where none did."""
     run, end = "", time.monotonic() + END_SECONDS
-    while time.monotonic() < end:
-        runs = [page.run for page in driving() if LaneRuns(instance, lane).lives(page.run)]
-        if not runs:
-            break
-        run = runs[0]
+    while time.monotonic() < end and (found := driver(LaneRuns(instance, lane).pages())):
+        run = found
         time.sleep(LOOK_SECONDS)
     return run

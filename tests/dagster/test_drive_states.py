@@ -77,7 +77,7 @@ def test_a_lane_that_hands_over_says_how_the_rest_fares(
 ) -> None:
     written(instance, flows)
     rest = {"default/driven": FlowState("old"), "default/nowhere": FlowState("5 s behind")}
-    Book(instance, "till", part="leaving").write("an-older-run", rest)
+    Book(instance, "till", "leaving").write("an-older-run", rest)
     assert main(["status", str(flows)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.endswith("in lane till, 5 s behind")]

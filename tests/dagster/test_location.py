@@ -15,14 +15,12 @@ from dataflow_assets.assets.drivers import Driver
 from dataflow_assets.assets.lane_book import Book, FlowState
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import LaneRuns
-from dataflow_assets.assets.runs import PERMANENT
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
 from dataflow_assets.contracts import Run, SourceSession
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from sensors.flows import Board
 from sensors.ingest import AT_ONCE, LONG_SECONDS, Location
-from sensors.outages import TOLD_SECONDS
 from sensors.sources import sources
 from tests.dagster.flows import location, memory_flow
 from tests.dagster.switch import later
@@ -37,7 +35,6 @@ class Shop:
         self.store, self.instance = store, instance
         self.flows: list[Flow] = []
         self.board, self.summary = Board(), ""
-        self._location: Location | None = None
 
     def add(self, name: str, lane: str = "shared", *, news: bool = True) -> Flow:
         notes = {"dataflow-assets/lane": lane}
@@ -58,15 +55,10 @@ class Shop:
 
     def tick(self) -> list[str]:
         """The runs that are asked for: the lane, or the job of the flow."""
-        found = self._location or Location(graph.build(self.flows), self.board)
-        self._location = found
+        found = Location(graph.build(self.flows), self.board)
         asked = found.look(self.instance)
         self.summary = found.summary
         return [one.tags.get("dataflow/lane") or str(one.job_name) for one in asked]
-
-    def forget(self) -> None:
-        """As when the code location is loaded again."""
-        self._location = None
 
     def said(self, flow: Flow) -> str:
         return self.board.read(flow)
@@ -187,104 +179,26 @@ class Unmade(MemoryPartSource):
     """A table that is still to be made."""
 
     made: ClassVar[bool] = False
-    error: ClassVar[type[PermanentError | TransientError]] = PermanentError
 
     def open(self, flow: str) -> SourceSession:
         if not Unmade.made:
-            raise Unmade.error("the table does not exist")
+            raise PermanentError("the table does not exist")
         return super().open(flow)
 
 
-class UnmadeQuery(Unmade):
-    """A query of such a table."""
-
-    @property
-    def incremental(self) -> bool:
-        return False
-
-
-@pytest.fixture
-def unmade(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The table of `Unmade` does not exist at first."""
-    monkeypatch.setattr(Unmade, "made", False)
-    return monkeypatch
-
-
-def test_a_flow_that_left_its_lane_because_of_its_source_returns_with_it(
-    shop: Shop, unmade: pytest.MonkeyPatch
+def test_a_flow_that_has_left_its_lane_waits_for_its_source(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a run in between: two hundred flows of one broker would wait for each other."""
+    monkeypatch.setattr(Unmade, "made", False)
     flow = shop.add_table("orders", Unmade)
-    later(unmade, 0)
+    later(monkeypatch, 0)
     Departures(shop.instance).leave(flow, "the table does not exist")
-    later(unmade, 6)
+    later(monkeypatch, 6)
     assert shop.tick() == []
     assert shop.said(flow) == "cannot look for new data: the table does not exist"
     assert shop.summary.splitlines()[1] == f"{flow.id}: {shop.said(flow)}"
-    unmade.setattr(Unmade, "made", True)
-    assert shop.tick() == []
-    assert shop.said(flow) == "goes back to lane shared: its source can be asked again"
-    shop.store.produce("orders", 0, [json.dumps({"id": 1, "name": "n"}).encode()])
-    assert shop.tick() == ["shared"]
-
-
-def test_a_flow_that_had_left_its_lane_before_is_tried_by_itself(
-    shop: Shop, unmade: pytest.MonkeyPatch
-) -> None:
-    flow = shop.add_table("orders", Unmade)
-    later(unmade, 0)
-    Departures(shop.instance).leave(flow, "no database")
-    later(unmade, 100)
-    assert shop.tick() == []
-    unmade.setattr(Unmade, "made", True)
+    monkeypatch.setattr(Unmade, "made", True)
     assert shop.tick() == ["orders_job"]
-
-
-def test_a_source_that_cannot_be_asked_for_long_is_told_by_one_failed_run(
-    shop: Shop, unmade: pytest.MonkeyPatch
-) -> None:
-    """Whoever watches failed runs hears of it; more of them would tell nothing new."""
-    shop.add_table("orders", Unmade)
-    later(unmade, 0)
-    assert shop.tick() == []
-    later(unmade, TOLD_SECONDS - 1)
-    assert shop.tick() == []
-    later(unmade, TOLD_SECONDS + 1)
-    assert shop.tick() == ["orders_job"]
-    later(unmade, 10 * TOLD_SECONDS)
-    assert shop.tick() == []
-
-
-def test_one_run_tells_of_a_server_and_each_flow_of_its_own_table(
-    shop: Shop, unmade: pytest.MonkeyPatch
-) -> None:
-    shop.add_table("orders", Unmade)
-    shop.add_table("customers", Unmade)
-    for error, told in ((TransientError, 1), (PermanentError, 2)):
-        unmade.setattr(Unmade, "error", error)
-        later(unmade, 0)
-        shop.forget()
-        assert shop.tick() == []
-        later(unmade, TOLD_SECONDS + 1)
-        assert len(shop.tick()) == told
-
-
-def test_a_flow_that_failed_while_its_source_was_away_does_not_wait_once_it_is_there(
-    shop: Shop, unmade: pytest.MonkeyPatch
-) -> None:
-    """A query: no lane drives it."""
-    shop.add_table("report", UnmadeQuery)
-    later(unmade, 0)
-    shop.tick()
-    later(unmade, TOLD_SECONDS + 1)
-    assert shop.tick() == ["report_job"]
-    job = location(shop.flows).resolve_job_def("report_job")
-    failed = shop.instance.create_run_for_job(job, status=STARTED, tags={PERMANENT: "true"})
-    shop.instance.report_run_failed(failed)
-    assert shop.tick() == []
-    unmade.setattr(Unmade, "made", True)
-    shop.store.produce("report", 0, [json.dumps({"id": 1, "name": "n"}).encode()])
-    assert shop.tick() == ["report_job"]
 
 
 def test_switches_are_asked_in_one_look(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
