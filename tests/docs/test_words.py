@@ -57,19 +57,20 @@ def helps() -> Iterator[tuple[str, str]]:
 def messages() -> tuple[tuple[str, str], ...]:
     """String literals with a space in them; docstrings of models are on the generated pages."""
     return tuple(
-        (f"{path.relative_to(ROOT)}:{node.lineno}", node.value)
+        (f"{path.relative_to(ROOT)}:{line}", text)
         for folder in ("dataflow_assets", "sensors", "jobs", "resources")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for node in _literals(ast.parse(path.read_text(encoding="utf-8")))
-        if " " in node.value
+        for line, text in _literals(ast.parse(path.read_text(encoding="utf-8")))
+        if " " in text
     )
 
 
-def _literals(module: ast.Module) -> Iterator[ast.Constant]:
-    texts = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
+def _literals(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every string but docstrings, with its line."""
+    docs = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
     for node in ast.walk(module):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
-            yield node
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.lineno, node.value
 
 
 @pytest.mark.parametrize("banned", INSTEAD)
