@@ -66,9 +66,10 @@ def messages() -> tuple[tuple[str, str], ...]:
 
 
 def _literals(module: ast.Module) -> Iterator[tuple[int, str]]:
-    texts = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    """Every string but docstrings, with its line."""
+    docs = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
     for node in ast.walk(module):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
             yield node.lineno, node.value
 
 

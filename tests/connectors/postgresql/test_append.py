@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import date, time
+from typing import Any
 
 import pytest
 
 import devservers
+from dataflow_assets.connectors.postgresql.sink.writer import PostgresqlWriter
 from dataflow_assets.contracts import OP, OffsetSlice, Rejection, Span
 from dataflow_assets.errors import PermanentError, TransientError
 from tests.connectors.postgresql.driver import SOURCE, TARGET, Place, chunk, start, store, write
@@ -238,14 +240,50 @@ def test_a_missing_table_names_the_way_out(place: Place) -> None:
     session.close()
 
 
-def test_a_column_dropped_under_the_flow_is_an_error_with_advice(place: Place) -> None:
-    place.run("CREATE TABLE orders (id bigint, a int)")
-    session = store(place.sink(), [{"id": 1, "a": 1}])
-    place.run("ALTER TABLE orders DROP COLUMN a")
-    with pytest.raises(PermanentError, match="does not exist"):
-        store(place.sink(), [{"id": 2, "a": 2}], session=session)
+@pytest.mark.parametrize("upsert", [False, True], ids=["append", "upsert"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER a TYPE double precision",  # as wide as a bigint: its bytes would be a valid number
+        "ALTER a TYPE timestamptz USING NULL",
+        "ALTER a TYPE text",
+        "ADD COLUMN b text",
+        "DROP COLUMN a",
+    ],
+)
+def test_a_table_altered_under_the_flow_is_described_again(
+    place: Place, change: str, upsert: bool
+) -> None:
+    place.run("CREATE TABLE orders (id bigint PRIMARY KEY, a bigint)")
+    session = store(place.sink(upsertMode=upsert), [{"id": 1}])
+    place.run(f"ALTER TABLE orders {change}")
+    with pytest.raises(TransientError, match="was altered while the flow ran"):
+        store(place.sink(upsertMode=upsert), [{"id": 2}], session=session)
     session.close()
-    assert place.rows() == [(1,)]
+    assert place.rows("id") == [(1,)]
+    store(place.sink(upsertMode=upsert), [{"id": 2}]).close()
+    assert place.rows("id") == [(1,), (2,)]
+
+
+def test_a_table_altered_before_the_commit_stores_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the look at the beginning of the slice, and before its rows lock the table."""
+    place.run("CREATE TABLE orders (id bigint, a bigint)")
+    altered = PostgresqlWriter._locked
+
+    def locked(writer: PostgresqlWriter, link: Any) -> Any:
+        found = altered(writer, link)
+        place.run("ALTER TABLE orders ALTER a TYPE double precision")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgresqlWriter, "_locked", locked)
+        with pytest.raises(TransientError, match="was altered while the flow ran"):
+            store(place.sink(), [{"id": 1, "a": 2}])
+    assert place.rows() == []
+    store(place.sink(), [{"id": 1, "a": 2}]).close()
+    assert place.rows() == [(1, 2.0)]
 
 
 @pytest.mark.parametrize("extra", ["", ", n inet"], ids=["binary", "text"])

@@ -32,12 +32,13 @@ from dataflow_assets.contracts import (
     Slice,
     Ticket,
 )
+from dataflow_assets.errors import TransientError
 from dataflow_assets.sdk.checkpoint import check_planned, check_recorded
 from dataflow_assets.sdk.rejected_records import settle
 from dataflow_assets.sdk.slice_writer import SliceTransaction
 
 _LOCK = """
-SELECT p.epoch, to_regclass($4::text)::oid::text, h.intent,
+SELECT p.epoch, to_regclass($4::text)::oid::text, {shape}, h.intent,
        next_offset, part, p.rows, p.rejected, p.bytes, committed_at
 FROM {p} AS p LEFT JOIN {h} AS h ON h.flow = p.flow AND h.branch = p.branch
 WHERE p.flow = $1 AND p.branch = $2 AND partition = $3 FOR UPDATE OF p
@@ -46,7 +47,7 @@ _MOVE = """
 UPDATE {p} SET next_offset = $4::bigint, part = $5, rows = rows + $6::bigint,
     rejected = rejected + $7::bigint, bytes = bytes + $8::bigint, committed_at = now()
 WHERE flow = $1 AND branch = $2 AND partition = $3
-RETURNING to_regclass($9::text)::oid::text,
+RETURNING to_regclass($9::text)::oid::text, {shape},
           next_offset, part, rows, rejected, bytes, committed_at
 """
 _UNDEFINED_TABLE = "42P01"
@@ -95,10 +96,9 @@ class PostgresqlWriter(SliceTransaction):
         failpoints.reach("postgresql.before-commit")
         counts = (self._rows, len(self._rejected), self._size)
         values = (*self._row(), *checkpoint_tables.columns(position), *counts, self._place())
-        ((oid, *moved),) = link.execute(_MOVE.format(**names), *values)
-        self._sink.check_table(
-            oid, table.oid_of(self._ticket.schema)
-        )  # again: only the rows' own lock has kept it from being replaced
+        query = _MOVE.format(**names, shape=table.shape_sql("to_regclass($9::text)"))
+        ((oid, shape, *moved),) = link.execute(query, *values)
+        self._check(oid, shape)  # again: only the rows' own lock has kept it as it is
         link.execute("COMMIT")
         self._stored = Partition.of(tuple(moved))
         failpoints.reach("postgresql.after-commit")
@@ -124,18 +124,29 @@ class PostgresqlWriter(SliceTransaction):
         return (self._stored.dump(),) if self._begun and self.stored() is not None else ()
 
     def _locked(self, link: TextLink) -> Partition:
-        found = link.execute(_LOCK.format(**self._names), *self._row(), self._place())
+        query = _LOCK.format(**self._names, shape=table.shape_sql("to_regclass($4::text)"))
+        found = link.execute(query, *self._row(), self._place())
         if not found or found[0][0] != self._ticket.epoch:
             raise checkpoint_tables.lost(
                 link, self._schema, self._ticket.target, self._ticket.epoch
             )
-        ((_, oid, intent, *row),) = found
-        self._sink.check_table(oid, table.oid_of(self._ticket.schema))
+        ((_, oid, shape, intent, *row),) = found
+        self._check(oid, shape)
         flow, stored = self._ticket.target.flow, Partition.of(tuple(row))
         if isinstance(self._piece, PartSlice):
             check_recorded(flow, self._piece, checkpoint_tables.load_intent(intent))
         check_planned(flow, self._piece, stored.position)
         return stored
+
+    def _check(self, oid: str | None, shape: str | None) -> None:
+        """Binary rows of another type may be valid: 2 as bigint is 1e-323 as double precision."""
+        schema = self._ticket.schema
+        self._sink.check_table(oid, table.oid_of(schema))
+        if shape != table.shape_of(schema):
+            raise TransientError(
+                f"table {self._sink.address()} was altered while the flow ran: its columns are "
+                "read again"
+            )
 
     def _beside(self, found: Sequence[Rejection]) -> None:
         """Into the table of rejected records."""

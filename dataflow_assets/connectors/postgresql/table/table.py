@@ -29,6 +29,7 @@ from dataflow_assets.errors import PermanentError
 
 TYPE = b"dataflow.postgresql.type"
 DRIVER = b"dataflow.postgresql.driver"
+SHAPE = b"dataflow.postgresql.shape"
 OID = b"dataflow.postgresql.oid"
 DEFERRED = b"dataflow.postgresql.deferred"
 COMPARED = b"dataflow.postgresql.compared"
@@ -113,6 +114,10 @@ WHERE i.indrelid = $1::oid AND i.indisunique AND i.indimmediate AND i.indisvalid
   AND i.indpred IS NULL AND i.indexprs IS NULL
 ORDER BY i.indisprimary DESC, i.indexrelid
 """
+_SHAPE = """(
+    SELECT coalesce(md5(
+        string_agg(concat_ws(' ', attnum, atttypid, atttypmod), ',' ORDER BY attnum)), '')
+    FROM pg_attribute WHERE attrelid = {} AND attnum > 0 AND NOT attisdropped)"""
 _READABLE = "SELECT has_table_privilege($1::oid, 'SELECT')"
 _ANY = "SELECT 1 FROM {} LIMIT 1"
 _DEFERRED = "SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = $1::oid AND condeferred)"
@@ -181,6 +186,8 @@ class Table:
     """A constraint is checked at COMMIT unless told otherwise: too late to find the row."""
     foreign: str | None = None
     """A foreign table: this one, or one of its partitions."""
+    shape: str = ""
+    """A digest of the numbers and types of its columns: others after an ALTER TABLE."""
 
     @property
     def driver(self) -> Driver:
@@ -193,6 +200,7 @@ class Table:
             NO_NUL: b"1",
             INFINITE: b"1",
             OID: self.oid.encode(),
+            SHAPE: self.shape.encode(),
             DRIVER: self.driver.encode(),
             KEY: json.dumps(key).encode(),
             DEFERRED: b"1" if self.deferred else b"0",
@@ -232,6 +240,8 @@ def holds_rows(link: Link, schema: str, name: str, oid: str) -> bool:
 
 
 def _describe(link: Link, oid: str) -> Table:
+    # Before the columns: an ALTER TABLE in between is then noticed by the writers.
+    ((shape,),) = link.execute(f"SELECT {shape_sql('$1::oid')}", oid)
     columns = tuple(
         Column(name, base, kind == "e", *others)
         for name, base, kind, *others in link.execute(_COLUMNS, oid)
@@ -241,7 +251,7 @@ def _describe(link: Link, oid: str) -> Table:
     unique = tuple(index for _, index in indexes)
     ((deferred,),) = link.execute(_DEFERRED, oid)
     ((foreign,),) = link.execute(_FOREIGN, oid)
-    return Table(oid, columns, unique, primaries[0] if primaries else (), deferred, foreign)
+    return Table(oid, columns, unique, primaries[0] if primaries else (), deferred, foreign, shape)
 
 
 def _unique(text: str) -> Unique:
@@ -249,6 +259,11 @@ def _unique(text: str) -> Unique:
     columns = json.loads(text)
     equals = {name: operator for name, operator, _ in columns}
     return Unique(equals, all(alike for _, _, alike in columns))
+
+
+def shape_sql(table: str) -> str:
+    """The digest of a table's columns as an expression; `table`: the expression of its oid."""
+    return _SHAPE.format(table)
 
 
 def driver_of(schema: pa.Schema) -> Driver:
@@ -265,3 +280,9 @@ def oid_of(schema: pa.Schema) -> str:
     """Which table a ticket was made for."""
     oid: bytes = schema.metadata[OID]
     return oid.decode()
+
+
+def shape_of(schema: pa.Schema) -> str:
+    """The digest of the columns that a ticket's rows are made for."""
+    shape: bytes = schema.metadata[SHAPE]
+    return shape.decode()
