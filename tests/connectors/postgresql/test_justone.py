@@ -352,8 +352,7 @@ def test_a_flow_goes_on_where_the_connector_stopped(
             [[n] for n in range(10, 23)], {(justone.topic, 0): 12, (justone.topic, 1): 11}
         )
     justone.commit({0: 5, 1: 5})  # behind, as it may be
-    with caplog.at_level(logging.INFO):
-        assert justone.drain(running) == 17
+    assert justone.drain(running) == 17
     assert _taken(justone) == [*range(40)]
     assert "partition 0 offset 12, partition 1 offset 11, as stored with the rows" in caplog.text
     justone.send(_numbers(40, 50))
@@ -370,14 +369,19 @@ def test_partitions_that_only_the_group_knows_are_warned_of(
     justone.commit({0: 2, 1: 10})
     assert justone.drain(running) == 20
     assert _taken(justone) == [*range(40)]
-    (warning,) = (one for one in caplog.records if one.levelno == logging.WARNING)
+    stored, warning = (one for one in caplog.records if one.levelno == logging.WARNING)
+    assert "begins at partition 0 offset 10, as stored with the rows" in stored.message
     assert "partition 1 offset 10, as committed by the consumer group" in warning.message
     assert f"connect-sink-{justone.topic}" in warning.message
 
 
-def test_without_state_the_group_is_all_there_is(justone: Justone, running: Flow) -> None:
+def test_without_state_the_group_is_all_there_is(
+    justone: Justone, running: Flow, caplog: pytest.LogCaptureFixture
+) -> None:
     justone.commit({0: 19})
     assert justone.drain(running) == 21
+    assert "partition 0 offset 19, as committed by the consumer group" in caplog.text
+    assert "begins at partition 1 offset 0, the earliest: nobody has read these" in caplog.text
     assert _taken(justone) == sorted([*range(1, 40, 2), 38])
 
 

@@ -29,9 +29,10 @@ def foreign(topic: str, stored: Offsets, partitions: Collection[int]) -> str:
 def report(
     flow: str, source: KafkaSourceOptions, stored: Offsets, group: Offsets, others: Offsets
 ) -> None:
-    """Says in the log which position is whose; warns of those that only the group knew.
+    """Says in the log which position is whose, and what that means.
 
-    Called on the driver once, when a flow is taken over.
+    Called on the driver once, when a flow is taken over: warnings are seen everywhere, and a person
+    should look at this once. Where nobody has read anything there is nothing to look at.
 
     Args:
         flow: its name.
@@ -42,7 +43,7 @@ def report(
     """
     begins = f"flow {flow}: topic {source.topic} begins at"
     if stored:
-        log.info("%s %s, as stored with the rows of the table", begins, _listed(stored))
+        log.warning("%s %s, as stored with the rows of the table", begins, _listed(stored))
     if group:
         log.warning(
             "%s %s, as committed by the consumer group %s: the rows of the table may be ahead of "
@@ -52,7 +53,8 @@ def report(
             source.consumer_group,
         )
     if earliest := {p: low for p, low in others.items() if p not in group}:
-        log.info("%s %s, the earliest record: nobody has read it", begins, _listed(earliest))
+        level = logging.WARNING if stored or group else logging.INFO
+        log.log(level, "%s %s, the earliest: nobody has read these", begins, _listed(earliest))
 
 
 def _listed(offsets: Offsets) -> str:
