@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.cli import main
-from dataflow_assets.connectors.postgresql.justone.state_table import too_old
+from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
@@ -321,9 +321,19 @@ def test_what_the_table_lacks_is_said(justone: Justone) -> None:
         justone.drain(flow)
 
 
-def test_an_old_server_is_told_by_its_version() -> None:
-    assert "PostgreSQL 9.3.25, and 14 is the oldest" in too_old(90325, "9.3.25")
-    assert too_old(140000, "14.0") == ""
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [(90325, "PostgreSQL 9.3: .* need PostgreSQL 14"), (130014, "PostgreSQL 13,")],
+)
+def test_an_old_server_is_told_by_its_version(
+    justone: Justone, monkeypatch: pytest.MonkeyPatch, version: int, said: str
+) -> None:
+    """The server says another version than it has; older ones cannot be had."""
+    justone.table("id bigint")
+    flow = justone.write(db__columns="id", db__json__parse="/@id")
+    monkeypatch.setattr(TextLink, "version", version)
+    with pytest.raises(PermanentError, match=said):
+        justone.drain(flow)
 
 
 def _numbers(first: int, last: int) -> list[bytes]:

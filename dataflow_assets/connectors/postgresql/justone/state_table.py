@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dataflow_assets.connectors.postgresql.client import TextLink, qualified
+from dataflow_assets.connectors.postgresql.client import TextLink, named, qualified
 from dataflow_assets.errors import PermanentError, TransientError
 
 SCHEMA = "$justone$kafka$connect$sink"
@@ -24,7 +24,6 @@ SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relpersistence = 't' AND c.relname = lower($1) AND c.relnamespace <> pg_my_temp_schema()
 LIMIT 1
 """
-_VERSION = "SELECT current_setting('server_version_num')::int, current_setting('server_version')"
 
 
 def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:
@@ -47,16 +46,9 @@ def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int,
 
 def check_version(link: TextLink, where: str) -> None:
     """Raises PermanentError for a server that lacks what the sink needs."""
-    ((number, name),) = link.execute(_VERSION)
-    if problem := too_old(number, name):
-        raise PermanentError(f"{where}: {problem}")
-
-
-def too_old(number: int, name: str) -> str:
-    """Why a server of this version cannot be used; empty where it can."""
-    if number >= LEAST:
-        return ""
-    return (
-        f"the server is PostgreSQL {name}, and 14 is the oldest that is supported: a takeover ends "
-        "sessions of its predecessor with a time limit, which older servers do not have"
-    )
+    if link.version < LEAST:
+        raise PermanentError(
+            f"{where}: the server is PostgreSQL {named(link.version)}, and 14 is the oldest that "
+            "is supported: a run ends sessions of its predecessor with a time limit, which older "
+            "servers do not have"
+        )
