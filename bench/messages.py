@@ -46,19 +46,23 @@ def bodies(first: int, count: int) -> Iterator[bytes]:
 
 
 def filled(
-    bootstrap: str, topic: str, count: int, body: Callable[[int], bytes] = json_body
+    bootstrap: str,
+    topic: str,
+    count: int,
+    body: Callable[[int], bytes] = json_body,
+    partitions: int = PARTITIONS,
 ) -> float:
     """Makes a topic with so many messages, unless it is there; the seconds it took."""
     admin = _admin(bootstrap)
-    if topic in admin.list_topics(timeout=10).topics and _ends(admin, topic) == count:
+    if topic in admin.list_topics(timeout=10).topics and _ends(admin, topic, partitions) == count:
         return 0.0
-    create(bootstrap, topic)
-    return Filler(bootstrap, topic, body).send(count)
+    create(bootstrap, topic, partitions)
+    return Filler(bootstrap, topic, body, partitions).send(count)
 
 
-def _ends(admin: AdminClient, topic: str) -> int:
+def _ends(admin: AdminClient, topic: str, partitions: int) -> int:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = {TopicPartition(topic, number): latest for number in range(PARTITIONS)}
+    asked = {TopicPartition(topic, number): latest for number in range(partitions)}
     return sum(found.result(10).offset for found in admin.list_offsets(asked).values())
 
 
@@ -66,11 +70,11 @@ def _admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
 
 
-def create(bootstrap: str, topic: str) -> None:
+def create(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
     """Makes the topic anew."""
     drop(bootstrap, topic)
     admin = _admin(bootstrap)
-    new = NewTopic(topic, PARTITIONS, 1)
+    new = NewTopic(topic, partitions, 1)
     while failure := admin.create_topics([new])[topic].exception(30):
         assert _code(failure) == KafkaError.TOPIC_ALREADY_EXISTS, failure
         time.sleep(0.1)  # the old one is not gone yet
@@ -92,9 +96,13 @@ class Filler:
     """Sends messages to a topic, the even numbers to partition 0."""
 
     def __init__(
-        self, bootstrap: str, topic: str, body: Callable[[int], bytes] = json_body
+        self,
+        bootstrap: str,
+        topic: str,
+        body: Callable[[int], bytes] = json_body,
+        partitions: int = PARTITIONS,
     ) -> None:
-        self._topic, self._body = topic, body
+        self._topic, self._body, self._partitions = topic, body, partitions
         self._sent = 0
         self._producer = Producer(
             {
@@ -117,8 +125,8 @@ class Filler:
         return time.monotonic() - begun
 
     def _send(self, numbers: list[int]) -> None:
-        for partition in range(PARTITIONS):
-            mine = numbers[partition::PARTITIONS]
+        for partition in range(self._partitions):
+            mine = numbers[partition :: self._partitions]
             batch = [{"value": self._body(number)} for number in mine]
             self._room(len(batch))
             sent = self._producer.produce_batch(self._topic, batch, partition=partition)

@@ -44,6 +44,8 @@ TARGETS = {
     "flow-table": Target("copy-table", 0.6),
     "flow-cdc": Target("read-cdc", 0.6),
     "flow-trino": Target("fetch-trino", 0.6),
+    "flow-justone-1": Target("copy-justone-1", 0.34),
+    "flow-justone-2": Target("copy-justone-2", 0.34),
     "flow-new": Target("plain-new", 0.8),
     "flow-again": Target("plain-again", 0.8),
 }
@@ -105,7 +107,8 @@ def show(result: Mapping[str, Any]) -> None:
     """On the terminal."""
     console = Console(width=None if os.isatty(1) else 160)
     console.print(_line(result["machine"]))
-    if flows := {**result.get("flows", {}), **result.get("trino", {})}:
+    groups = ("flows", "trino", "justone")
+    if flows := {name: one for group in groups for name, one in result.get(group, {}).items()}:
         console.print(_table(flows))
     for sentence in _sentences(result):
         console.print(sentence)

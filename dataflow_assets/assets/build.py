@@ -27,6 +27,7 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, mangle
 
 MANIFEST_CHECK = "manifest"
+_KINDS = {".py": "python", ".properties": "properties"}
 
 AnyAsset = dg.AssetsDefinition | dg.AssetSpec
 
@@ -227,7 +228,7 @@ def _broken(file: str, findings: list[Finding]) -> list[AnyAsset | dg.AssetCheck
     spec = dg.AssetSpec(
         key,
         description=f"`{file}` cannot be used. The other flows are not affected.\n\n{text}",
-        kinds={"yaml" if Path(file).suffix in {".yaml", ".yml"} else "python"},
+        kinds={_KINDS.get(Path(file).suffix, "yaml")},
         metadata=code_reference(Path(file), findings[0].line),
         group_name="broken",
     )

@@ -12,7 +12,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dataflow_assets.cli import selection
 from dataflow_assets.cli.console import err, out, sentence, trace
@@ -98,7 +98,7 @@ def status(asked: Namespace) -> int:
 def reset(asked: Namespace) -> int:
     """Forgets the checkpoint of one flow, or takes another one over, once somebody has agreed."""
     from dataflow_assets.contracts import Run
-    from dataflow_assets.runs import operator_checkpoint
+    from dataflow_assets.runs import operator_checkpoint, take_over
     from dataflow_assets.runs import reset as resetting
 
     loaded = load(asked.paths)
@@ -106,6 +106,10 @@ def reset(asked: Namespace) -> int:
     if not asked.yes and not _agreed(flow, asked.checkpoint):
         err("nothing was changed")
         return 1
+    if asked.checkpoint is True:
+        for branch in take_over.take_over(flow, Run()):
+            out(f"{flow.id}: {branch.address} goes on where JustOne's connector stopped")
+        return 0
     if asked.checkpoint is not None:
         for branch in operator_checkpoint.adopt(flow, Run(), _read(asked.checkpoint)):
             out(f"{flow.id}: {branch.address} goes on from {asked.checkpoint}")
@@ -171,12 +175,13 @@ def _read(file: Path) -> str:
         raise PermanentError(f"{file} cannot be read: {error}") from None
 
 
-def _agreed(flow: Flow, checkpoint: Path | None) -> bool:
+def _agreed(flow: Flow, checkpoint: Path | Literal[True] | None) -> bool:
     """Asks on the terminal; without one nobody can agree."""
     if not sys.stdin.isatty():
         raise PermanentError(f"reset of {flow.id}: no terminal to confirm; pass --yes to go on")
     sinks = ", ".join(str(branch.address) for branch in flow.branches)
-    start = checkpoint or "the manifest's start"
+    stopped = "where JustOne's connector stopped"
+    start = stopped if checkpoint is True else checkpoint or "the manifest's start"
     question = (
         f"Forget how far {flow.id} has come? The rows in {sinks} stay; the next run reads "
         f"{flow.source_address} from {start}. [y/N] "

@@ -227,9 +227,12 @@ def _reset(add: Add, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
         type=Path,
+        nargs="?",
+        const=True,
         metavar="FILE",
         help="start where the DataFlow Operator stopped: its ConfigMap, or the checkpoint.json in "
-        "that",
+        "that; without FILE where JustOne's connector stopped, by its table of offsets in the "
+        "database and its consumer group",
     )
     parser.set_defaults(command=commands.reset)
 

@@ -16,6 +16,7 @@ Who calls what when, in the order of a run:
 | `Source.open`, `Sink.open` | the driver | once for each attempt of a run, and each branch |
 | `ErrorStore.prepare` | the driver, before anything is read | once for each attempt |
 | `SinkSession.schema`, `identity`, `create`, `restart` | the driver, when a branch opens | once |
+| `SinkSession.inherited`, `SourceSession.take_over` | the driver, without a checkpoint | once |
 | `SourceSession.plan` | the driver, before anything is read | once for each micro-batch |
 | `SinkSession.begin`, `divide`, `ticket` | the driver, between plan and pass | the same |
 | `SourceSession.reads_in_tasks`, else `frame` | the driver, of a source of messages | the same |

@@ -43,6 +43,22 @@ class SinkSession(ABC):
         Called by the driver when a branch opens.
         """
 
+    def inherited(self) -> Positions | None:
+        """Positions that another program has stored beside the table, together with its rows.
+
+        Called by the driver once, when a branch begins that has no checkpoint, and by `dataflow
+        reset --checkpoint`. By default there is no such program.
+
+        Returns:
+            None where the sink takes nothing over; else a position for each partition that is
+            known, which may be none.
+
+        Raises:
+            TransientError while the other program still writes; PermanentError when a person must
+            act.
+        """
+        return None
+
     @abstractmethod
     def schema(self) -> pa.Schema | None:
         """The target's columns with their metadata (KIND and so on) set.

@@ -45,6 +45,23 @@ class SourceSession(ABC):
             TransientError when the source cannot be reached.
         """
 
+    def take_over(self, known: Positions) -> Positions:
+        """Where a flow without a checkpoint begins that another program has driven so far.
+
+        Called by the driver once, instead of `start`, with what `SinkSession.inherited` gave.
+
+        Args:
+            known: a position for each partition whose position is stored with its rows; it wins.
+
+        Returns:
+            A position for every partition that there is now.
+
+        Raises:
+            PermanentError where `known` cannot be about this topic or table; TransientError when
+            the source cannot be reached.
+        """
+        return {**self.start(), **known}
+
     @abstractmethod
     def seek(self, where: str) -> Positions:
         """Positions for a place that a person named.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dataflow_assets.errors import Finding
 
-SUFFIXES = (".yaml", ".yml")
+SUFFIXES = (".yaml", ".yml", ".properties")
 
 
 def expand(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
@@ -33,7 +33,8 @@ def unchecked(path: Path) -> list[str]:
         return []
     others = sorted(entry.name for entry in _entries(path) if entry.suffix == ".json")[:3]
     ignored = f" ({', '.join(others)} is not read: JSON is read from *.yaml too)" if others else ""
-    return [f"{path}: no *.yaml or *.yml in this folder: nothing was checked{ignored}"]
+    kinds = "*.yaml, *.yml or *.properties"
+    return [f"{path}: no {kinds} in this folder: nothing was checked{ignored}"]
 
 
 def _walk(folder: Path, seen: frozenset[Path] = frozenset()) -> Iterator[Path]:

@@ -16,8 +16,9 @@ from pathlib import Path
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import connections
-from dataflow_assets.manifests.dialects import dataflow, kubernetes
+from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties
 from dataflow_assets.manifests.dialects.documents import Document, parse
+from dataflow_assets.manifests.dialects.justone import read as justone
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.named_files import unusable
@@ -61,6 +62,8 @@ class _FileReading:
     readings: tuple[dataflow.Reading, ...] = ()
     secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
     names: tuple[connections.Entry, ...] = field(default=(), repr=False)
+    properties: tuple[Document, ...] = field(default=(), repr=False)
+    """Files of Kafka Connect: what a connector means depends on the worker's file beside it."""
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
 
@@ -95,6 +98,7 @@ def _assemble(
     secrets = [secret for file in (*read, *near) for secret in file.secrets]
     names = connections.Names(name for file in (*read, *near) for name in file.names)
     readings = [reading for file in read for reading in file.readings]
+    readings += _connectors(read, near)
     flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
@@ -120,8 +124,20 @@ def _assemble(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
         tuple(sorted(set(hints))),
-        sum(len(file.readings) + len(file.secrets) + len(file.names) for file in read),
+        sum(_objects(file) for file in read),
     )
+
+
+def _objects(file: _FileReading) -> int:
+    return sum(map(len, (file.readings, file.secrets, file.names, file.properties)))
+
+
+def _connectors(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
+    """A reading for each flow of a connector's file; findings and notes are in the first one's."""
+    own, others = ([one for file in files for one in file.properties] for files in (read, near))
+    for found in justone.read(own, others):
+        yield dataflow.Reading(found.document, found.findings, found.hints)
+        yield from (dataflow.Reading(found.document, flow=flow) for flow in found.flows)
 
 
 def _repeated(files: list[_FileReading]) -> Iterator[Finding]:
@@ -149,6 +165,8 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
         return _refused(file, "is not a regular file")
     if size > MOST_BYTES:
         return _refused(file, f"is larger than {MOST_BYTES // 1024} KiB: split it")
+    if file.endswith(".properties"):
+        return _properties(file)
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -161,6 +179,17 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
     return _sorted_out(documents, findings)
 
 
+def _properties(file: str) -> _FileReading:
+    """Connectors, workers, and files that are neither: Java programs have others."""
+    found = properties.parse(properties.decoded(Path(file).read_bytes()), file)
+    document = found.document
+    if not (found.findings or justone.is_connector(document) or justone.is_worker(document)):
+        message = "is neither a connector of JustOne's nor a Connect worker's file: skipped"
+        return _FileReading(hints=(document.finding((), message),))
+    hints = (*found.hints, *justone.check_worker(document))
+    return _FileReading(properties=(document,), findings=found.findings, hints=hints)
+
+
 def _refused(file: str, message: str) -> _FileReading:
     return _FileReading(findings=(Finding(file, 1, 1, "file", message),))
 
@@ -171,6 +200,7 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
     secrets: list[kubernetes.SecretDocument] = []
     hints: list[Finding] = []
     names: list[connections.Entry] = []
+    connectors: list[Document] = []
     for document in documents:
         if problem := _list(document):
             findings.append(problem)
@@ -184,12 +214,14 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
             secret, more = kubernetes.read(document)
             secrets += [secret] if secret else []
             findings += more
+        elif connector := justone.from_json(document):
+            connectors.append(connector)
         elif problem := _unreadable(document):
             findings.append(problem)
         else:
             message = "is not a flow: skipped"
             hints.append(document.finding(("kind",), message))
-    found = tuple(readings), tuple(secrets), tuple(names)
+    found = tuple(readings), tuple(secrets), tuple(names), tuple(connectors)
     return _FileReading(*found, tuple(findings), tuple(hints))
 
 

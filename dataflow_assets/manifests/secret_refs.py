@@ -17,6 +17,7 @@ from dataflow_assets.secrets import (
     Key,
     SecretRef,
     Secrets,
+    VariableRef,
     allowed,
     cluster,
     environment,
@@ -93,7 +94,7 @@ def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
 def _references(spec: Spec, path: Path) -> Iterator[tuple[Path, SecretRef]]:
     for name, info in type(spec).model_fields.items():
         value, here = getattr(spec, name), (*path, info.alias or name)
-        if isinstance(value, SecretRef):
+        if isinstance(value, SecretRef) and not isinstance(value, VariableRef):
             yield here, value
         elif isinstance(value, Spec):
             yield from _references(value, here)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from dataflow_assets.reference import connectors, json_schema, manifests, steps, types
+from dataflow_assets.reference import connectors, json_schema, justone, manifests, steps, types
 
 FOLDER = Path(__file__).parent.parent.parent / "docs"
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/dataflow.md": manifests.render,
+    "reference/justone.md": justone.render,
     "reference/steps.md": steps.render,
     "types.md": types.render,
     json_schema.NAME: json_schema.render,

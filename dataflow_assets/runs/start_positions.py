@@ -65,7 +65,17 @@ def _begin(
             f"rows, but the flow has no checkpoint to go on from: it was reset, or was not "
             f"restored or moved together with the rows. Restore it, or choose where to begin: start"
         )
-    session.restart(source.start(), source.identity)
+    session.restart(first(source, session), source.identity)
+
+
+def first(source: SourceSession, session: SinkSession) -> Positions:
+    """Where a branch without a checkpoint begins: where the program before it has stopped, if any.
+
+    Called on the driver, when the branch begins and by `dataflow reset --checkpoint`. Raises
+    TransientError while that program still writes; PermanentError when a person must decide.
+    """
+    known = session.inherited()
+    return source.start() if known is None else source.take_over(known)
 
 
 def _meet_another(

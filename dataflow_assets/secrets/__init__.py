@@ -11,7 +11,7 @@ Nothing is kept for longer than seconds: whoever opens a flow again gets the val
 from dataflow_assets.secrets.cluster import forget
 from dataflow_assets.secrets.lookup import Lookup, Secrets, allowed, given, resolve
 from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
-from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef
+from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef
 
 __all__ = [
     "FOLDER",
@@ -21,6 +21,7 @@ __all__ = [
     "Lookup",
     "SecretRef",
     "Secrets",
+    "VariableRef",
     "allowed",
     "forget",
     "given",

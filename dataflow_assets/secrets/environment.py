@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from dataflow_assets.secrets.refs import Absent, Key
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.secrets.refs import Absent, Key, VariableRef
 
 PREFIX = "DATAFLOW_SECRET"
 
@@ -18,6 +19,17 @@ def variable(key: Key) -> str:
     parts = (key.namespace, key.name, key.key)
     plain = (re.sub(r"[^A-Z0-9]+", "_", part.upper()) for part in parts)
     return "__".join((PREFIX, *plain))
+
+
+def given(ref: VariableRef) -> str:
+    """The value of a variable that is named itself. Raises PermanentError where it is not set."""
+    found = os.environ.get(ref.name)
+    if found is None:
+        raise PermanentError(
+            f"the environment variable {ref.name} is not set: set it for the process that runs the "
+            "flow"
+        )
+    return found
 
 
 def value(key: Key) -> str | Absent:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import AfterValidator
 
@@ -34,6 +34,22 @@ class SecretRef(Spec):
     name: _Part
     key: _Part
     namespace: _Part | None = None
+
+
+class VariableRef(SecretRef):
+    """Points at an environment variable of the process that opens the flow: `name` is its name.
+
+    Of languages whose files name variables, such as `${env:NAME}`; DataFlow manifests do not.
+    """
+
+    key: _Part = "variable"
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """The reference to a variable. Raises ValueError for what is no name of one."""
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
+            raise ValueError("a variable's name has letters a-z, digits and `_`")
+        return cls(name=name)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ spec:
 def test_a_folder_without_manifests_was_not_checked(tmp_path: Path, capsys: Said) -> None:
     assert main(["check", str(tmp_path)]) == 1
     said = capsys.readouterr()
-    assert said.err == f"{tmp_path}: no *.yaml or *.yml in this folder: nothing was checked\n"
+    kinds = "*.yaml, *.yml or *.properties"
+    assert said.err == f"{tmp_path}: no {kinds} in this folder: nothing was checked\n"
     assert said.out == "0 flows, 0 findings, 0 notes\n"
 
 

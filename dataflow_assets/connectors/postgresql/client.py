@@ -36,6 +36,8 @@ _SETTINGS = {
     "bytea_output": "hex",
     "lc_monetary": "C",
 }
+_OLDEST = 90_600  # that knows these settings
+_UNSUPPORTED = "0A000"
 _CONFIGURE = "SELECT " + ", ".join(
     f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items()
 )
@@ -79,7 +81,19 @@ class TextLink(Link):
         except psycopg.Error as error:
             raise unreachable(str(error), info, connection) from None
         self._cursor = psycopg.RawCursor(self._connection)
+        if self.version < _OLDEST:
+            self.close()
+            raise Failure(
+                f"the server is PostgreSQL {named(self.version)}: sessions need settings that came "
+                "with 9.6, and sinks need PostgreSQL 14",
+                _UNSUPPORTED,
+            )
         self._configure()
+
+    @property
+    def version(self) -> int:
+        """Of the server, as a number: 90325 for 9.3.25, 140002 for 14.2."""
+        return self._connection.info.server_version
 
     @override
     def execute(self, query: str, *parameters: object) -> list[Row]:
@@ -162,6 +176,13 @@ class BinaryLink(TextLink):
 def qualified(schema: str | None, table: str) -> str:
     """schema.table, quoted."""
     return f"{quote(schema)}.{quote(table)}" if schema else f"pg_temp.{quote(table)}"
+
+
+def named(version: int) -> str:
+    """A server's version as people write it."""
+    if version < 100_000:
+        return f"{version // 10_000}.{version // 100 % 100}"
+    return str(version // 10_000)
 
 
 def quote(name: str) -> str:

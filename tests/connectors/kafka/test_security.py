@@ -39,6 +39,7 @@ from devservers.certificates import EXPIRED
 from devservers.secure_kafka import USERS
 from tests import ROOT
 from tests.connectors.kafka.topics import committed
+from tests.manifests.test_dialect_justone import changed
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
 
@@ -599,3 +600,56 @@ def test_records_that_are_lost_are_left_out_where_the_flow_goes_on(
     run(flow, engine)
     left = [body(n) for n in range(80) if n % 2 or n < 40 or n >= 60]
     assert sorted(values(committed(broker.bootstrap, f"{topic}-to"))) == sorted(left)
+
+
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def _store(broker: devservers.SecureKafka, folder: Path) -> str:
+    """Certificate and key in one file, as Java's PEM store has them."""
+    file = folder / "client.pem"
+    file.write_text(broker.client.key.read_text() + broker.client.cert.read_text())
+    return f"""\
+bootstrap.servers={broker.at("mtls")}
+security.protocol=SSL
+ssl.truststore.type=PEM
+ssl.truststore.location={broker.authority.ca}
+ssl.keystore.type=PEM
+ssl.keystore.location={file}
+"""
+
+
+def _scram(broker: devservers.SecureKafka, _: Path) -> str:
+    """Certificates as text, and the password in a variable."""
+    pem = "\\n\\\n".join(broker.authority.ca.read_text().splitlines())
+    return f"""\
+bootstrap.servers=SASL_SSL://{broker.at("sasltls")}
+security.protocol=PLAINTEXT
+consumer.security.protocol=SASL_SSL
+consumer.sasl.mechanism=SCRAM-SHA-512
+consumer.sasl.jaas.config={SCRAM} required username="flow" password="${{env:FLOW_PASSWORD}}";
+consumer.ssl.truststore.type=PEM
+consumer.ssl.truststore.certificates={pem}
+"""
+
+
+@pytest.mark.parametrize("written", [_store, _scram], ids=["mtls", "scram"])
+def test_a_connect_workers_file_reaches_the_broker(
+    broker: devservers.SecureKafka,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written: Callable[[devservers.SecureKafka, Path], str],
+) -> None:
+    monkeypatch.setenv("FLOW_PASSWORD", USERS["flow"])
+    send(broker, topic, [body(number) for number in range(20)])
+    (tmp_path / "worker.properties").write_text(written(broker, tmp_path))
+    columns = {"db__columns": "id", "db__json__parse": "/@id"}
+    (tmp_path / "sink.properties").write_text(changed(topics=topic, **columns))
+    loaded = load(tmp_path)
+    assert loaded.findings == ()
+    (flow,) = loaded.flows
+    session = flow.resolved().source.open(flow.id)
+    assert session.lag(session.start()).records == 20
+    assert session.peek({"0": 0, "1": 0}, 3)["1"].column("body").to_pylist()[0] == body(1)
+    session.close()

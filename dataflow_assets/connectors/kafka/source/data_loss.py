@@ -46,9 +46,8 @@ class LossCheck:
         self._check_bounds(topic, begins, bounds)
         self._check_log(topic, begins, bounds)
 
-    def check_adopted(self, group: str, offsets: Offsets, lows: Offsets, highs: Offsets) -> None:
-        """The same for the offsets of another program's consumer group."""
-        advice = f"group {group} has committed these offsets: move it, or set startingOffsets"
+    def check_adopted(self, advice: str, offsets: Offsets, lows: Offsets, highs: Offsets) -> None:
+        """The same for the offsets of another program; `advice` says whose, and what to do."""
         self._lost(expired(self._source.topic, offsets, lows), advice)
         self._lost(beyond(self._source.topic, offsets, highs), advice)
 

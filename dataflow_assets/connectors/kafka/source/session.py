@@ -18,10 +18,11 @@ from dataflow_assets.connectors.kafka.options import KafkaSourceOptions, moment
 from dataflow_assets.connectors.kafka.peek import Peek, as_batch
 from dataflow_assets.connectors.kafka.source.batch_size import Sizes
 from dataflow_assets.connectors.kafka.source.current_topic import CurrentTopic, listed
-from dataflow_assets.connectors.kafka.source.data_loss import LossCheck
+from dataflow_assets.connectors.kafka.source.data_loss import LossCheck, beyond
 from dataflow_assets.connectors.kafka.source.frame import FrameReader
 from dataflow_assets.connectors.kafka.source.lags import Behind, with_ages
 from dataflow_assets.connectors.kafka.source.small_spans import BUFFER_BYTES, MOST_TOGETHER
+from dataflow_assets.connectors.kafka.source.take_over import ELSEWHERE, STORED, foreign, report
 from dataflow_assets.connectors.kafka.topics import Offsets, described
 from dataflow_assets.contracts import Lag, Limit, OffsetSlice, Positions, SourceSession, Span
 from dataflow_assets.errors import DataflowError, PermanentError, outcome, told
@@ -74,6 +75,22 @@ class KafkaSourceSession(SourceSession):
         if source.starting_offsets == "timestamp":
             return self.seek(source.starting_timestamp or "")
         return self.seek(source.starting_offsets)
+
+    @override
+    def take_over(self, known: Positions) -> Positions:
+        topic = self.topic.now()
+        lows, highs = self._lows_and_highs(topic)
+        stored = {int(partition): int(offset) for partition, offset in known.items()}
+        name = self._source.topic
+        wrong = foreign(name, stored, lows) or beyond(name, stored, highs)
+        if wrong:
+            raise PermanentError(f"{wrong}; {STORED}")
+        lost = {p: offset for p, offset in stored.items() if offset < lows[p]}
+        self._losses.check_adopted(ELSEWHERE, lost, lows, highs)
+        left = {p: low for p, low in lows.items() if p not in stored}
+        group = self._of_group(topic, left, highs) if left else {}
+        report(self._flow, self._source, stored, group, left)
+        return _named(lows | group | stored)
 
     @override
     def seek(self, where: str) -> Positions:
@@ -211,14 +228,24 @@ class KafkaSourceSession(SourceSession):
 
     def _adopted(self) -> Offsets:
         """Where the group stands, unless it was us who put it there; else the earliest."""
-        topic, group = self.topic.now(), self._source.consumer_group
+        topic = self.topic.now()
+        lows, highs = self._lows_and_highs(topic)
+        return lows | self._of_group(topic, lows, highs)
+
+    def _of_group(self, topic: Topic, lows: Offsets, highs: Offsets) -> Offsets:
+        """What another program has committed, as far as the log has it."""
+        group = self._source.consumer_group
         stored = self._broker.committed(group, topic)
         foreign = {p: c.offset for p, c in stored.items() if not c.metadata.startswith(MARK)}
-        lows = self._offsets(topic, EARLIEST)[0]
-        highs = dict(enumerate(self._broker.offsets(topic, LATEST, committed=False)[0]))
-        self._losses.check_adopted(group, foreign, lows, highs)
-        sound = {p: o for p, o in foreign.items() if lows[p] <= o <= highs[p]}
-        return lows | sound
+        asked = {p: offset for p, offset in foreign.items() if p in lows}
+        advice = f"group {group} has committed these offsets: move it, or set startingOffsets"
+        self._losses.check_adopted(advice, asked, lows, highs)
+        return {p: o for p, o in asked.items() if lows[p] <= o <= highs[p]}
+
+    def _lows_and_highs(self, topic: Topic) -> tuple[Offsets, Offsets]:
+        """Where the logs begin, and where they end, open transactions included."""
+        highs = self._broker.offsets(topic, LATEST, committed=False)[0]
+        return self._offsets(topic, EARLIEST)[0], dict(enumerate(highs))
 
 
 def _begins(after: Positions, lows: Offsets) -> Offsets:

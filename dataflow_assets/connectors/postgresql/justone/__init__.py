@@ -1,0 +1,1 @@
+"""A table that JustOne's Kafka Connect sink has filled so far: its values, and its positions."""

@@ -1,0 +1,54 @@
+"""What JustOne's connector has stored: for each target a table of the offsets that come next.
+
+The connector writes it in the transaction that moves its rows, where its delivery is synchronized.
+While it runs so, each of its tasks has a temporary table of the target's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dataflow_assets.connectors.postgresql.client import TextLink, named, qualified
+from dataflow_assets.errors import PermanentError, TransientError
+
+SCHEMA = "$justone$kafka$connect$sink"
+LEAST = 140_000  # the server's version as a number
+
+_THERE = "SELECT to_regclass($1::text) IS NOT NULL"
+# Two tasks never store one partition, but a partition that moved between them may be there twice.
+_OFFSETS = """
+SELECT kafka_partition, max(kafka_offset) FROM {} WHERE kafka_topic = $1 GROUP BY kafka_partition
+"""
+_RUNNING = """
+SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relpersistence = 't' AND c.relname = lower($1) AND c.relnamespace <> pg_my_temp_schema()
+LIMIT 1
+"""
+
+
+def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:
+    """The offset that comes next, by the partitions of a topic that the table knows.
+
+    Raises TransientError while the connector still runs: it would store what is read here again.
+    """
+    place = qualified(SCHEMA, f"{schema}.{table}")
+    ((there,),) = link.execute(_THERE, place)
+    if not there:
+        return {}
+    found: dict[int, int] = dict(link.execute(_OFFSETS.format(place), topic))
+    if running := link.execute(_RUNNING, table):
+        raise TransientError(
+            f"JustOne's connector still writes to {schema}.{table} (its temporary table is in "
+            f"{running[0][0]}): stop the connector; this flow then begins where it has stopped"
+        )
+    return found
+
+
+def check_version(link: TextLink, where: str) -> None:
+    """Raises PermanentError for a server that lacks what the sink needs."""
+    if link.version < LEAST:
+        raise PermanentError(
+            f"{where}: the server is PostgreSQL {named(link.version)}, and 14 is the oldest that "
+            "is supported: a run ends sessions of its predecessor with a time limit, which older "
+            "servers do not have"
+        )

@@ -1,0 +1,38 @@
+"""The columns of a table as text: what a value means in its type is for PostgreSQL to say.
+
+Where PostgreSQL receives every column's text as it is, rows go by binary COPY. A column that must
+be parsed (a number, a date, a time, ...) makes it text COPY, for a COPY has one format.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from dataflow_assets.connectors.postgresql.table.table import DRIVER, TYPE, Column, Table
+from dataflow_assets.errors import PermanentError
+
+_AS_TEXT = frozenset({"text", "varchar", "bpchar", "citext", "json", "jsonb"})
+
+
+def text_schema(table: Table, names: tuple[str, ...], where: str) -> pa.Schema:
+    """The listed columns in Arrow. Raises PermanentError for one that cannot be written.
+
+    Columns that are not listed are left to their defaults.
+    """
+    known = {column.name: column for column in table.columns}
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise PermanentError(
+            f"{where}: db.columns names {', '.join(missing)}, which the table does not have, or "
+            f"which PostgreSQL generates; it has {', '.join(known)} (names are as PostgreSQL has "
+            "them, in lower case unless they were quoted)"
+        )
+    listed = [known[name] for name in names]
+    binary = all(column.enum or column.base in _AS_TEXT for column in listed)
+    metadata = table.schema(()).metadata | {DRIVER: b"binary" if binary else b"text"}
+    return pa.schema([_text(column) for column in listed], metadata)
+
+
+def _text(column: Column) -> pa.Field:
+    metadata = {TYPE: column.declared.encode()} if column.base == "jsonb" else None
+    return pa.field(column.name, pa.string(), nullable=not column.required, metadata=metadata)

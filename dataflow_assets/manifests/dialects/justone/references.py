@@ -1,0 +1,35 @@
+"""Values that name where they are kept, in the spelling of Connect's config providers."""
+
+from __future__ import annotations
+
+import re
+
+from dataflow_assets.secrets import SecretRef, VariableRef
+
+ALLOWED = "${env:VARIABLE} or ${secrets:NAMESPACE/NAME:KEY}"
+_REFERENCE = re.compile(r"\$\{(?P<provider>[\w.-]*):(?P<rest>[^}]*)\}")
+
+
+def reference(text: str) -> SecretRef | None:
+    """What a value refers to; None for plain text.
+
+    Raises ValueError for a reference that is not supported, with a sentence that quotes nothing
+    but the name of its provider.
+    """
+    found = _REFERENCE.search(text)
+    if found is None:
+        return None
+    if found.group() != text.strip():
+        raise ValueError(f"a reference must be the whole value: {ALLOWED}")
+    if found["provider"] == "env":
+        return VariableRef.of(found["rest"])
+    if found["provider"] in {"secret", "secrets"}:
+        place, _, key = found["rest"].rpartition(":")
+        namespace, _, name = place.rpartition("/")
+        return SecretRef(name=name, key=key, namespace=namespace or None)
+    raise ValueError(f"the provider {found['provider'] or '(none)'} is not supported: {ALLOWED}")
+
+
+def mentions(text: str) -> bool:
+    """Whether a value has a reference in it, where none is allowed."""
+    return _REFERENCE.search(text) is not None
