@@ -5,13 +5,16 @@ inside a cluster (`cluster`); the `Secret` documents beside the manifest (`looku
 `<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, as Kubernetes mounts Secrets (`mounts`); and an
 environment variable (`environment`). A reference beats a direct value.
 
+A dialect whose files name environment variables makes a `VariableRef` instead, which is looked up
+in the environment alone.
+
 Nothing is kept for longer than seconds: whoever opens a flow again gets the values of that moment.
 """
 
 from dataflow_assets.secrets.cluster import forget
 from dataflow_assets.secrets.lookup import Lookup, Secrets, allowed, given, resolve
 from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
-from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef
+from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef
 
 __all__ = [
     "FOLDER",
@@ -21,6 +24,7 @@ __all__ = [
     "Lookup",
     "SecretRef",
     "Secrets",
+    "VariableRef",
     "allowed",
     "forget",
     "given",

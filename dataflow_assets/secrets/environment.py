@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from dataflow_assets.secrets.refs import Absent, Key
+from dataflow_assets.secrets.refs import Absent, Key, VariableRef
 
 PREFIX = "DATAFLOW_SECRET"
 
@@ -25,3 +25,13 @@ def value(key: Key) -> str | Absent:
     name = variable(key)
     found = os.environ.get(name)
     return Absent(f"the environment has no {name}") if found is None else found
+
+
+def first(ref: VariableRef) -> str | Absent:
+    """The value of the first of the reference's variables that is set; an empty one is a value."""
+    found = next((os.environ[name] for name in ref.variables if name in os.environ), None)
+    return (
+        Absent(f"the environment has no {' and no '.join(ref.variables)}")
+        if found is None
+        else found
+    )

@@ -11,7 +11,7 @@ from pydantic import SecretStr, TypeAdapter
 
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets import cluster, environment, mounts
-from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef
+from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef
 from dataflow_assets.spec import Spec, marks
 
 AnySpec = TypeVar("AnySpec", bound=Spec)
@@ -40,6 +40,11 @@ class Secrets:
         missing and where it was looked for, never a value; TransientError where the Kubernetes API
         cannot be asked.
         """
+        if isinstance(ref, VariableRef):
+            found = environment.first(ref)
+            if isinstance(found, Absent):
+                raise PermanentError(f"{found.reason}: set one of them where the flow runs")
+            return found
         key = self.key(ref)
         if problem := allowed(self.namespace, key.namespace):
             raise PermanentError(f"secret {key.secret} must not be used: {problem}")

@@ -36,6 +36,21 @@ class SecretRef(Spec):
     namespace: _Part | None = None
 
 
+class VariableRef(SecretRef):
+    """Points at an environment variable, of which there may be several spellings.
+
+    Dialects make it, for files that name variables; a manifest names Secrets.
+    """
+
+    variables: tuple[str, ...]
+    """The first one that is set counts."""
+
+    @classmethod
+    def of(cls, *variables: str) -> VariableRef:
+        """A reference that people know by its first spelling."""
+        return cls(name="environment", key=variables[0], variables=variables)
+
+
 @dataclass(frozen=True)
 class Fills:
     """Marks a `...SecretRef` field: the field that receives the secret's value."""
