@@ -78,6 +78,8 @@ class Flow:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     secrets: Secrets = Secrets()
+    language: str = "dataflow"
+    """Of its manifest: the name of a dialect."""
 
     @property
     def id(self) -> str:

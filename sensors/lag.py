@@ -19,6 +19,7 @@ from dataflow_assets.assets.metadata import (
     SLOT_CHECK,
     lag_check,
     lag_metadata,
+    partition_lags,
     slot_check,
 )
 from dataflow_assets.assets.runs import Runs
@@ -127,7 +128,8 @@ def _driven(flows: Sequence[Flow], instance: dg.DagsterInstance) -> set[str]:
 
 def _events(node: Node, seen: _Seen) -> Iterator[Event]:
     key = dg.AssetKey(list(node.key))
-    yield dg.AssetObservation(key, metadata=lag_metadata(seen.lag))
+    metadata = lag_metadata(seen.lag) | partition_lags(node.flow, seen.lag)
+    yield dg.AssetObservation(key, metadata=metadata)
     passed, metadata = lag_check(seen.lag.seconds)
     yield dg.AssetCheckEvaluation(
         asset_key=key,

@@ -1,5 +1,6 @@
 """What assets and events carry: names, columns, figures, checks. Names and addresses, no values."""
 
+import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -27,6 +28,9 @@ COLUMN_LINEAGE = "dagster/column_lineage"
 LAG_CHECK, REJECTED_CHECK, SLOT_CHECK = "lag", "rejected", "slot"
 LAGGING_SECONDS = 300.0
 HELD_BYTES = 1 << 30  # of log that a server keeps for a flow
+PARTITION_LAG = "warpstream_tableflow_partition_time_lag_seconds"
+UNTAGGED = "WARPSTREAM_DISABLE_CONSUMER_GROUP_METRICS_TAGS"
+"""The variable that lists the tags to leave out: `partition` gives one value for each table."""
 
 
 def io_manager_key(address: Address) -> str:
@@ -225,6 +229,19 @@ def lag_metadata(lag: Lag) -> dict[str, Any]:
         "lag_records": _number(lag.records),
         **{name: _number(size) for name, size in log.items() if size is not None},
     }
+
+
+def partition_lags(flow: Flow, lag: Lag) -> dict[str, Any]:
+    """Tableflow's own metric, of its tables: how old what is not read is, by partition."""
+    if flow.language != "tableflow" or not lag.partitions:
+        return {}
+    address = flow.branches[0].address
+    tags = {"table.id": flow.slug, "table.name": address.name, "topic": flow.source_address.name}
+    by = {name: round(seconds, 3) for name, seconds in lag.partitions.items()}
+    values = [{**tags, "partition": name, "value": seconds} for name, seconds in by.items()]
+    if "partition" in os.environ.get(UNTAGGED, "").split(","):
+        values = [{**tags, "value": max(by.values())}]
+    return {PARTITION_LAG: dg.MetadataValue.json(values)}
 
 
 def _number(value: float) -> dg.MetadataValue[Any]:

@@ -22,6 +22,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import folders
 from dataflow_assets.manifests.check import as_json, as_lines
 from dataflow_assets.manifests.load import load
+from dataflow_assets.manifests.stored_tables import compared
 
 if TYPE_CHECKING:
     from dataflow_assets.assets.drive_states import DriveState
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def check(asked: Namespace) -> int:
     """Prints what is wrong; 1 when anything is, or when there was nothing to check."""
-    loaded = load(asked.paths)
+    loaded = compared(load(asked.paths))
     unchecked = [say for path in asked.paths for say in folders.unchecked(path)]
     if not (unchecked or loaded.objects or loaded.findings):
         unchecked = ["no manifest in these files: nothing was checked"]

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -77,6 +78,7 @@ class Lag:
 
     Of a source that reads a server's log, `bytes` are those between checkpoint and end, and `held`
     those that the server keeps because the flow has not read them, or has not said so.
+    `partitions`: the seconds of each partition of a topic.
     """
 
     records: int
@@ -84,6 +86,7 @@ class Lag:
     ends: Positions
     bytes: int | None = None
     held: int | None = None
+    partitions: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

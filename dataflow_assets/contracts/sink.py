@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -148,6 +148,31 @@ class Sink(ErrorSink):
             False for a sink that gets all keys as they were sent.
         """
         return False
+
+    @property
+    def record_time(self) -> str | None:
+        """The column that takes the time which each message carries, and no body has.
+
+        Read inside tasks and on the driver, once for each micro-batch. Only flows without steps
+        write into such sinks.
+
+        Returns:
+            None where there is no such column.
+        """
+        return None
+
+    def stored_problems(self) -> Iterator[tuple[str | None, str]]:
+        """What is declared and cannot be done to what is stored.
+
+        Called by `dataflow check` alone, which may take the time to look at the table.
+
+        Returns:
+            The id of a declared field, or None for the sink as a whole, and a sentence about it.
+
+        Raises:
+            TransientError, PermanentError: the table cannot be looked at.
+        """
+        return iter(())
 
     def rejected(self) -> Entries:
         """The records that were rejected beside this sink (`onRejected: table`).

@@ -22,6 +22,7 @@ from dataflow_assets.formats.avro_logical import logical_type
 Schema = Any
 """A schema as JSON: a name, a list (a union), or an object with `type`."""
 
+_COMPLEX = frozenset({"record", "error", "enum", "array", "map", "fixed"})
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NOT_JSON = frozenset({"float", "double", "bytes", "fixed"})
 _KEPT = ("name", "aliases", "symbols", "size", "default", "order")
@@ -62,7 +63,7 @@ class AvroSchema:
                 schema = self._names[schema]
             elif isinstance(schema, dict) and not isinstance(schema["type"], str):
                 schema = schema["type"]
-            elif isinstance(schema, dict) and schema["type"] in self._names:
+            elif isinstance(schema, dict) and schema["type"] in self._names.keys() - _COMPLEX:
                 schema = self._names[schema["type"]]
             else:
                 return schema

@@ -38,6 +38,10 @@ class FormattedSource(MessageSource):
     avro_schema_file: Annotated[str | None, _AVRO] = None
     """Path of the Avro schema, where `avroSchema` is not given; a relative one begins in the folder
     of the manifest. It is read when the flow starts."""
+    avro_head: Annotated[Literal["registry", "ignored"], Addition(), _AVRO] = "registry"
+    """`ignored`: the byte 0 and the number of a schema, with which messages of a registry begin,
+    are removed, and all messages are decoded by `avroSchema`. The producers must really write that
+    head: without it, a value that begins with the byte 0 loses its first five bytes."""
     avro_reader_schema: Annotated[str | None, Addition(), _AVRO] = None
     """The Avro schema that records shall have whatever schema they were written with, by Avro's
     rules of schema resolution: fields that are new in it get their defaults, those that it lacks
@@ -71,6 +75,9 @@ class FormattedSource(MessageSource):
         if self.key_format == "avro" and not (self.format == "avro" and self.schema_registry):
             yield "value_error", "keyFormat", "avro needs format: avro and schemaRegistry"
         given = (self.avro_schema, self.avro_schema_secret_ref, self.avro_schema_file)
+        if self.avro_head == "ignored" and (self.schema_registry or not any(given)):
+            sentence = "ignored needs avroSchema, by which all messages are read, and no registry"
+            yield "value_error", "avroHead", sentence
         if self.format == "avro" and not any(given) and self.schema_registry is None:
             ways = "schemaRegistry, avroSchema, avroSchemaFile or avroSchemaSecretRef"
             yield "value_error", "format", f"avro needs a schema: set {ways}"
@@ -115,6 +122,7 @@ class FormattedSource(MessageSource):
             self._text("avroSchema", self.avro_schema, self.avro_schema_file),
             schemas,
             self._text("avroReaderSchema", self.avro_reader_schema, self.avro_reader_schema_file),
+            head_ignored=self.avro_head == "ignored",
             keys_named=self.key_format == "avro",
         )
 

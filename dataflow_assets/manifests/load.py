@@ -16,7 +16,7 @@ from pathlib import Path
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import connections
-from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties
+from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties, tableflow
 from dataflow_assets.manifests.dialects.documents import Document, parse
 from dataflow_assets.manifests.dialects.justone import read as justone
 from dataflow_assets.manifests.dialects.keys import meant
@@ -42,6 +42,8 @@ class Loaded:
     hints: tuple[Finding, ...] = ()
     objects: int = 0
     """How many flows, Secrets and names of connections were read."""
+    documents: Mapping[str, Document] = field(default_factory=dict, repr=False, compare=False)
+    """By the id of a flow: where it is declared."""
 
     @property
     def broken(self) -> Mapping[str, tuple[Finding, ...]]:
@@ -125,6 +127,7 @@ def _assemble(
         tuple(sorted(set(findings))),
         tuple(sorted(set(hints))),
         sum(_objects(file) for file in read),
+        {flow.id: document for flow, document in flows if id(document) not in bad},
     )
 
 
@@ -210,6 +213,8 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
             findings += more
         elif dataflow.reads(document):
             readings.append(dataflow.read(document))
+        elif tableflow.reads(document):
+            readings += tableflow.read(document)
         elif kubernetes.reads(document):
             secret, more = kubernetes.read(document)
             secrets += [secret] if secret else []

@@ -37,7 +37,7 @@ def missing_keys(
     A Secret that is not there at all is no mistake, see `absent`.
     """
     for flow, document in flows:
-        for path, ref in references(flow):
+        for path, ref in _of_secrets(flow):
             name = (ref.namespace or flow.namespace, ref.name)
             keys = documents.get(name)
             if (*name, ref.key) in unreadable:
@@ -54,7 +54,7 @@ def missing_keys(
 def foreign(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
     """A finding for every reference to a Secret of a namespace that the flow must not use."""
     for flow, document in flows:
-        for path, ref in references(flow):
+        for path, ref in _of_secrets(flow):
             if problem := allowed(flow.namespace, ref.namespace or flow.namespace):
                 message = f"secret {_key(flow, ref).secret} must not be used: {problem}"
                 yield document, document.finding((*path, "namespace"), message)
@@ -67,6 +67,10 @@ def absent(flows: list[Pair], documents: Documents) -> Iterator[Finding]:
     unset = "" if os.environ.get(FOLDER) else f" ({FOLDER} is not set)"
     for flow, document in flows:
         for path, ref in references(flow):
+            if isinstance(ref, VariableRef):
+                if isinstance(found := environment.first(ref), Absent):
+                    yield document.finding(path, f"{found.reason}: it must be set at run time")
+                continue
             key = _key(flow, ref)
             here = (key.namespace, key.name) in documents or mounted(key.place) is not None
             if not here and isinstance(environment.value(key), Absent):
@@ -82,6 +86,10 @@ def _key(flow: Flow, ref: SecretRef) -> Key:
     return Secrets(flow.namespace).key(ref)
 
 
+def _of_secrets(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
+    return ((path, ref) for path, ref in references(flow) if not isinstance(ref, VariableRef))
+
+
 def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
     """Every SecretRef of a flow with its place in the manifest."""
     yield from _references(flow.source, ("spec", "source", "config"))
@@ -94,7 +102,7 @@ def references(flow: Flow) -> Iterator[tuple[Path, SecretRef]]:
 def _references(spec: Spec, path: Path) -> Iterator[tuple[Path, SecretRef]]:
     for name, info in type(spec).model_fields.items():
         value, here = getattr(spec, name), (*path, info.alias or name)
-        if isinstance(value, SecretRef) and not isinstance(value, VariableRef):
+        if isinstance(value, SecretRef):
             yield here, value
         elif isinstance(value, Spec):
             yield from _references(value, here)

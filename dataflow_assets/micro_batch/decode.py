@@ -15,6 +15,7 @@ from dataflow_assets.micro_batch.forward import forwarded
 from dataflow_assets.micro_batch.message_metadata import Rows
 from dataflow_assets.micro_batch.originals import Messages
 from dataflow_assets.micro_batch.places import Places
+from dataflow_assets.micro_batch.record_times import timed
 from dataflow_assets.records.wrapped import unwrapped_texts
 
 Decode = Callable[[pa.RecordBatch, Messages], Chunk]
@@ -28,13 +29,18 @@ class Decoding:
     ) -> None:
         tombstones = rows.source.null_messages
         self._rows, self._places = rows, Places(rows.piece)
-        self._decodes = [_decode(branch, tombstones, form) for branch in branches]
+        self._decodes = [
+            (_decode(branch, tombstones, form), branch.sink.record_time) for branch in branches
+        ]
 
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each branch's chunk."""
         offsets = pa.array(self._rows.offsets(batch), pa.int64())
         sent = Messages(offsets, batch, places=self._places)
-        return [decode(batch, sent) for decode in self._decodes]
+        chunks = ((decode(batch, sent), column) for decode, column in self._decodes)
+        return [
+            timed(chunk, batch, offsets, column) if column else chunk for chunk, column in chunks
+        ]
 
 
 def _decode(branch: PassBranch, tombstones: str, form: MessageFormat | None) -> Decode:

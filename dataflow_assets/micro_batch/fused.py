@@ -37,6 +37,7 @@ from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.large_records import completed
 from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numbered, wanted
 from dataflow_assets.micro_batch.places import Places
+from dataflow_assets.micro_batch.record_times import TIMESTAMP
 from dataflow_assets.micro_batch.task_failures import Failure
 from dataflow_assets.micro_batch.tasks import RESULT, spare_worker
 from dataflow_assets.micro_batch.transform import reader
@@ -110,6 +111,8 @@ class Pass:
         reads = self._reads
         if self.source.null_messages == "delete":
             reads |= {"key"}
+        if any(branch.sink.record_time for branch in self.branches):
+            reads |= {TIMESTAMP}
         return wanted(self.source, reads | ({"key", "headers"} if self._forwards else frozenset()))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

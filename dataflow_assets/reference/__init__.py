@@ -10,13 +10,22 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from dataflow_assets.reference import connectors, json_schema, justone, manifests, steps, types
+from dataflow_assets.reference import (
+    connectors,
+    json_schema,
+    justone,
+    manifests,
+    steps,
+    tableflow,
+    types,
+)
 
 FOLDER = Path(__file__).parent.parent.parent / "docs"
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/dataflow.md": manifests.render,
     "reference/justone.md": justone.render,
     "reference/steps.md": steps.render,
+    "reference/tableflow.md": tableflow.render,
     "types.md": types.render,
     json_schema.NAME: json_schema.render,
     **{f"connectors/{name}.md": partial(connectors.render, name) for name in connectors.systems()},

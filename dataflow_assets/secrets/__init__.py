@@ -5,6 +5,9 @@ inside a cluster (`cluster`); the `Secret` documents beside the manifest (`looku
 `<DATAFLOW_SECRETS>/<namespace>/<name>/<key>`, as Kubernetes mounts Secrets (`mounts`); and an
 environment variable (`environment`). A reference beats a direct value.
 
+A dialect whose files name environment variables makes a `VariableRef` instead, which is looked up
+in the environment alone.
+
 Nothing is kept for longer than seconds: whoever opens a flow again gets the values of that moment.
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 
-from dataflow_assets.errors import PermanentError
 from dataflow_assets.secrets.refs import Absent, Key, VariableRef
 
 PREFIX = "DATAFLOW_SECRET"
@@ -21,19 +20,18 @@ def variable(key: Key) -> str:
     return "__".join((PREFIX, *plain))
 
 
-def given(ref: VariableRef) -> str:
-    """The value of a variable that is named itself. Raises PermanentError where it is not set."""
-    found = os.environ.get(ref.name)
-    if found is None:
-        raise PermanentError(
-            f"the environment variable {ref.name} is not set: set it for the process that runs the "
-            "flow"
-        )
-    return found
-
-
 def value(key: Key) -> str | Absent:
     """The variable's value; an empty one is a value."""
     name = variable(key)
     found = os.environ.get(name)
     return Absent(f"the environment has no {name}") if found is None else found
+
+
+def first(ref: VariableRef) -> str | Absent:
+    """The value of the first of the reference's variables that is set; an empty one is a value."""
+    found = next((os.environ[name] for name in ref.variables if name in os.environ), None)
+    return (
+        Absent(f"the environment has no {' and no '.join(ref.variables)}")
+        if found is None
+        else found
+    )

@@ -41,7 +41,10 @@ class Secrets:
         cannot be asked.
         """
         if isinstance(ref, VariableRef):
-            return environment.given(ref)
+            found = environment.first(ref)
+            if isinstance(found, Absent):
+                raise PermanentError(f"{found.reason}: set it for the process that runs the flow")
+            return found
         key = self.key(ref)
         if problem := allowed(self.namespace, key.namespace):
             raise PermanentError(f"secret {key.secret} must not be used: {problem}")

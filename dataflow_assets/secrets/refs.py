@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import AfterValidator
 
@@ -37,19 +37,24 @@ class SecretRef(Spec):
 
 
 class VariableRef(SecretRef):
-    """Points at an environment variable of the process that opens the flow: `name` is its name.
+    """Points at an environment variable, of which there may be several spellings.
 
-    Of languages whose files name variables, such as `${env:NAME}`; DataFlow manifests do not.
+    Dialects make it, for files that name variables; a manifest names Secrets.
     """
 
-    key: _Part = "variable"
+    variables: tuple[str, ...]
+    """The first one that is set counts."""
 
     @classmethod
-    def of(cls, name: str) -> Self:
-        """The reference to a variable. Raises ValueError for what is no name of one."""
-        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
+    def of(cls, *variables: str) -> VariableRef:
+        """A reference that people know by its first spelling.
+
+        Raises:
+            ValueError: one of them is not a valid name of a variable.
+        """
+        if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in variables):
             raise ValueError("a variable's name has letters a-z, digits and `_`")
-        return cls(name=name)
+        return cls(name="environment", key=variables[0], variables=variables)
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,11 @@ from typing import Any
 
 from pyarrow import fs
 
-from dataflow_assets.connectors.files.conditional_put import put_new
-from dataflow_assets.connectors.files.options import (
-    ROOT,
-    FilesConnection,
-    outside,
-    within_root,
-)
+from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.failpoints import reach
+from dataflow_assets.sdk.conditional_put import put_new
+from dataflow_assets.sdk.local_folders import ROOT, outside, within_root
 
 log = logging.getLogger(__name__)
 UNFINISHED = "_dataflow/unfinished"
@@ -120,7 +116,7 @@ class Folder:
     def put_new(self, name: str, content: bytes) -> bool:
         """Writes a file that must not exist yet; False where it does. Durable when it returns."""
         if self._options.on_s3:
-            return put_new(self._options, self._path(name), content)
+            return put_new(self._options.store, self._path(name), content)
         self._parent(name)
         unfinished = self._unfinished(content)
         try:

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from dataflow_assets.contracts import Address, Connector, Sink, Source
+from dataflow_assets.sdk.conditional_put import Keys, ObjectStore
+from dataflow_assets.sdk.local_folders import outside, within_root
 from dataflow_assets.secrets import Fills, SecretRef
 
 Secret = SecretStr | None
 Ref = SecretRef | None
 Compression = Literal["none", "gzip", "zstd"]
 
-ROOT = "DATAFLOW_FILES"
 _S3 = "s3://"
-
-
-def within_root(path: str) -> bool:
-    """Whether a path of the disk is below DATAFLOW_FILES, also after links are followed."""
-    root = os.environ.get(ROOT)
-    return bool(root) and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root or ""))
-
-
-def outside(path: str) -> str:
-    """Why a folder of the disk is refused, and the way out."""
-    return (
-        f"{path} is not below the folder {ROOT} ({os.environ.get(ROOT) or 'not set'}): set {ROOT} "
-        "in the environment to the folder of the disk that manifests may read and write, or use S3"
-    )
 
 
 class FilesConnection(Connector):
@@ -99,6 +85,16 @@ class FilesConnection(Connector):
     def region(self) -> str | None:
         """As declared, else as the environment says."""
         return self.s3_region or os.environ.get("AWS_REGION")
+
+    @property
+    def store(self) -> ObjectStore:
+        """The S3 store, with its keys in place."""
+        keys = None
+        if self.access_key and self.secret_access_key:
+            keys = Keys(
+                self.access_key.get_secret_value(), self.secret_access_key.get_secret_value()
+            )
+        return ObjectStore(self.endpoint, self.region, self.s3_path_style_access, keys)
 
     def address(self) -> Address:
         """files, the store's host or `disk`, the bucket, the folder."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import threading
 import time
 from collections.abc import Iterator
@@ -24,20 +23,20 @@ from pyiceberg import exceptions as ice
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from requests import HTTPError, PreparedRequest, Response, Session
+from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 from typing_extensions import override
 
+from dataflow_assets.connectors.iceberg.bucket import BucketConnection
+from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
 from dataflow_assets.connectors.iceberg.connection import CatalogConnection
-from dataflow_assets.connectors.iceberg.errors import GONE, translated
+from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.nessie import NessieConnection
+from dataflow_assets.connectors.iceberg.table_catalog import CONFLICTS, TableCatalog
 from dataflow_assets.errors import PermanentError, TransientError
 
 TIMEOUT = (5.0, 60.0)  # seconds to connect, seconds to answer
@@ -46,7 +45,6 @@ SHARED_SECONDS = 60.0
 """Who connects later gets a catalog of its own: a token that is refused for good heals by that."""
 STORES = 16  # clients of object stores that stay: one for each bucket and its credentials
 ACCESS_KEY = "s3.access-key-id"
-CONFLICTS = 30  # changes of others to give way to, one after the other
 NO_SNAPSHOT = -1  # how Nessie's log says that a table has none yet
 PAGE = 200  # entries of Nessie's log with one request
 LEVELS = "\x1f"  # between the levels of a namespace, in addresses of the Iceberg REST protocol
@@ -93,7 +91,7 @@ REMOTE_FILES = {PY_IO_IMPL: f"{RemoteFiles.__module__}.{RemoteFiles.__qualname__
 """Go over whatever a catalog asks for: it may name any class that can be imported."""
 
 
-class BoundedCatalog(RestCatalog):
+class BoundedCatalog(TableCatalog, RestCatalog):
     """PyIceberg's own catalog has no option for time-outs."""
 
     def __init__(self, name: str, **properties: Any) -> None:
@@ -118,55 +116,6 @@ class BoundedCatalog(RestCatalog):
         if ACCESS_KEY in self._store:
             given.pop("s3.session-token", None)  # of other keys
         return super()._load_file_io(given, location)
-
-    def table(self, identifier: Identifier) -> Table | None:
-        """The table as it stands now; None where it or its namespace is missing."""
-        with suppress(*GONE):
-            found: Table = self.load_table(identifier)
-            return found
-        return None
-
-    def made(
-        self,
-        identifier: Identifier,
-        schema: Schema,
-        properties: dict[str, str],
-        spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        order: SortOrder = UNSORTED_SORT_ORDER,
-    ) -> Table:
-        """A new table; the one that stands there where somebody was quicker."""
-        try:
-            new: Table = self.create_table(
-                identifier, schema, partition_spec=spec, sort_order=order, properties=properties
-            )
-        except ice.TableAlreadyExistsError:
-            new = self.load_table(identifier)
-        return new
-
-    def change_namespace(
-        self,
-        namespace: Identifier,
-        removals: set[str] | None = None,
-        updates: Properties = EMPTY_DICT,
-    ) -> None:
-        """Sets and removes properties; again where somebody else has changed others meanwhile.
-
-        Raises TransientError where that happens again and again.
-        """
-        for _ in range(CONFLICTS):
-            try:
-                self.update_namespace_properties(namespace, removals, updates)
-            except ice.RESTError as error:
-                if not _is_conflict(error):
-                    raise
-                time.sleep(random.uniform(0.02, 0.5))  # noqa: S311 - spreads writers
-            else:
-                return
-        raise TransientError(f"namespace {'.'.join(namespace)} is changed by too many at once")
-
-    def begun(self, table: Table) -> Table:
-        """The table as it can be committed to; called once by whoever is about to write."""
-        return table
 
 
 @dataclass(frozen=True)
@@ -257,13 +206,7 @@ class NessieCatalog(BoundedCatalog):
         return answer.json()
 
 
-def _is_conflict(error: ice.RESTError) -> bool:
-    """Whether a catalog has answered so; PyIceberg has no class of its own for it everywhere."""
-    answer = error.__cause__.response if isinstance(error.__cause__, HTTPError) else None
-    return answer is not None and answer.status_code == HTTPStatus.CONFLICT
-
-
-def connect(settings: CatalogConnection, what: str = "reach the catalog") -> BoundedCatalog:
+def connect(settings: CatalogConnection, what: str = "reach the catalog") -> TableCatalog:
     """A catalog that answers, or has just done so. Raises TransientError or PermanentError."""
     properties = settings.catalog_properties()
     key = (os.getpid(), repr(sorted(properties.items())))
@@ -282,10 +225,13 @@ def _log_query(identifier: Identifier, token: str | None) -> dict[str, Any]:
     return query | {"max-records": str(PAGE)} | ({"page-token": token} if token else {})
 
 
-def _catalog(settings: CatalogConnection, properties: dict[str, Any]) -> BoundedCatalog:
+def _catalog(settings: CatalogConnection, properties: dict[str, Any]) -> TableCatalog:
+    if isinstance(settings, BucketConnection):
+        files = REMOTE_FILES if settings.on_s3 else {}
+        return BucketCatalog("dataflow", settings, **properties, **files)
     if isinstance(settings, NessieConnection):
         return NessieCatalog("dataflow", settings, **properties)
     return BoundedCatalog("dataflow", **properties)
 
 
-_catalogs: WeakValueDictionary[tuple[int, str], BoundedCatalog] = WeakValueDictionary()
+_catalogs: WeakValueDictionary[tuple[int, str], TableCatalog] = WeakValueDictionary()

@@ -7,6 +7,7 @@ modules and no PyIceberg.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -83,6 +84,18 @@ class TableSourceOptions(CatalogConnection, Source):
         return "onSourceRewrite: rescan" if self.on_source_rewrite == "rescan" else ""
 
 
+@dataclass(frozen=True)
+class Declared:
+    """A table whose columns are declared with their field ids.
+
+    `columns`: Iceberg's JSON of a schema. `hour_of`: the column by whose hours it is partitioned.
+    """
+
+    columns: str
+    location: str
+    hour_of: str | None = None
+
+
 class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     """What a manifest says about a sink."""
 
@@ -131,6 +144,16 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
         if self.soft_delete_column in self.conflict_key:
             raise ValueError("softDeleteColumn is a column of conflictKey: take another one")
         return self
+
+    @property
+    def keeps_itself(self) -> bool:
+        """Whether the flow itself merges small files, expires snapshots and deletes leftovers."""
+        return False
+
+    @property
+    def declared(self) -> Declared | None:
+        """How the table is made and changed; None where its columns come from the records."""
+        return None
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -8,12 +8,13 @@ own; neither a finding nor an exception ever carries a piece of the text, which 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from typing_extensions import override
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.yaml_bounds import MOST_DEPTH, TooDeep, TooMuch, Work
@@ -76,6 +77,29 @@ class Document:
             else:
                 return None
         return value
+
+
+@dataclass(frozen=True)
+class Part(Document):
+    """What one flow is made of, in a file that declares several flows in words of its own.
+
+    Findings are about the places of a manifest; each is told where the file says the same.
+    """
+
+    moved: Mapping[Path, Path] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, document: Document, at: Path, moved: Mapping[Path, Path]) -> Part:
+        """The part at a place. `moved`: by a place of a manifest the place in the file."""
+        places = {**document.places, (): document.places[at]}
+        return cls(document.file, document.value, places, moved=moved)
+
+    @override
+    def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
+        sizes = range(len(path), 0, -1)
+        found = next((path[:size] for size in sizes if path[:size] in self.moved), ())
+        place = (*self.moved[found], *path[len(found) :]) if found else path
+        return super().finding(place, message, key=key)
 
 
 def dotted(path: Path) -> str:

@@ -30,7 +30,7 @@ class FilesSink(FilesSinkOptions):
 
     The checkpoint is in the folder too, below `_dataflow`. The S3 store must support conditional
     puts (`If-None-Match: *`), as AWS does; one that does not is refused when the flow starts. The
-    driver signs them with `accessKey` or the AWS_ variables: a machine's role is not enough.
+    driver signs them with `accessKey`, else with the credentials that AWS's own clients find.
     """
 
     type: ClassVar[str] = "files"

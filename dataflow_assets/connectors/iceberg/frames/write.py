@@ -19,13 +19,14 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.frames.read import frame_of
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget, data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
+from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.table_frames import Mode, map_batches, refuse_unknown_columns
@@ -54,7 +55,7 @@ def write(sink: TableSinkOptions, frame: DataFrame, mode: Mode, key: Sequence[st
     return rows
 
 
-def _table(catalog: BoundedCatalog, sink: TableSinkOptions, frame: DataFrame) -> Table:
+def _table(catalog: TableCatalog, sink: TableSinkOptions, frame: DataFrame) -> Table:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns: pa.Schema = to_arrow_schema(frame.schema)
@@ -100,7 +101,7 @@ class _Writer:
 
 
 def _publish(  # noqa: PLR0913 - one commit's whole story
-    catalog: BoundedCatalog,
+    catalog: TableCatalog,
     sink: TableSinkOptions,
     table: Table,
     files: list[DataFile],

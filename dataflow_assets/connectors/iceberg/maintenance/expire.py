@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from pyiceberg import exceptions as ice
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate
@@ -24,7 +24,7 @@ from dataflow_assets.errors import TransientError
 ATTEMPTS = 10
 
 
-def expire(catalog: RestCatalog, table: Table, least: int, before: datetime) -> int:
+def expire(catalog: Catalog, table: Table, least: int, before: datetime) -> int:
     """Removes what is older, in one commit; how many. Gives way to writers, never the other way.
 
     The commit asserts the head: a table that was rolled back meanwhile is looked at again.

@@ -12,13 +12,14 @@ from datetime import UTC, datetime, timedelta
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import identifier
 from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
+from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.contracts import Positions, utc_now
 from dataflow_assets.sdk.maintenance import Keep, Tidied
 
@@ -55,7 +56,7 @@ def _unread_since(readers: Iterable[Positions]) -> datetime | None:
 
 
 def _tidied(
-    catalog: BoundedCatalog, table: Table, keep: Keep, unread: datetime | None, now: datetime
+    catalog: TableCatalog, table: Table, keep: Keep, unread: datetime | None, now: datetime
 ) -> Tidied:
     name = ".".join(table.name())
     if table.properties.get("gc.enabled", "true").lower() == "false":

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from pyarrow import fs
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
@@ -43,7 +43,7 @@ class Swept:
     bytes: int = 0
 
 
-def sweep(catalog: RestCatalog, table: Table, before: datetime) -> Swept:
+def sweep(catalog: Catalog, table: Table, before: datetime) -> Swept:
     """Deletes files of before that time that nothing lists. Raises when a list cannot be read."""
     places = table.location_provider()
     data = dict(_old(table, places.data_path, DATA, before))

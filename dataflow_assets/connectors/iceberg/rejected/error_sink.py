@@ -21,7 +21,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from typing_extensions import override
 
-from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
@@ -30,6 +30,7 @@ from dataflow_assets.connectors.iceberg.table import create_table
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import file_writer
+from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import row_schema, table_schema
 from dataflow_assets.contracts import Entry, ErrorRecord, ErrorStore, utc_now
 from dataflow_assets.errors import PermanentError, TransientError
@@ -115,7 +116,7 @@ class IcebergErrors(ErrorStore):
     def replayed(self, entries: Sequence[Entry]) -> None:
         remove(self._sink, self._sink.identifier, entries)
 
-    def _made(self, catalog: BoundedCatalog) -> Table:
+    def _made(self, catalog: TableCatalog) -> Table:
         if not self._sink.auto_create_table:
             raise self._no_table()
         create_table.ensure_namespace(catalog, self._sink)

@@ -18,12 +18,13 @@ import pyarrow as pa
 from pyiceberg import exceptions as ice
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.checkpoint import StoredCheckpoint, property_key
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import data_file, write_target
 from dataflow_assets.connectors.iceberg.table.file_writer import FileWriter, file_writer
+from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.contracts import Rejection, Slice, Target, utc_now
 from dataflow_assets.failpoints import reach
@@ -58,7 +59,7 @@ def identifier(sink: TableSinkOptions) -> tuple[str, ...]:
     return (*sink.identifier[:-1], f"{sink.table}_rejected")
 
 
-def rejected_table(catalog: BoundedCatalog, sink: TableSinkOptions) -> Table:
+def rejected_table(catalog: TableCatalog, sink: TableSinkOptions) -> Table:
     """The table, made where it is missing; several tasks may try at once."""
     name = identifier(sink)
     table = catalog.table(name) or catalog.made(name, table_schema(COLUMNS), {})
@@ -159,7 +160,7 @@ def split(staged: Sequence[str]) -> tuple[list[str], list[str]]:
 class RejectedTable:
     """The driver's end: commits staged rejections before the rows of the same span."""
 
-    def __init__(self, catalog: BoundedCatalog, sink: TableSinkOptions, target: Target) -> None:
+    def __init__(self, catalog: TableCatalog, sink: TableSinkOptions, target: Target) -> None:
         self._catalog, self._sink = catalog, sink
         self._key = property_key(target, "rejected")
         self._note: dict[str, Any] | None = None

@@ -12,10 +12,10 @@ from functools import partial
 
 from pyiceberg.table import Table
 
-from dataflow_assets.connectors.iceberg.client import BoundedCatalog, connect
+from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
-from dataflow_assets.connectors.iceberg.table import create_table
+from dataflow_assets.connectors.iceberg.table import create_table, declared
 from dataflow_assets.connectors.iceberg.table.checkpoint import (
     StoredCheckpoint,
     fresh,
@@ -23,6 +23,7 @@ from dataflow_assets.connectors.iceberg.table.checkpoint import (
     property_key,
 )
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
+from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import DataflowError, PermanentError, TransientError, outcome
 from dataflow_assets.sdk.branch_state import BranchState
@@ -46,7 +47,7 @@ class CheckpointProperty:
 
     def _find(self) -> Table | None:
         with translated(self._sink, "load"):
-            table = self.catalog.table(self._sink.identifier)
+            table = self._declared() or self.catalog.table(self._sink.identifier)
         if table is None and not self._sink.auto_create_table:
             raise PermanentError(
                 f"table {'.'.join(self._sink.identifier)} does not exist: "
@@ -58,6 +59,13 @@ class CheckpointProperty:
         with translated(self._sink, "create the namespace of"):
             create_table.ensure_namespace(self.catalog, self._sink)
         return None
+
+    def _declared(self) -> Table | None:
+        """Made, or changed as far as that is allowed, where the columns are declared."""
+        wanted = self._sink.declared
+        if wanted is None:
+            return None
+        return declared.opened(self.catalog, self._sink.identifier, wanted)
 
     def read(self) -> BranchState | None:
         """The state as it is now."""
@@ -144,7 +152,7 @@ def peek_together(
     return [outcome(partial(_peeked, catalog, sink, target)) for sink, target in asked]
 
 
-def _peeked(catalog: BoundedCatalog, sink: TableSinkOptions, target: Target) -> Checkpoint | None:
+def _peeked(catalog: TableCatalog, sink: TableSinkOptions, target: Target) -> Checkpoint | None:
     """From the table or, before there is one, from its namespace."""
     key = property_key(target)
     with translated(sink, "read the checkpoint of"):

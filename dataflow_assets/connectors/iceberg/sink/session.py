@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.maintenance.upkeep import Upkeep
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.rejected.table import RejectedTable
 from dataflow_assets.connectors.iceberg.sink.checkpoint import CheckpointProperty
@@ -50,6 +51,7 @@ class IcebergSinkSession(StoredSession):
         self._property = CheckpointProperty(sink, target, run)
         self._rejected = RejectedTable(self._property.catalog, sink, target)
         self._publisher = Publisher(sink, self._property, self._rejected)
+        self._upkeep = Upkeep(sink) if sink.keeps_itself else None
         super().__init__(sink, target, run)
 
     @property
@@ -100,7 +102,10 @@ class IcebergSinkSession(StoredSession):
 
     def publish(self, step: StateChange, receipts: Sequence[Receipt]) -> BranchState:
         """One commit: the files of all slices and the state. Without files the state alone."""
-        return self._publisher.publish(step, receipts)
+        state = self._publisher.publish(step, receipts)
+        if self._upkeep is not None and self._property.committer is not None:
+            self._upkeep.after_commit(self._property.committer)
+        return state
 
     def _emptying(self) -> Change:
         """Takes every row out, on a head of which it is known that no other flow has rows in it."""
@@ -125,12 +130,17 @@ class IcebergSinkSession(StoredSession):
             ticket.target,
             ticket.run,
             ticket.epoch,
-            ticket.schema,
+            self._decoded(ticket.schema),
             ticket.failpoint,
             ticket.positions,
             write_target=write_target(self._property.table),
             rejected=rejected,
         )
+
+    def _decoded(self, columns: pa.Schema) -> pa.Schema:
+        """The columns that come from bodies: all but that of the record's time."""
+        at = columns.get_field_index(self._sink.record_time or "")
+        return columns if at < 0 else columns.remove(at)
 
     def stage(
         self, span: Span, receipts: Sequence[Receipt], spark: Callable[[], SparkSession]

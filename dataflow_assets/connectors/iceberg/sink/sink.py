@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 from typing_extensions import override
 
+from dataflow_assets.connectors.iceberg.bucket import BucketConnection
 from dataflow_assets.connectors.iceberg.nessie import MAIN, NessieConnection
-from dataflow_assets.connectors.iceberg.options import TableSinkOptions
+from dataflow_assets.connectors.iceberg.options import Declared, TableSinkOptions
 from dataflow_assets.connectors.iceberg.rest import RestConnection
 from dataflow_assets.contracts import (
     Checkpoint,
@@ -117,6 +118,52 @@ class IcebergSink(RestConnection, _TableSink, Maintained):
         "the files that were rewritten. Rejected records go to the table "
         "`<table>_rejected` beside it before the rows: at least once, by id."
     )
+
+    def maintain(self, keep: Keep, readers: Sequence[Positions]) -> list[Tidied]:
+        """Snapshots expire; files that no snapshot lists are deleted."""
+        from dataflow_assets.connectors.iceberg.maintenance.maintain import maintain
+
+        return maintain(self, keep, readers)
+
+
+class BucketSink(BucketConnection, _TableSink, Maintained):
+    """Appends rows to a table that is a folder of a bucket, with declared columns and field ids.
+
+    A manifest cannot name it: dialects whose files declare tables make it.
+    """
+
+    type: ClassVar[str] = "iceberg"
+    guarantee: ClassVar[str] = (
+        "Exactly once: a commit is one metadata file whose name nobody else can take; it adds the "
+        "files and moves the checkpoint."
+    )
+    unwraps: ClassVar[bool] = False
+    table_schema: str
+    """The columns, in Iceberg's JSON of a schema."""
+    time_column: str | None = None
+    """The column that takes the time of each record; the table is partitioned by its hours."""
+
+    @property
+    @override
+    def keeps_itself(self) -> bool:
+        return True
+
+    @property
+    @override
+    def declared(self) -> Declared:
+        location = self.location(self.identifier)
+        return Declared(self.table_schema, location, self.time_column)
+
+    @property
+    @override
+    def record_time(self) -> str | None:
+        return self.time_column
+
+    @override
+    def stored_problems(self) -> Iterator[tuple[str | None, str]]:
+        from dataflow_assets.connectors.iceberg.sink.stored import problems
+
+        return problems(self)
 
     def maintain(self, keep: Keep, readers: Sequence[Positions]) -> list[Tidied]:
         """Snapshots expire; files that no snapshot lists are deleted."""

@@ -76,7 +76,7 @@ class IcebergWriter(Writer):
         self._sink, self._ticket, self._piece = sink, ticket, piece
         partition = slug(piece.partition)[-40:]
         name = f"{short_hash(ticket.target.id)}-{ticket.epoch}-{partition}"
-        names = ticket.schema.names
+        names = [*ticket.schema.names, *((sink.record_time,) if sink.record_time else ())]
         size = sink.target_file_size_bytes
         self._rows: Stage | Appended = (
             Stage(ticket.write_target, name, names, sink.key)

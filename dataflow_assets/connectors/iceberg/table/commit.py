@@ -17,16 +17,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
 from pyiceberg import exceptions as ice
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 from requests import RequestException
 
-from dataflow_assets.connectors.iceberg.client import BoundedCatalog
 from dataflow_assets.connectors.iceberg.table.manifest_files import added_since
 from dataflow_assets.connectors.iceberg.table.snapshot import (
     Attempt,
@@ -35,6 +35,7 @@ from dataflow_assets.connectors.iceberg.table.snapshot import (
     emptying,
     replacing,
 )
+from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.errors import TransientError
 from dataflow_assets.failpoints import reach
 
@@ -71,12 +72,18 @@ class Change:
     move_head: bool = True
     empties: bool = False
     """True: takes every file out of the table."""
+    same_rows: bool = False
+    """True: the files hold the rows of those that are gone, and readers need not look again."""
+
+    def putting(self, text: str) -> Change:
+        """The same change, which puts a text that is known beforehand."""
+        return replace(self, value=lambda _: text)
 
 
 class Committer:
     """Commits to one table, which it keeps as of its last look."""
 
-    def __init__(self, catalog: BoundedCatalog, table: Table) -> None:
+    def __init__(self, catalog: TableCatalog, table: Table) -> None:
         self.catalog = catalog
         self.table = catalog.begun(table)
         self._attempts: list[Attempt] = []
@@ -144,7 +151,8 @@ class Committer:
         if change.empties:
             return emptying(self.table, notes, update)
         if change.gone:
-            return replacing(self.table, change.files, change.gone, notes, update)
+            how = Operation.REPLACE if change.same_rows else Operation.OVERWRITE
+            return replacing(self.table, change.files, change.gone, notes, update, operation=how)
         # Reading many manifests takes a while: a second try must be quicker than the others'.
         tidy = not self._attempts
         return appending(self.table, change.files, notes, update, tidy=tidy)

@@ -14,7 +14,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import UnknownTransform, VoidTransform
 
-from dataflow_assets.connectors.iceberg.client import BoundedCatalog
 from dataflow_assets.connectors.iceberg.column_types import parse_field
 from dataflow_assets.connectors.iceberg.layout import parse_order, parse_term
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
@@ -24,6 +23,7 @@ from dataflow_assets.connectors.iceberg.table.partitioning import (
     partition_spec,
     sort_order,
 )
+from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.connectors.iceberg.types import table_schema
 from dataflow_assets.errors import PermanentError
 
@@ -53,7 +53,7 @@ def _computable(field: PartitionField | SortField, known: set[int]) -> bool:
 
 
 def create(
-    catalog: BoundedCatalog, sink: TableSinkOptions, sample: pa.Schema, properties: dict[str, str]
+    catalog: TableCatalog, sink: TableSinkOptions, sample: pa.Schema, properties: dict[str, str]
 ) -> Table:
     """The table with these properties; somebody else's where one stands by now."""
     if not sink.auto_create_table:
@@ -74,7 +74,7 @@ def _columns(sink: TableSinkOptions, sample: pa.Schema) -> list[pa.Field]:
     return list(columns.values())
 
 
-def ensure_namespace(catalog: BoundedCatalog, sink: TableSinkOptions) -> None:
+def ensure_namespace(catalog: TableCatalog, sink: TableSinkOptions) -> None:
     """Makes each missing level of the namespace."""
     levels = sink.identifier[:-1]
     for depth in range(1, len(levels) + 1):
@@ -82,7 +82,7 @@ def ensure_namespace(catalog: BoundedCatalog, sink: TableSinkOptions) -> None:
             catalog.create_namespace(levels[:depth])
 
 
-def namespace_property(catalog: BoundedCatalog, sink: TableSinkOptions, key: str) -> str | None:
+def namespace_property(catalog: TableCatalog, sink: TableSinkOptions, key: str) -> str | None:
     """A note on the namespace; None where either is missing."""
     with suppress(ice.NoSuchNamespaceError):
         found: str | None = catalog.load_namespace_properties(sink.identifier[:-1]).get(key)
@@ -91,7 +91,7 @@ def namespace_property(catalog: BoundedCatalog, sink: TableSinkOptions, key: str
 
 
 def set_namespace_property(
-    catalog: BoundedCatalog, sink: TableSinkOptions, key: str, text: str
+    catalog: TableCatalog, sink: TableSinkOptions, key: str, text: str
 ) -> None:
     """Leaves a note on the namespace."""
     try:
@@ -104,7 +104,7 @@ def set_namespace_property(
         ) from error
 
 
-def drop_namespace_property(catalog: BoundedCatalog, sink: TableSinkOptions, key: str) -> None:
+def drop_namespace_property(catalog: TableCatalog, sink: TableSinkOptions, key: str) -> None:
     """Takes the note away; a table's own property wins over one left behind."""
     with suppress(Exception), _notes(sink.identifier[:-1]):
         catalog.change_namespace(sink.identifier[:-1], removals={key})

@@ -71,6 +71,8 @@ def _column(array: pa.Array | None, field: pa.Field, count: int) -> pa.Array:
         array = pa.nulls(count, field.type)
     if not field.nullable and array.null_count:
         raise RejectedRecord("sink", f"column {field.name} is required and got no value")
+    if (empty := _empty(array, field)) is not None:
+        raise RejectedRecord("sink", f"column {field.name}: {empty} is required and got no value")
     if array.type == field.type:
         return array
     try:
@@ -78,6 +80,31 @@ def _column(array: pa.Array | None, field: pa.Field, count: int) -> pa.Array:
     except _REFUSALS as error:
         reason = f"column {field.name}: {str(error).partition(chr(10))[0]}"
         raise RejectedRecord("sink", reason) from error
+
+
+def _empty(array: pa.Array, field: pa.Field) -> str | None:
+    """The name of a field inside, nested however deep, that must have a value and has none."""
+    if not pa.types.is_nested(field.type):
+        return None
+    for inner, values in _inside(array.drop_null(), field.type):
+        if not inner.nullable and values.null_count:
+            return str(inner.name)
+        if (found := _empty(values, inner)) is not None:
+            return found
+    return None
+
+
+def _inside(array: pa.Array, kind: pa.DataType) -> Iterator[tuple[pa.Field, pa.Array]]:
+    """The fields of a nested type with their values, of an array without nulls."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        flat = array.flatten()
+        names = [field.name for field in array.type]
+        yield from ((field, flat[names.index(field.name)]) for field in kind if field.name in names)
+    elif pa.types.is_map(kind) and pa.types.is_map(array.type):
+        first, end = (array.offsets[at].as_py() for at in (0, len(array)))
+        yield kind.item_field, array.items[first:end]
+    elif pa.types.is_list(kind) and pa.types.is_list(array.type):
+        yield kind.value_field, array.flatten()
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -92,6 +92,7 @@ def replacing(
     gone: frozenset[str],
     notes: dict[str, str],
     *updates: TableUpdate,
+    operation: Operation = Operation.OVERWRITE,
 ) -> Attempt:
     """The same with a new snapshot that adds the files and takes those of the paths out."""
     snapshot_id = table.metadata.new_snapshot_id()
@@ -107,7 +108,7 @@ def replacing(
         removed += mine
         entries += [again(e, snapshot_id if e.data_file.file_path in gone else None) for e in live]
     summary = _summary(table, Operation.OVERWRITE, files, removed, notes)
-    return _snapshot(table, snapshot_id, entries, others, summary, *updates)
+    return _snapshot(table, snapshot_id, entries, others, summary, *updates, operation=operation)
 
 
 def emptying(table: Table, notes: dict[str, str], *updates: TableUpdate) -> Attempt:
@@ -139,23 +140,28 @@ def _summary(
     return Summary(operation=operation, **collector.build(), **notes)
 
 
-def _snapshot(
+def _snapshot(  # noqa: PLR0913 - one snapshot's whole story
     table: Table,
     snapshot_id: int,
     entries: Sequence[ManifestEntry],
     others: Sequence[ManifestFile],
     summary: Summary,
     *updates: TableUpdate,
+    operation: Operation | None = None,
 ) -> Attempt:
+    """`operation`: where it is another one than that by which PyIceberg counts totals."""
     written = write(table, snapshot_id, entries, others)
     current = table.metadata.snapshot_by_name(MAIN_BRANCH)
+    counted = update_snapshot_summaries(summary, current.summary if current else None)
+    if operation is not None:
+        counted = Summary(operation=operation, **counted.additional_properties)
     snapshot = Snapshot.model_validate(
         {
             "snapshot-id": snapshot_id,
             "parent-snapshot-id": head(table),
             "manifest-list": written[-1],
             "sequence-number": table.metadata.next_sequence_number(),
-            "summary": update_snapshot_summaries(summary, current.summary if current else None),
+            "summary": counted,
             "schema-id": table.metadata.current_schema_id,
         }
     )

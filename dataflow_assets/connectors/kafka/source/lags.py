@@ -45,8 +45,15 @@ def with_ages(peek: Peek, branches: Sequence[Behind]) -> list[Lag]:
     for places in _rounds(branch.places.items() for branch in branches):
         found = peek.look_at(places, max(0.0, deadline - time.monotonic()))
         oldest |= {(where, places[where]): at for where, at in _first_times(found)}
-    stamps = [[oldest[at] for at in branch.places.items() if at in oldest] for branch in branches]
-    return [Lag(b.records, _age(at), b.ends) for b, at in zip(branches, stamps, strict=True)]
+    return [_lag(branch, oldest) for branch in branches]
+
+
+def _lag(branch: Behind, oldest: Mapping[tuple[Where, int], int]) -> Lag:
+    ages = dict.fromkeys(branch.ends, 0.0)
+    for (topic, partition), offset in branch.places.items():
+        if (stamp := oldest.get(((topic, partition), offset))) is not None:
+            ages[str(partition)] = max(0.0, time.time() - stamp / 1000)
+    return Lag(branch.records, max(ages.values(), default=0.0), branch.ends, partitions=ages)
 
 
 def _rounds(wanted: Iterable[Iterable[tuple[Where, int]]]) -> list[dict[Where, int]]:
@@ -65,7 +72,3 @@ def _rounds(wanted: Iterable[Iterable[tuple[Where, int]]]) -> list[dict[Where, i
 def _first_times(seen: Mapping[Where, Sequence[Seen]]) -> list[tuple[Where, int]]:
     firsts = [(where, records[0].timestamp) for where, records in seen.items() if records]
     return [(where, timestamp) for where, timestamp in firsts if timestamp >= 0]
-
-
-def _age(stamps: Sequence[int]) -> float:
-    return max(0.0, time.time() - min(stamps) / 1000) if stamps else 0.0

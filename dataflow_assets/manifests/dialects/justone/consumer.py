@@ -7,7 +7,6 @@ either, and count last.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from dataflow_assets.manifests.dialects.documents import Document
 from dataflow_assets.manifests.dialects.justone.keys import CONSUMER, WORKER, is_placeholder
 from dataflow_assets.manifests.dialects.justone.notes import Notes, Where
 from dataflow_assets.manifests.dialects.justone.references import reference
-from dataflow_assets.secrets import SecretRef, VariableRef
+from dataflow_assets.secrets import SecretRef
 
 BROKERS = "bootstrap.servers"
 OVERRIDE, PREFIX = "consumer.override.", "consumer."
@@ -155,8 +154,6 @@ def referred(name: str, text: str, where: Where, notes: Notes) -> dict[str, Any]
     except ValueError as error:
         notes.wrong(where, str(error))
         return {}
-    if isinstance(ref, VariableRef) and ref.name not in os.environ:
-        notes.note(where, f"the variable {ref.name} is not set here; it is read when a flow starts")
     return {f"{name}_secret_ref": ref} if ref else {name: text}
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
 from urllib.parse import quote, urlsplit
 
-import requests
-
-from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.errors import PermanentError
 
 TIMEOUT = (5.0, 60.0)  # seconds to connect, seconds to answer
@@ -30,40 +28,68 @@ class Keys:
     secret: str = field(repr=False)
     session: str | None = field(default=None, repr=False)
 
-    @classmethod
-    def of(cls, folder: FilesConnection) -> Keys:
-        """The declared ones, else those of the environment."""
-        if folder.access_key and folder.secret_access_key:
-            return cls(
-                folder.access_key.get_secret_value(), folder.secret_access_key.get_secret_value()
-            )
-        try:
-            access, secret = (
-                os.environ[f"AWS_{n}"] for n in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
-            )
-        except KeyError as error:
-            raise PermanentError(
-                f"writing to {folder.path} needs keys for its conditional puts: set accessKey and "
-                "secretAccessKey, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
-                "environment (the role of a machine can be used for reading only)"
-            ) from error
-        return cls(access, secret, os.environ.get("AWS_SESSION_TOKEN"))
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """Where an S3 store is, and who asks it.
+
+    `keys`: None for those that AWS's own clients find: in the environment, in a profile, or by the
+    role of the machine or pod.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool = True
+    keys: Keys | None = None
 
 
-def put_new(folder: FilesConnection, path: str, body: bytes) -> bool:
-    """Puts `bucket/key`; False where it exists. Raises OSError for any other answer."""
-    region = folder.region or "us-east-1"
-    url = _url(folder, region, *path.split("/", 1))
-    headers = _signed(url, body, Keys.of(folder), region, datetime.now(UTC))
+def put_new(store: ObjectStore, path: str, body: bytes) -> bool:
+    """Puts `bucket/key`; False where it exists.
+
+    Called on the driver, once for each commit.
+
+    Args:
+        store: where, and by whom.
+        path: bucket and key.
+        body: the object's content.
+
+    Raises:
+        OSError: any other answer, or none: the object may be there.
+        PermanentError: nobody has given credentials.
+    """
+    import requests
+
+    region = store.region or "us-east-1"
+    url = _url(store, region, *path.split("/", 1))
+    headers = _signed(url, body, store.keys or _found(path), region, datetime.now(UTC))
     answer = requests.put(url, body, headers=headers, timeout=TIMEOUT)
     if answer.status_code in (200, 412):
         return answer.status_code == 200
     raise OSError(f"PUT {url} was answered with HTTP {answer.status_code}: {answer.text[:300]}")
 
 
-def _url(folder: FilesConnection, region: str, bucket: str, key: str) -> str:
-    base = urlsplit(folder.endpoint or f"https://s3.{region}.amazonaws.com")
-    if folder.s3_path_style_access:
+def _found(path: str) -> Keys:
+    """By the chain of AWS's own clients, which renew keys that expire."""
+    found = _chain()
+    if found is None:
+        raise PermanentError(
+            f"writing to {path} needs credentials, and none were found: set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or give the machine or pod a role that may write"
+        )
+    keys = found.get_frozen_credentials()
+    return Keys(keys.access_key, keys.secret_key, keys.token)
+
+
+@lru_cache(maxsize=1)
+def _chain() -> Any:
+    from botocore.session import get_session
+
+    return get_session().get_credentials()
+
+
+def _url(store: ObjectStore, region: str, bucket: str, key: str) -> str:
+    base = urlsplit(store.endpoint or f"https://s3.{region}.amazonaws.com")
+    if store.path_style:
         return f"{base.scheme}://{base.netloc}/{bucket}/{quote(key)}"
     return f"{base.scheme}://{bucket}.{base.netloc}/{quote(key)}"
 

@@ -1,0 +1,141 @@
+"""Small data files become long ones, while the flow that writes them runs.
+
+A turn is bounded: it merges one group of files of one partition value and of about one size, so
+that each row is written again as often as the size has digits, and not with each turn. One commit
+takes the files out and puts the long one in; it changes no row and no checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry
+from pyiceberg.table import FileScanTask, Table
+
+from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
+from dataflow_assets.connectors.iceberg.table.data_files import (
+    ParquetFile,
+    data_file,
+    write_target,
+)
+from dataflow_assets.connectors.iceberg.table.file_writer import ROW_GROUP_BYTES
+from dataflow_assets.connectors.iceberg.table.manifest_files import kept
+from dataflow_assets.connectors.iceberg.types import file_schema
+from dataflow_assets.failpoints import reach
+
+log = logging.getLogger(__name__)
+
+KEY = "dataflow.maintenance"
+"""The property by which the commit of a turn is found again."""
+FEWEST = 16  # files of a group; also the ratio between two sizes
+MOST = 64
+
+
+class Moved(Exception):
+    """Somebody else has taken out what was to be merged."""
+
+
+def turn(committer: Committer, target_bytes: int) -> int:
+    """Merges one group of small files, if there is one.
+
+    Called on the driver between two commits of a flow.
+
+    Args:
+        committer: of the table, as the flow itself commits to it.
+        target_bytes: how long files are to be; half of it is long enough.
+
+    Returns:
+        How many files became one.
+
+    Raises:
+        TransientError: the commit could not be made, or nobody knows: nothing is lost or doubled.
+    """
+    table = committer.table
+    group = next(_groups(table, target_bytes), None)
+    if group is None:
+        return 0
+    gone = frozenset(one.file_path for one in group)
+    files = [data_file(_merged(table, group), table)]
+    reach("iceberg.compacted")
+    change = Change(KEY, lambda _: None, files=files, gone=gone, guard=_still(gone), same_rows=True)
+    text = json.dumps({"commit": change.commit_id})
+    try:
+        committer.commit(change.putting(text))
+    except Moved:
+        committer.discard(files)
+        return 0
+    return len(group)
+
+
+def _groups(table: Table, target_bytes: int) -> Iterator[list[DataFile]]:
+    """Groups of at least `FEWEST` files of one partition value and size, the oldest files first."""
+    entries = [one for one in _live(table) if one.data_file.file_size_in_bytes < target_bytes / 2]
+    current = table.spec().spec_id
+    found = sorted((one for one in entries if one.data_file.spec_id == current), key=_kind_and_age)
+    for _, some in groupby(found, key=lambda one: _kind_and_age(one)[:2]):
+        files = _within([one.data_file for one in some], target_bytes)
+        if len(files) >= FEWEST:
+            yield files
+
+
+def _kind_and_age(entry: ManifestEntry) -> tuple[str, int, int]:
+    size = entry.data_file.file_size_in_bytes
+    tier = next(n for n in range(64) if size < FEWEST**n)
+    return repr(entry.data_file.partition), tier, entry.sequence_number or 0
+
+
+def _within(files: Sequence[DataFile], target_bytes: int) -> list[DataFile]:
+    found: list[DataFile] = []
+    for one in files[:MOST]:
+        target_bytes -= one.file_size_in_bytes
+        if target_bytes < 0:
+            break
+        found.append(one)
+    return found
+
+
+def _live(table: Table) -> list[ManifestEntry]:
+    """The data files of the current snapshot; none where others have left deletes beside them."""
+    manifests = kept(table)
+    if any(one.content != ManifestContent.DATA for one in manifests):
+        return []
+    return [entry for one in manifests for entry in one.fetch_manifest_entry(table.io)]
+
+
+def _still(gone: frozenset[str]) -> Any:
+    def guard(table: Table) -> None:
+        if not gone <= {one.data_file.file_path for one in _live(table)}:
+            raise Moved
+
+    return guard
+
+
+def _merged(table: Table, group: Sequence[DataFile]) -> str:
+    """One file with the rows of all, in the columns that the table has now; as a document."""
+    target = write_target(table)
+    schema = file_schema(table.schema(), [column.name for column in table.schema().fields])
+    file = ParquetFile(target, schema, "merged", group[0].partition)
+    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    held: list[pa.RecordBatch] = []
+    for batch in scan.to_record_batches([FileScanTask(one) for one in group]):
+        held.append(batch)
+        if sum(one.nbytes for one in held) >= ROW_GROUP_BYTES:
+            held = _written(file, held, schema)
+    if held:
+        _written(file, held, schema)
+    file.close()
+    return file.document()
+
+
+def _written(
+    file: ParquetFile, held: Sequence[pa.RecordBatch], schema: pa.Schema
+) -> list[pa.RecordBatch]:
+    file.write(pa.Table.from_batches(held).select(schema.names).cast(schema))
+    return []

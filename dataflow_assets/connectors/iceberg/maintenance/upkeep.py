@@ -1,0 +1,78 @@
+"""A table that is kept small by the flow that writes it, between two commits, without a job."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from datetime import datetime, timedelta
+
+from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
+
+from dataflow_assets.connectors.iceberg.errors import translated
+from dataflow_assets.connectors.iceberg.maintenance import compact
+from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
+from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep
+from dataflow_assets.connectors.iceberg.options import TableSinkOptions
+from dataflow_assets.connectors.iceberg.table.commit import Committer
+from dataflow_assets.contracts import utc_now
+from dataflow_assets.errors import DataflowError
+
+log = logging.getLogger(__name__)
+
+EVERY = 8  # commits of a flow between two looks
+EXPIRE_SECONDS = 600.0
+SNAPSHOTS, AGE = 10, timedelta(hours=1)
+"""What stays. Files of snapshots that expire are read for another three days: see ORPHANS."""
+ORPHANS = timedelta(days=3)
+SWEEP = timedelta(days=1)
+SWEPT = "dataflow.swept"
+"""The property that says when files were last looked for."""
+
+
+class Upkeep:
+    """Of one table, for as long as a session of its flow lives; used by one thread."""
+
+    def __init__(self, sink: TableSinkOptions) -> None:
+        self._sink = sink
+        self._commits = 0
+        self._expired = -EXPIRE_SECONDS
+
+    def after_commit(self, committer: Committer) -> None:
+        """A turn now and then; the first commit of a run has one.
+
+        What fails here is a warning: rows and checkpoint are stored, and the next turn tries again.
+        """
+        self._commits += 1
+        if self._commits % EVERY != 1:
+            return
+        try:
+            with translated(self._sink, "tidy"):
+                self._turn(committer)
+        except DataflowError as error:
+            log.warning("%s; the flow goes on, and its table is tidied later", error)
+
+    def _turn(self, committer: Committer) -> None:
+        merged = compact.turn(committer, self._sink.target_file_size_bytes)
+        if merged:
+            log.info("%s: %d files became one", ".".join(self._sink.identifier), merged)
+        if time.monotonic() - self._expired < EXPIRE_SECONDS:
+            return
+        self._expired = time.monotonic()
+        age = max(AGE, own_age(committer.table))
+        expire(committer.catalog, committer.table, SNAPSHOTS, utc_now() - age)
+        if _is_due(committer.table.properties.get(SWEPT)):
+            self._sweep(committer)
+        committer.reload()
+
+    def _sweep(self, committer: Committer) -> None:
+        """Said beforehand: of two drivers that begin at once, both may sweep, and no run does."""
+        table = committer.table
+        update = SetPropertiesUpdate(updates={SWEPT: json.dumps(utc_now().isoformat())})
+        same = AssertTableUUID(uuid=table.metadata.table_uuid)
+        committer.catalog.commit_table(table, (same,), (update,))
+        sweep(committer.catalog, table, utc_now() - ORPHANS)
+
+
+def _is_due(text: str | None) -> bool:
+    return text is None or utc_now() - datetime.fromisoformat(json.loads(text)) > SWEEP

@@ -1,0 +1,200 @@
+"""Tables whose columns are declared with their field ids: made so, and changed as declared.
+
+Columns are compared by id. A column may be added, become optional, or be widened; files that were
+written before stay as they are, and are read by id.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyiceberg import exceptions as ice
+from pyiceberg import types as ice_types
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AssertCurrentSchemaId,
+    AssertTableUUID,
+    SetCurrentSchemaUpdate,
+)
+from pyiceberg.transforms import HourTransform
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
+from dataflow_assets.connectors.iceberg.options import Declared
+from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
+from dataflow_assets.errors import PermanentError, TransientError
+
+ALLOWED = "allowed: add an optional field, make a field optional, int to long, float to double"
+TRIES = 10  # of several drivers that change the table at the same time
+_WIDER = {
+    (ice_types.IntegerType(), ice_types.LongType()),
+    (ice_types.FloatType(), ice_types.DoubleType()),
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What is declared otherwise than it is stored, and cannot be changed.
+
+    `field`: the id of the declared field that it is about; None for the table as a whole.
+    """
+
+    message: str
+    field: int | None = None
+
+
+def declared_schema(declared: Declared) -> Schema:
+    """The columns with their ids."""
+    return Schema.model_validate_json(declared.columns)
+
+
+def opened(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared) -> Table:
+    """The table as it is declared: made where it is missing, changed where that is allowed.
+
+    Raises PermanentError where the declaration asks for more than that.
+    """
+    for _ in range(TRIES):
+        table = catalog.table(identifier)
+        if table is None:
+            with suppress(ice.TableAlreadyExistsError):
+                return _made(catalog, identifier, declared)
+            continue
+        if found := list(differences(table, declared)):
+            raise PermanentError(_refusal(identifier, found))
+        wanted = declared_schema(declared)
+        if same(table.schema(), wanted):
+            return table
+        with suppress(ice.CommitFailedException):
+            _change(catalog, table, wanted)
+    raise TransientError(f"table {'.'.join(identifier)} is changed by too many at once")
+
+
+def _made(catalog: TableCatalog, identifier: tuple[str, ...], declared: Declared) -> Table:
+    if not isinstance(catalog, BucketCatalog):
+        raise TypeError("tables with field ids of their own are made without a catalog only")
+    schema, spec = declared_schema(declared), _spec(declared)
+    metadata = TableMetadataV2.model_validate(
+        {
+            "location": declared.location,
+            "table-uuid": uuid.uuid4(),
+            "schemas": [schema],
+            "last-column-id": schema.highest_field_id,
+            "current-schema-id": schema.schema_id,
+            "partition-specs": [spec],
+            "default-spec-id": spec.spec_id,
+            "last-partition-id": spec.last_assigned_field_id,
+            "sort-orders": [UNSORTED_SORT_ORDER],
+            "default-sort-order-id": UNSORTED_SORT_ORDER.order_id,
+        }
+    )
+    return catalog.first(identifier, metadata)
+
+
+def _spec(declared: Declared) -> PartitionSpec:
+    if declared.hour_of is None:
+        return PartitionSpec()
+    column = declared_schema(declared).find_field(declared.hour_of)
+    name = f"{declared.hour_of}_hour"
+    field = PartitionField(column.field_id, PARTITION_FIELD_ID_START, HourTransform(), name)
+    return PartitionSpec(field)
+
+
+def _change(catalog: TableCatalog, table: Table, wanted: Schema) -> None:
+    """One commit that adds the schema; raises CommitFailedException where somebody was quicker."""
+    number = max(schema.schema_id for schema in table.metadata.schemas) + 1
+    schema = Schema(*wanted.fields, schema_id=number)
+    updates = (
+        AddSchemaUpdate.model_validate({"schema": schema}),
+        SetCurrentSchemaUpdate.model_validate({"schema-id": number}),
+    )
+    requirements = (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertCurrentSchemaId.model_validate({"current-schema-id": table.schema().schema_id}),
+    )
+    catalog.commit_table(table, requirements, updates)
+
+
+def same(one: Schema, other: Schema) -> bool:
+    """Whether both have the same columns; their numbers may differ."""
+    return one.as_struct() == other.as_struct()
+
+
+def _refusal(identifier: Sequence[str], found: Sequence[Difference]) -> str:
+    reasons = "; ".join(one.message for one in found)
+    return (
+        f"table {'.'.join(identifier)} cannot be changed to what is declared: {reasons} "
+        f"({ALLOWED}); dataflow check names the lines"
+    )
+
+
+def differences(table: Table, declared: Declared) -> Iterator[Difference]:
+    """Everything that the declaration asks for and that cannot be done to the table."""
+    hours = [field.source_id for field in table.spec().fields]
+    wanted = [field.source_id for field in _spec(declared).fields]
+    if hours != wanted:
+        names = {True: "hour", False: "unpartitioned"}
+        yield Difference(f"partitioning_scheme is {names[bool(hours)]} in the table, and stays so")
+    yield from _of_fields(table.schema().fields, declared_schema(declared).fields, "")
+
+
+def _of_fields(
+    stored: Sequence[NestedField], declared: Sequence[NestedField], path: str
+) -> Iterator[Difference]:
+    wanted = {field.field_id: field for field in declared}
+    known = {field.field_id for field in stored}
+    for field in stored:
+        if field.field_id not in wanted:
+            named = f"field {path}{field.name} (id {field.field_id})"
+            yield Difference(f"{named} is in the table and cannot be dropped")
+        else:
+            yield from _of_field(field, wanted[field.field_id], path)
+    for field in declared:
+        if field.field_id not in known and field.required:
+            message = (
+                f"{path}{field.name} is new and must be optional: rows that are stored lack it"
+            )
+            yield Difference(message, field.field_id)
+    order = [field.field_id for field in stored if field.field_id in wanted]
+    for field, identity in zip((f for f in declared if f.field_id in known), order, strict=True):
+        if field.field_id != identity:
+            message = f"{path}{field.name} is in another place than in the table"
+            yield Difference(f"{message}: fields cannot be reordered", field.field_id)
+            return
+
+
+def _of_field(stored: NestedField, declared: NestedField, path: str) -> Iterator[Difference]:
+    name, identity = f"{path}{declared.name}", declared.field_id
+    if stored.name != declared.name:
+        message = f"id {identity} is {path}{stored.name} in the table, and {name} here"
+        yield Difference(message, identity)
+    if stored.optional and declared.required:
+        yield Difference(f"{name} is optional in the table and cannot become required", identity)
+    yield from _of_types(stored.field_type, declared.field_type, name, identity)
+
+
+def _of_types(
+    stored: IcebergType, declared: IcebergType, name: str, identity: int
+) -> Iterator[Difference]:
+    if isinstance(stored, StructType) and isinstance(declared, StructType):
+        yield from _of_fields(stored.fields, declared.fields, f"{name}.")
+    elif isinstance(stored, ListType) and isinstance(declared, ListType):
+        yield from _of_fields([stored.element_field], [declared.element_field], f"{name}.")
+    elif isinstance(stored, MapType) and isinstance(declared, MapType):
+        inside = [stored.key_field, stored.value_field]
+        yield from _of_fields(inside, [declared.key_field, declared.value_field], f"{name}.")
+    elif stored != declared and (stored, declared) not in _WIDER:
+        message = f"{name} is {_shown(stored)} in the table and cannot become {_shown(declared)}"
+        yield Difference(message, identity)
+
+
+def _shown(kind: IcebergType) -> str:
+    nested = {StructType: "struct", ListType: "list", MapType: "map"}
+    return nested.get(type(kind), str(kind))

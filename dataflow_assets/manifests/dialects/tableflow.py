@@ -1,0 +1,218 @@
+"""WarpStream Tableflow's file: clusters, topics and a bucket -> one flow for each table.
+
+A table with a mistake of its own, or of its cluster, is left out; the others are flows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Any
+
+from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from dataflow_assets.connectors.kafka import KafkaSource
+from dataflow_assets.connectors.kafka.connection import Sasl
+from dataflow_assets.contracts import Rejects
+from dataflow_assets.errors import Finding
+from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.manifests.dialects import tableflow_model as model
+from dataflow_assets.manifests.dialects import tableflow_rules as rules
+from dataflow_assets.manifests.dialects import tableflow_types as types
+from dataflow_assets.manifests.dialects.dataflow import Reading
+from dataflow_assets.manifests.dialects.documents import Document, Part, Path
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.wording import validate
+from dataflow_assets.secrets import VariableRef
+from dataflow_assets.spec import hints
+from dataflow_assets.tls import Tls
+
+NAMESPACE = "warpstream._tableflow"
+"""Of the tables: the path below bucket and prefix, with dots."""
+GROUP = "tableflow"
+PREFIX = "TABLEFLOW_"
+_KEYS = ("source_clusters", "destination_bucket_url", "tables")
+_SOURCE: Path = ("spec", "source", "config")
+_SINK: Path = ("spec", "sink", "config")
+_MECHANISMS = {"plain": "plain", "scram-256": "scram-sha-256", "scram-512": "scram-sha-512"}
+_OF_PARTS = ("source_clusters[", "tables[")
+"""How the paths of findings begin that concern one cluster or table; others concern all."""
+
+
+@dataclass(frozen=True)
+class _Clusters:
+    """Those of a file: all names, and the ones without a mistake with their places."""
+
+    names: tuple[str, ...]
+    sound: Mapping[str, tuple[int, model.SourceCluster]]
+
+
+def reads(document: Document) -> bool:
+    """Whether the document is this language's: by two of its keys, and none of Kubernetes'."""
+    kubernetes = document.get("apiVersion") or document.get("kind")
+    found = [key for key in _KEYS if document.get(key) is not None]
+    return len(found) > 1 and not kubernetes
+
+
+def read(document: Document) -> list[Reading]:
+    """A reading for each table, and one of what is wrong anywhere in the file."""
+    _, findings = validate(model.Tableflow, document)
+    clusters = _clusters(document, findings)
+    tables = [_table(document, index, clusters, findings) for index in _indexes(document, "tables")]
+    readings = [Reading(document, tuple(findings))] if findings else []
+    if not document.sound or any(not one.path.startswith(_OF_PARTS) for one in findings):
+        return readings
+    bucket = model.Bucket.parse(document.get("destination_bucket_url"))
+    for index, table in enumerate(tables):
+        if table is not None and table.source_cluster_name in clusters.sound:
+            readings.append(_reading(document, index, table, clusters, bucket))
+    return readings
+
+
+def _indexes(document: Document, key: str) -> range:
+    found = document.get(key)
+    return range(len(found) if isinstance(found, list) else 0)
+
+
+def _clusters(document: Document, findings: list[Finding]) -> _Clusters:
+    names: dict[str, int] = {}
+    sound: dict[str, tuple[int, model.SourceCluster]] = {}
+    for index in _indexes(document, "source_clusters"):
+        at: Path = ("source_clusters", index)
+        name = document.get(*at, "name")
+        wrong = list(rules.of_cluster(document, at, names))
+        cluster, problems = validate(model.SourceCluster, document, at)
+        findings += wrong
+        if isinstance(name, str):
+            names.setdefault(name, index)
+        if cluster is not None and not (wrong or problems):
+            sound[cluster.name] = index, cluster
+    return _Clusters(tuple(names), sound)
+
+
+def _table(
+    document: Document, index: int, clusters: _Clusters, findings: list[Finding]
+) -> model.Table | None:
+    at: Path = ("tables", index)
+    table, problems = validate(model.Table, document, at)
+    if table is None or problems:
+        return None
+    wrong = list(rules.of_schema(document, at, table))
+    if table.source_cluster_name not in clusters.names:
+        message = f"is no cluster of this file; {meant(table.source_cluster_name, clusters.names)}"
+        wrong.append(document.finding((*at, "source_cluster_name"), message))
+    findings += wrong
+    return None if wrong else table
+
+
+def _reading(
+    document: Document,
+    index: int,
+    table: model.Table,
+    clusters: _Clusters,
+    bucket: model.Bucket,
+) -> Reading:
+    number, cluster = clusters.sound[table.source_cluster_name]
+    at: Path = ("tables", index)
+    part = Part.of(document, at, _places(at, ("source_clusters", number), table))
+    source, sink = _source(cluster, table), _sink(table, bucket)
+    notes = [
+        part.finding((*base, *path.split(".")), instead, key=True)
+        for base, spec in ((_SOURCE, source), (_SINK, sink))
+        for path, instead in hints(spec)
+    ]
+    content = [document.get(*at), document.get("source_clusters", number), bucket.url]
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    flow = Flow(
+        namespace="default",
+        name=sink.table,
+        source=source,
+        branches=(Branch(sink),),
+        policies=Policies(rejects=Rejects("table")),
+        file=File(document.file),
+        line=document.places[at].line,
+        hash=hashlib.sha256(text.encode()).hexdigest(),
+        language="tableflow",
+    )
+    return Reading(part, (), tuple(notes), flow)
+
+
+def _source(cluster: model.SourceCluster, table: model.Table) -> KafkaSource:
+    credentials = cluster.credentials or model.Credentials()
+    options: dict[str, Any] = {}
+    if table.source_format == "avro":
+        schema = types.avro(table.schema_.fields)
+        options = {"format": "avro", "avro_head": "ignored", "avro_schema": schema}
+    if credentials.use_tls:
+        options["tls"] = _tls(credentials)
+    if credentials.sasl_username_env and credentials.sasl_password_env:
+        options["sasl"] = Sasl(
+            mechanism=_MECHANISMS[credentials.sasl_mechanism],  # type: ignore[arg-type]
+            username_secret_ref=_variable(credentials.sasl_username_env),
+            password_secret_ref=_variable(credentials.sasl_password_env),
+        )
+    return KafkaSource(
+        brokers=tuple(f"{one.hostname}:{one.port}" for one in cluster.bootstrap_brokers),
+        topic=table.source_topic,
+        consumer_group=GROUP,
+        starting_offsets="earliest",
+        **options,
+    )
+
+
+def _tls(credentials: model.Credentials) -> Tls:
+    options: dict[str, Any] = {}
+    if credentials.tls_insecure_skip_verify:
+        options["insecure_skip_verify"] = True
+    refs = {
+        "ca_secret_ref": credentials.mtls_server_ca_cert_env,
+        "cert_secret_ref": credentials.mtls_client_cert_env,
+        "key_secret_ref": credentials.mtls_client_key_env,
+    }
+    options |= {key: _variable(name) for key, name in refs.items() if name}
+    return Tls(**options)
+
+
+def _variable(name: str) -> VariableRef:
+    """With the prefix, and as it is written: the language's own text shows both."""
+    return VariableRef.of(f"{PREFIX}{name}", name)
+
+
+def _sink(table: model.Table, bucket: model.Bucket) -> BucketSink:
+    by_hour = table.partitioning_scheme == "hour"
+    return BucketSink.model_validate(
+        {
+            "bucket": bucket.url,
+            "s3_region": bucket.region,
+            "namespace": NAMESPACE,
+            "table": f"{table.source_cluster_name}+{table.source_topic}",
+            "table_schema": types.iceberg(table.schema_.fields, record_time=by_hour),
+            "time_column": types.RECORD_TIME if by_hour else None,
+            "auto_create_table": True,
+            "unknown_fields": "ignore",
+        }
+    )
+
+
+def _places(table: Path, cluster: Path, declared: model.Table) -> dict[Path, Path]:
+    """By the place of a manifest the place in this file that says the same."""
+    credentials = (*cluster, "credentials")
+    tls, sasl = (*_SOURCE, "tls"), (*_SOURCE, "sasl")
+    fields = types.walked(declared.schema_.fields, (*table, "schema"))
+    return {
+        ("metadata", "name"): (*table, "source_topic"),
+        _SOURCE: (*table, "source_topic"),
+        (*_SOURCE, "brokers"): (*cluster, "bootstrap_brokers"),
+        tls: (*credentials, "use_tls"),
+        (*tls, "insecureSkipVerify"): (*credentials, "tls_insecure_skip_verify"),
+        (*tls, "caSecretRef"): (*credentials, "mtls_server_ca_cert_env"),
+        (*tls, "certSecretRef"): (*credentials, "mtls_client_cert_env"),
+        (*tls, "keySecretRef"): (*credentials, "mtls_client_key_env"),
+        sasl: (*credentials, "sasl_username_env"),
+        (*sasl, "usernameSecretRef"): (*credentials, "sasl_username_env"),
+        (*sasl, "passwordSecretRef"): (*credentials, "sasl_password_env"),
+        _SINK: table,
+        **{(*_SINK, "fields", str(one.id)): place for place, one, _ in fields},
+    }

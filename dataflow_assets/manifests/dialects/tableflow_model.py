@@ -1,0 +1,215 @@
+"""WarpStream Tableflow's file: every key, each with its verdict."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import AfterValidator, ConfigDict, Field, field_validator
+
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.tableflow_types import PRIMITIVES, problem
+from dataflow_assets.sdk.local_folders import outside, within_root
+from dataflow_assets.spec import Refused, Spec
+
+LARGEST_ID = 1_999_999_999  # ids above are for columns of our own
+_PARAMETERS = ("region", "prefix")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_PREFIX = re.compile(r"(?:[A-Za-z0-9_=-][A-Za-z0-9._=-]*/?)+")
+_INLINE = "the schema of a registry; `inline` takes the columns from this file"
+
+
+class TableflowSpec(Spec):
+    """Keys are spelled as here."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+
+def _named(pattern: str, sentence: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if re.fullmatch(pattern, value) is None:
+            raise ValueError(sentence)
+        return value
+
+    return AfterValidator(check)
+
+
+_Name = Annotated[
+    str, _named(r"[A-Za-z0-9._-]{1,100}", "must be letters a-z, digits, `.`, `_` and `-`")
+]
+_Variable = Annotated[
+    str,
+    _named(
+        r"[A-Za-z_][A-Za-z0-9_]*",
+        "must be the name of an environment variable: letters a-z, digits and `_`, no digit first",
+    ),
+]
+
+
+class Broker(TableflowSpec):
+    """One broker."""
+
+    hostname: Annotated[str, _named(r"[^\s:,/]+", "must be a host's name or address, no port")]
+    """Host name or address."""
+    port: int = Field(9092, ge=1, le=65535)
+    """Port."""
+
+
+class Credentials(TableflowSpec):
+    """Encryption and authentication.
+
+    Variables are named, not expanded: the value of `NAME` is that of the environment variable
+    `TABLEFLOW_NAME` or, where that is not set, of `NAME`. They are read when the flow runs.
+    """
+
+    use_tls: bool = False
+    """Encrypt the connection."""
+    tls_insecure_skip_verify: bool = False
+    """Do not check the brokers' certificates; ignored where `mtls_server_ca_cert_env` is given."""
+    sasl_username_env: _Variable | None = None
+    """Variable with the user name."""
+    sasl_password_env: _Variable | None = None
+    """Variable with the password."""
+    sasl_mechanism: Literal["plain", "scram-256", "scram-512"] = "plain"
+    """How the password is proven."""
+    mtls_client_cert_env: _Variable | None = None
+    """Variable with the absolute path of the client's certificate in PEM, or with its text."""
+    mtls_client_key_env: _Variable | None = None
+    """Variable with the path of the client's key in PEM, or with its text."""
+    mtls_server_ca_cert_env: _Variable | None = None
+    """Variable with the path of the CA certificates in PEM, or with their text; without it the
+    system's own are trusted."""
+
+
+class SourceCluster(TableflowSpec):
+    """A Kafka cluster."""
+
+    name: _Name
+    """Begins the names of its tables: **renaming a cluster makes new tables**, which begin with the
+    oldest records."""
+    bootstrap_brokers: tuple[Broker, ...] = Field(min_length=1)
+    """Some of its brokers."""
+    credentials: Credentials | None = None
+    """Encryption and authentication; without it there is neither."""
+
+
+class SchemaField(TableflowSpec):
+    """A column, or a field inside one."""
+
+    name: str = Field(min_length=1)
+    """Its name. Of a `list` the one field is called `element`, of a `map` they are `key` and
+    `value`."""
+    id: int = Field(ge=1, le=LARGEST_ID)
+    """The field id in the Iceberg table; no other field of the table has it."""
+    type: str
+    """`boolean`, `int`, `long`, `float`, `double`, `string`, `binary`, `date`, `time`, `timestamp`,
+    `timestamptz`, `decimal(p, s)`; `uuid` and `fixed[n]` of columns only; or `struct`, `list`,
+    `map`."""
+    optional: bool = False
+    """`true`: it may be null or missing. A record without a field that is not optional is a
+    rejected record."""
+    fields: tuple[SchemaField, ...] = ()
+    """What is inside a `struct`, `list` or `map`."""
+
+    @field_validator("type")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if wrong := problem(value):
+            raise ValueError(f"{wrong}; {meant(value, PRIMITIVES)}")
+        return value
+
+
+class TableSchema(TableflowSpec):
+    """The columns of a table, and the fields of its records."""
+
+    fields: tuple[SchemaField, ...] = Field(min_length=1)
+    """The columns. They may be changed later: optional ones are added, a column becomes
+    `optional`, `int` becomes `long`, `float` becomes `double`. Any other change is a finding."""
+
+
+class Table(TableflowSpec):
+    """One topic, and the table that is made of it: `<cluster>+<topic>`."""
+
+    source_cluster_name: str
+    """The `name` of a cluster of this file."""
+    source_topic: Annotated[
+        str, _named(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", "must be the name of a topic")
+    ]
+    """The topic. It is read from its oldest record."""
+    source_format: Literal["json", "avro"]
+    """`json`: keys that are no columns are left out. `avro`: magic byte and schema id are removed,
+    and `schema` must be that of the writer: in the same order, optional fields as unions whose
+    first type is null."""
+    schema_mode: Annotated[str, Refused(_INLINE, allowed=("inline",))] = "inline"
+    """Where the schema is."""
+    schema_: TableSchema = Field(alias="schema")
+    """The columns."""
+    partitioning_scheme: Literal["unpartitioned", "hour"] = "unpartitioned"
+    """`hour`: by the hour of the record's own time, which is in the column `_record_timestamp`. It
+    cannot be changed once there is a table."""
+
+
+class Tableflow(TableflowSpec):
+    """The document."""
+
+    source_clusters: tuple[SourceCluster, ...] = Field(min_length=1)
+    """Where topics are."""
+    tables: tuple[Table, ...] = ()
+    """What becomes of topics. A table that is removed here stays in the bucket."""
+    destination_bucket_url: str
+    """`s3://bucket`, with `?region=` and `&prefix=` where needed; or, an addition, `file:///folder`
+    below the folder DATAFLOW_FILES. Tables are in `<prefix>/warpstream/_tableflow/`."""
+
+    @field_validator("destination_bucket_url")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        Bucket.parse(value)
+        return value
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Where tables are."""
+
+    url: str
+    """Bucket and prefix, without a slash at the end."""
+    region: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Bucket:
+        """Raises ValueError with what is allowed."""
+        parts = urlsplit(text)
+        given = dict(parse_qsl(parts.query, keep_blank_values=True))
+        for name in given:
+            if name not in _PARAMETERS:
+                raise ValueError(f"has an unknown parameter; {meant(name, _PARAMETERS)}")
+        prefix = given.get("prefix", "").strip("/")
+        if prefix and not _PREFIX.fullmatch(prefix):
+            raise ValueError(
+                "has a prefix that is no path: letters, digits, `.`, `_`, `=`, `-`, `/`"
+            )
+        region = given.get("region") or None
+        if parts.scheme == "file":
+            return cls(_joined(_folder(parts.netloc, parts.path), prefix), region)
+        if parts.scheme != "s3":
+            raise ValueError(
+                "must be s3://bucket or file:///folder; other stores: not supported yet"
+            )
+        if not _BUCKET.fullmatch(parts.netloc) or parts.path.strip("/"):
+            raise ValueError("must be s3://bucket; a path in it goes into ?prefix=")
+        return cls(_joined(f"s3://{parts.netloc}", prefix), region)
+
+
+def _folder(host: str, path: str) -> str:
+    if host or os.path.normpath(path) != path.rstrip("/"):
+        raise ValueError("must be file:///folder, an absolute path without `..`")
+    if not within_root(path):
+        raise ValueError(outside("its folder"))
+    return f"file://{path.rstrip('/')}"
+
+
+def _joined(url: str, prefix: str) -> str:
+    return f"{url}/{prefix}" if prefix else url

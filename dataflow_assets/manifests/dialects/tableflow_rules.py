@@ -1,0 +1,108 @@
+"""What one key of a Tableflow file says about another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from dataflow_assets.contracts import SYSTEM_COLUMNS
+from dataflow_assets.errors import Finding
+from dataflow_assets.manifests.dialects import tableflow_model as model
+from dataflow_assets.manifests.dialects import tableflow_types as types
+from dataflow_assets.manifests.dialects.documents import Document, Path
+
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PAIRS = (
+    ("sasl_username_env", "sasl_password_env"),
+    ("mtls_client_cert_env", "mtls_client_key_env"),
+)
+_OF_TLS = (
+    "tls_insecure_skip_verify",
+    "mtls_client_cert_env",
+    "mtls_client_key_env",
+    "mtls_server_ca_cert_env",
+)
+
+
+def of_cluster(document: Document, at: Path, names: Mapping[str, int]) -> Iterator[Finding]:
+    """A name that another cluster has, and credentials that do not belong together.
+
+    Args:
+        document: the file.
+        at: the place of the cluster.
+        names: of the clusters before it, with their numbers.
+    """
+    name = document.get(*at, "name")
+    if isinstance(name, str) and name in names:
+        first = document.places["source_clusters", names[name]].line
+        message = f"is a duplicate; first in line {first}"
+        yield document.finding((*at, "name"), message)
+    place = (*at, "credentials")
+    given = document.get(*place)
+    if not isinstance(given, dict):
+        return
+    for one, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
+        if one in given and other not in given:
+            yield document.finding((*place, one), f"belongs to {other}: set both or none", key=True)
+    for key in _OF_TLS:
+        if given.get(key) and given.get("use_tls") is not True:
+            yield document.finding((*place, key), "needs use_tls: true", key=True)
+    if "sasl_mechanism" in given and not any(key in given for key in _PAIRS[0]):
+        message = "has no effect without sasl_username_env and sasl_password_env: set them"
+        yield document.finding((*place, "sasl_mechanism"), message, key=True)
+
+
+def of_schema(document: Document, at: Path, table: model.Table) -> Iterator[Finding]:
+    """What is wrong with the fields of a table beside each other."""
+    found = list(types.walked(table.schema_.fields, (*at, "schema")))
+    yield from _ids(document, found)
+    names: dict[Path, set[str]] = {}
+    for place, one, depth in found:
+        yield from _inside(document, place, one)
+        if one.name in names.setdefault(place[:-1], set()):
+            yield document.finding((*place, "name"), "is the name of another field beside it")
+        names[place[:-1]].add(one.name)
+        if depth and types.only_of_columns(one.type):
+            yield document.finding((*place, "type"), "is allowed for columns only, not inside them")
+        if not depth and one.name in (*SYSTEM_COLUMNS, types.RECORD_TIME):
+            yield document.finding((*place, "name"), "is the name of a column of our own")
+        if table.source_format == "avro" and not _AVRO_NAME.fullmatch(one.name):
+            message = "is no name in Avro: letters a-z, digits and `_`, no digit first"
+            yield document.finding((*place, "name"), message)
+
+
+def _ids(
+    document: Document, found: list[tuple[Path, types.DeclaredField, int]]
+) -> Iterator[Finding]:
+    first: dict[int, Path] = {}
+    for place, one, _ in found:
+        other = first.setdefault(one.id, place)
+        if other != place:
+            line = document.places[(*other, "id")].line
+            yield document.finding((*place, "id"), f"is also the id of a field in line {line}")
+
+
+def _inside(document: Document, place: Path, one: types.DeclaredField) -> Iterator[Finding]:
+    """Whether the fields inside are those that the type needs."""
+    given = sorted(inner.name for inner in one.fields)
+    if one.type not in types.INSIDE:
+        if given:
+            message = f"are for struct, list and map, not for {one.type}"
+            yield document.finding((*place, "fields"), message, key=True)
+        return
+    wanted = types.INSIDE[one.type]
+    if wanted is None and not given:
+        yield document.finding((*place, "fields"), "are required: a struct has fields", key=True)
+    elif wanted is not None and given != sorted(wanted):
+        names = " and ".join(wanted)
+        yield document.finding((*place, "fields"), f"must be {names}, for a {one.type}", key=True)
+    elif one.type == "map":
+        yield from _key(document, place, one)
+
+
+def _key(document: Document, place: Path, one: types.DeclaredField) -> Iterator[Finding]:
+    index = next(at for at, inner in enumerate(one.fields) if inner.name == "key")
+    key = one.fields[index]
+    if key.type != "string" or key.optional:
+        message = "must be string, and not optional: keys of JSON objects and of Avro maps are text"
+        yield document.finding((*place, "fields", index, "type"), message)

@@ -1,0 +1,158 @@
+"""A declared schema: as Iceberg writes it, with its field ids, and as that of Avro records."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+RECORD_TIME = "_record_timestamp"
+RECORD_TIME_ID = 2_000_000_000
+INSIDE = {"struct": None, "list": ("element",), "map": ("key", "value")}
+"""By type: the names of the fields inside; None for any."""
+_AVRO: dict[str, Any] = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "bytes",
+    "date": {"type": "int", "logicalType": "date"},
+    "time": {"type": "long", "logicalType": "time-micros"},
+    "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
+    "timestamptz": {"type": "long", "logicalType": "timestamp-micros"},
+    "uuid": {"type": "string", "logicalType": "uuid"},
+}
+PRIMITIVES = (*_AVRO, "decimal(p, s)", "fixed[n]", *INSIDE)
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
+_FIXED = re.compile(r"fixed\[([1-9]\d{0,5})\]")
+_MOST_DIGITS = 38
+
+
+class DeclaredField(Protocol):
+    """A column, or a field inside one, as the model has it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def id(self) -> int:
+        """Its field id in the table."""
+        ...
+
+    @property
+    def type(self) -> str:
+        """The name of its type."""
+        ...
+
+    @property
+    def optional(self) -> bool:
+        """Whether it may be null."""
+        ...
+
+    @property
+    def fields(self) -> Sequence[DeclaredField]:
+        """What is inside."""
+        ...
+
+
+Declared = Sequence[DeclaredField]
+
+
+def problem(kind: str) -> str:
+    """What is wrong with the name of a type; empty where it is one."""
+    if decimal := _DECIMAL.fullmatch(kind):
+        precision, scale = map(int, decimal.groups())
+        fits = 1 <= precision <= _MOST_DIGITS and scale <= precision
+        return "" if fits else f"must have 1 to {_MOST_DIGITS} digits, and no more behind the point"
+    known = kind in _AVRO or kind in INSIDE or _FIXED.fullmatch(kind)
+    return "" if known else "unknown type"
+
+
+def only_of_columns(kind: str) -> bool:
+    """Whether a type cannot be inside a struct, list or map."""
+    return kind == "uuid" or bool(_FIXED.fullmatch(kind))
+
+
+def iceberg(fields: Declared, *, record_time: bool) -> str:
+    """Iceberg's JSON of a schema.
+
+    Args:
+        fields: the columns.
+        record_time: whether there is one more column, for the records' own time.
+    """
+    columns = [_iceberg_field(one) for one in fields]
+    if record_time:
+        columns.append(_iceberg(RECORD_TIME_ID, RECORD_TIME, "timestamptz", required=False))
+    return json.dumps({"type": "struct", "schema-id": 0, "fields": columns})
+
+
+def _iceberg_field(one: DeclaredField) -> dict[str, Any]:
+    return _iceberg(one.id, one.name, _iceberg_type(one), required=not one.optional)
+
+
+def _iceberg(identity: int, name: str, kind: Any, *, required: bool) -> dict[str, Any]:
+    return {"id": identity, "name": name, "required": required, "type": kind}
+
+
+def _iceberg_type(one: DeclaredField) -> Any:
+    if one.type == "struct":
+        return {"type": "struct", "fields": [_iceberg_field(inner) for inner in one.fields]}
+    if one.type == "list":
+        return {"type": "list", **_inner(one.fields[0], "element")}
+    if one.type == "map":
+        key, value = sorted(one.fields, key=lambda inner: inner.name)
+        named = _inner(key, "key")
+        return {"type": "map", **_inner(value, "value"), "key-id": key.id, "key": named["key"]}
+    return one.type
+
+
+def _inner(one: DeclaredField, name: str) -> dict[str, Any]:
+    kind = _iceberg_type(one)
+    return {f"{name}-id": one.id, name: kind, f"{name}-required": not one.optional}
+
+
+def avro(fields: Declared) -> str:
+    """The Avro schema of the records: the same fields in the same order."""
+    return json.dumps(_avro_record("row", fields))
+
+
+def _avro_record(name: str, fields: Declared) -> dict[str, Any]:
+    inner = [{"name": one.name, "type": _avro_type(one)} for one in fields]
+    return {"type": "record", "name": name, "fields": inner}
+
+
+def _avro_type(one: DeclaredField) -> Any:
+    kind = _avro_value(one)
+    return ["null", kind] if one.optional else kind
+
+
+def _avro_value(one: DeclaredField) -> Any:
+    if one.type == "struct":
+        return _avro_record(f"r{one.id}", one.fields)
+    if one.type == "list":
+        return {"type": "array", "items": _avro_type(one.fields[0])}
+    if one.type == "map":
+        (value,) = (inner for inner in one.fields if inner.name == "value")
+        return {"type": "map", "values": _avro_type(value)}
+    if decimal := _DECIMAL.fullmatch(one.type):
+        precision, scale = map(int, decimal.groups())
+        digits = {"precision": precision, "scale": scale}
+        return {"type": "bytes", "logicalType": "decimal", **digits}
+    if fixed := _FIXED.fullmatch(one.type):
+        return {"type": "fixed", "name": f"f{one.id}", "size": int(fixed[1])}
+    return _AVRO[one.type]
+
+
+def walked(
+    fields: Declared, at: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], DeclaredField, int]]:
+    """Every field with its place in the file, and how many fields it is inside of."""
+    for index, one in enumerate(fields):
+        here = (*at, "fields", index)
+        yield here, one, 0
+        yield from ((place, inner, depth + 1) for place, inner, depth in walked(one.fields, here))

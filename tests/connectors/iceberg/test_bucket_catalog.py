@@ -1,0 +1,138 @@
+"""Tables without a catalog: of many drivers one commits, and nobody commits where others were."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg import exceptions as ice
+from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable, Table
+from pyiceberg.table.update import (
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    update_table_metadata,
+)
+from pyiceberg.types import LongType, NestedField
+
+import devservers
+from dataflow_assets.connectors.iceberg import bucket_catalog
+from dataflow_assets.connectors.iceberg.bucket_catalog import BucketCatalog
+from dataflow_assets.connectors.iceberg.client import REMOTE_FILES
+from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
+from tests.connectors.files.driver import bucket as fresh_bucket
+
+NAME = ("a", "b", "orders+1")
+SCHEMA = Schema(NestedField(1, "id", LongType()))
+
+
+@pytest.fixture(params=["disk", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "disk":
+        yield {"bucket": f"file://{tmp_path}"}
+        return
+    server: devservers.SeaweedFS = request.getfixturevalue("seaweedfs")
+    store, name = fresh_bucket(server)
+    yield {
+        "bucket": f"s3://{name}/p",
+        "s3_endpoint": server.s3_endpoint,
+        "s3_region": server.region,
+        "access_key": server.access_key,
+        "secret_access_key": server.secret_key,
+    }
+    store.delete_dir(name)
+
+
+def _catalog(place: dict[str, Any]) -> BucketCatalog:
+    """As another driver has it: it knows nothing of what others did."""
+    sink = BucketSink(**place, namespace="a.b", table="orders+1", table_schema="{}")
+    files = REMOTE_FILES if sink.on_s3 else {}
+    return BucketCatalog("test", sink, **sink.catalog_properties(), **files)
+
+
+def test_of_many_drivers_each_commit_is_made_once(place: dict[str, Any]) -> None:
+    """Twenty threads count in one property, each on what it has seen."""
+    _catalog(place).create_table(NAME, SCHEMA)
+    conflicts = []
+
+    def count(_: int) -> None:
+        catalog = _catalog(place)
+        while True:
+            number, metadata = catalog._newest(NAME)
+            seen = int(metadata.properties.get("count", "0"))
+            following = update_table_metadata(metadata, (_property(seen + 1),))
+            if catalog._put(NAME, number + 1, following):
+                return
+            conflicts.append(seen)
+
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(count, range(60)))
+    table = _catalog(place).load_table(NAME)
+    assert table.properties["count"] == "60"
+    assert table.metadata_location.endswith("/v61.metadata.json")
+    assert conflicts
+
+
+def _property(count: int) -> SetPropertiesUpdate:
+    return SetPropertiesUpdate(updates={"count": str(count)})
+
+
+def _set(catalog: BucketCatalog, table: Table, count: int) -> None:
+    same = AssertTableUUID(uuid=table.metadata.table_uuid)
+    catalog.commit_table(table, (same,), (_property(count),))
+
+
+def test_of_many_who_make_a_table_one_does(place: dict[str, Any]) -> None:
+    barrier = threading.Barrier(8)
+
+    def make(_: int) -> str:
+        barrier.wait()
+        return str(_catalog(place).made(NAME, SCHEMA, {}).metadata.table_uuid)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(make, range(8)))) == 1
+
+
+def test_a_driver_that_was_away_for_long_finds_the_newest_and_no_free_number(
+    place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old metadata files are emptied, and never gone."""
+    monkeypatch.setattr(bucket_catalog, "KEPT", 3)
+    ours, away = _catalog(place), _catalog(place)
+    ours.create_table(NAME, SCHEMA)
+    seen = away.load_table(NAME)
+    for number in range(9):
+        _set(ours, ours.load_table(NAME), count=number)
+    folder = f"{ours.load_table(NAME).location()}/metadata"
+    assert away._read(NAME, 2) == b"6"
+    assert not away._put(NAME, 2, seen.metadata)
+    assert away.load_table(NAME).metadata_location == f"{folder}/v10.metadata.json"
+    without_hint = _catalog(place)
+    monkeypatch.setattr(without_hint, "_hinted", lambda _: 1)
+    assert without_hint.load_table(NAME).properties["count"] == "8"
+
+
+def test_a_reader_by_path_sees_the_newest(place: dict[str, Any]) -> None:
+    catalog = _catalog(place)
+    table = catalog.create_table(NAME, SCHEMA)
+    _set(catalog, table, count=1)
+    found = StaticTable.from_metadata(table.location(), catalog.properties)
+    assert found.properties["count"] == "1"
+
+
+def test_a_hint_that_is_late_or_broken_does_no_harm(place: dict[str, Any]) -> None:
+    catalog = _catalog(place)
+    table = catalog.create_table(NAME, SCHEMA)
+    _set(catalog, table, count=1)
+    for hint in (b"1", b"", b"none"):
+        catalog._write(f"{table.location()}/metadata/{bucket_catalog.HINT}", hint)
+        assert _catalog(place).load_table(NAME).properties["count"] == "1"
+
+
+def test_a_table_that_is_not_there(place: dict[str, Any]) -> None:
+    assert _catalog(place).table(NAME) is None
+    with pytest.raises(ice.NoSuchTableError):
+        _catalog(place).load_table(NAME)

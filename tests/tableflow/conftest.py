@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import pytest
+from pyarrow import fs
+
+import devservers
+from dataflow_assets.flow import Flow
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Patience, Report, Request
+from tests.conftest import Topics
+from tests.in_process import Session
+from tests.tableflow.files import Bucket, Tableflow
+
+
+@pytest.fixture
+def s3(seaweedfs: devservers.SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """A fresh bucket; the environment says where the store is, as on a machine of AWS."""
+    store = fs.S3FileSystem(
+        access_key=seaweedfs.access_key,
+        secret_key=seaweedfs.secret_key,
+        region=seaweedfs.region,
+        endpoint_override=seaweedfs.s3_endpoint,
+        allow_bucket_creation=True,
+        allow_bucket_deletion=True,
+    )
+    name = f"tableflow-{uuid.uuid4().hex[:10]}"
+    store.create_dir(name)
+    environment = {
+        "AWS_S3_ENDPOINT": seaweedfs.s3_endpoint,
+        "AWS_REGION": seaweedfs.region,
+        "AWS_ACCESS_KEY_ID": seaweedfs.access_key,
+        "AWS_SECRET_ACCESS_KEY": seaweedfs.secret_key,
+    }
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    yield Bucket(
+        f"s3://{name}",
+        {
+            "s3.endpoint": seaweedfs.s3_endpoint,
+            "s3.region": seaweedfs.region,
+            "s3.access-key-id": seaweedfs.access_key,
+            "s3.secret-access-key": seaweedfs.secret_key,
+        },
+    )
+    store.delete_dir(name)
+
+
+@pytest.fixture(params=["disk", "s3"])
+def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
+    """One of each kind."""
+    if request.param == "disk":
+        return Bucket(f"file://{tmp_path}/lake")
+    return request.getfixturevalue("s3")  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def file(tmp_path: Path, kafka: devservers.Kafka, topic: Topics, bucket: Bucket) -> Tableflow:
+    return Tableflow(tmp_path / "tableflow.yaml", kafka.bootstrap, topic(2), bucket)
+
+
+@pytest.fixture
+def run() -> Callable[[Flow], list[Report]]:
+    """Drains a flow in this process; small micro-batches need no Spark."""
+
+    def no_spark() -> NoReturn:
+        raise NotImplementedError("this flow needs no Spark")
+
+    def drained(flow: Flow) -> list[Report]:
+        session = cast("Any", Session(no_spark))
+        return list(drain(flow, lambda: session, Request(patience=Patience(0, 0.05, 0.2))))
+
+    return drained

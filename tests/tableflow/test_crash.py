@@ -1,0 +1,59 @@
+"""The process is killed at each step of a commit; each record is in the table once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Mapping
+
+import pytest
+
+import devservers
+from tests.forked import forking
+from tests.tableflow.drain import main as drain
+from tests.tableflow.files import Tableflow
+
+STEPS = (
+    "iceberg.begin",
+    "iceberg.staged",
+    "iceberg.rejected-committed",
+    "iceberg.before-commit",
+    "iceberg.bucket-committed",
+    "iceberg.after-commit",
+    "drain.finished",
+)
+
+
+def _drain(file: Tableflow, failpoint: str = "") -> int | None:
+    armed = {"DATAFLOW_FAILPOINT": failpoint, "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
+    names = [name for name in os.environ if name.startswith(("AWS_", "DATAFLOW_"))]
+    known = {name: os.environ[name] for name in names}
+    process = forking().Process(target=_run, args=(known | armed, str(file.path)))
+    process.start()
+    process.join(120)
+    return process.exitcode
+
+
+def _run(environment: Mapping[str, str], path: str) -> None:
+    os.environ.update(environment)
+    drain(path)
+
+
+@pytest.mark.crash
+def test_killed_at_every_step_in_turn(file: Tableflow, kafka: devservers.Kafka) -> None:
+    """Each run is the recovery of the one before; one record of each turn is rejected."""
+    file.write()
+    sent = 0
+    for turn, step in enumerate(STEPS):
+        file.produce(kafka, [{"id": sent + n, "name": f"n{sent + n}"} for n in range(40)])
+        file.produce(kafka, [b"bad %d" % turn])
+        sent += 40
+        for nth in (1, 2):
+            killed = _drain(file, f"{step}:kill:{nth}")
+            assert killed == -signal.SIGKILL or (nth, killed) == (2, 0), step
+    assert _drain(file) == 0
+    rows = sorted(file.rows(), key=lambda row: row["id"])
+    assert rows == [{"id": n, "name": f"n{n}"} for n in range(sent)]
+    rejected = file.rows(f"{file.name}_rejected")
+    assert {row["body"] for row in rejected} == {b"bad %d" % turn for turn in range(len(STEPS))}
