@@ -167,7 +167,8 @@ class Sink(ErrorSink):
         Called by `dataflow check` alone, which may take the time to look at the table.
 
         Returns:
-            The id of a declared field, or None for the sink as a whole, and a sentence about it.
+            The id of a declared field, `partitioning`, or None for the columns as a whole, and a
+            sentence about it.
 
         Raises:
             TransientError, PermanentError: the table cannot be looked at.

@@ -37,5 +37,5 @@ def compared(loaded: Loaded) -> Loaded:
 def _refused(flow: Flow, document: Document) -> Iterator[Finding]:
     for branch in flow.resolvable().branches:
         for field, message in branch.sink.stored_problems():
-            place = branch.place if field is None else (*branch.place, "fields", field)
+            place = (*branch.place, "fields", *([] if field is None else [field]))
             yield document.finding(place, message)

@@ -24,7 +24,12 @@ FIELDS = (ID, NAME, PLACE)
 Refused = tuple[Sequence[dict[str, Any]], str, str, str]
 
 REFUSED: dict[str, Refused] = {
-    "dropped": ((ID, PLACE), "tables[0]", "{", "field name (id 7) is in the table and cannot be"),
+    "dropped": (
+        (ID, PLACE),
+        "tables[0].schema.fields",
+        "[",
+        "field name (id 7) is in the table and cannot be",
+    ),
     "reordered": (
         (NAME, ID, PLACE),
         "tables[0].schema.fields[0]",
@@ -39,8 +44,8 @@ REFUSED: dict[str, Refused] = {
     ),
     "another id": (
         (ID, NAME | {"id": 70}, PLACE),
-        "tables[0]",
-        "{",
+        "tables[0].schema.fields",
+        "[",
         "field name (id 7) is in the table and cannot be dropped",
     ),
     "renamed": (
@@ -60,6 +65,12 @@ REFUSED: dict[str, Refused] = {
         "tables[0].schema.fields[3]",
         "{",
         "price is new and must be optional: rows that are stored lack it",
+    ),
+    "dropped inside": (
+        (ID, NAME, PLACE | {"fields": [INNER | {"name": "on", "id": 12}]}),
+        "tables[0].schema.fields[2]",
+        "{",
+        "field place.at (id 9) is in the table and cannot be dropped",
     ),
     "inside": (
         (ID, NAME, PLACE | {"fields": [INNER | {"type": "int"}]}),
@@ -99,6 +110,18 @@ def test_a_change_that_the_table_refuses_is_a_finding(
         run(flow)
 
 
+def test_another_partitioning_is_one_finding(
+    file: Tableflow, run: Callable[[Flow], list[Report]]
+) -> None:
+    run(file.write(fields=FIELDS))
+    file.write(scheme="hour")
+    (found,) = compared(load(file.path)).findings
+    assert (found.path, found.message) == (
+        "tables[0].partitioning_scheme",
+        "partitioning_scheme is unpartitioned in the table, and cannot be changed",
+    )
+
+
 def test_a_change_that_is_allowed_is_none(stored: Tableflow) -> None:
     price = {"name": "price", "id": 10, "type": "double", "optional": True}
     inner = [INNER | {"type": "double"}, price | {"id": 11}]
@@ -114,7 +137,7 @@ def test_the_command_says_it_and_fails(
     assert main(["check", str(stored.path)]) == 0
     stored.write(fields=(ID, PLACE))
     assert main(["check", str(stored.path)]) == 1
-    assert "tables[0]: field name (id 7) is in the table" in capsys.readouterr().out
+    assert "tables[0].schema.fields: field name (id 7) is in the table" in capsys.readouterr().out
 
 
 def test_a_table_that_cannot_be_looked_at_is_a_note(

@@ -41,6 +41,10 @@ def _run(environment: Mapping[str, str], path: str) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "bucket", [pytest.param("disk", marks=pytest.mark.full), "s3"], indirect=True
+)
 def test_killed_at_every_step_in_turn(file: Tableflow, kafka: devservers.Kafka) -> None:
     """Each run is the recovery of the one before; one record of each turn is rejected."""
     file.write()

@@ -73,21 +73,21 @@ def _read(sink: BucketSink) -> tuple[list[int], float]:
 
 def test_many_commits_end_in_few_files(sink: BucketSink) -> None:
     session = _opened(sink)
-    for number in range(200):
+    for number in range(80):
         _commit(sink, session, number * 50, 50)
     ids, _ = _read(sink)
-    assert ids == list(range(10_000))
-    assert len(_files(sink)) < 48
+    assert ids == list(range(4_000))
+    assert len(_files(sink)) < 32
     operations = [s.summary.operation.value for s in _table(sink).metadata.snapshots if s.summary]
     assert "replace" in operations
-    assert session.row_count() == 10_000
+    assert session.row_count() == 4_000
 
 
 def _table(sink: BucketSink) -> Any:
     return connect(sink).load_table(sink.identifier)
 
 
-@pytest.mark.alone
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_the_scan_of_500_commits_is_nearly_that_of_one(sink: BucketSink) -> None:
     session = _opened(sink)

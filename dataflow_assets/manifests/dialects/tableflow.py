@@ -214,5 +214,7 @@ def _places(table: Path, cluster: Path, declared: model.Table) -> dict[Path, Pat
         (*sasl, "usernameSecretRef"): (*credentials, "sasl_username_env"),
         (*sasl, "passwordSecretRef"): (*credentials, "sasl_password_env"),
         _SINK: table,
+        (*_SINK, "fields"): (*table, "schema", "fields"),
+        (*_SINK, "fields", "partitioning"): (*table, "partitioning_scheme"),
         **{(*_SINK, "fields", str(one.id)): place for place, one, _ in fields},
     }

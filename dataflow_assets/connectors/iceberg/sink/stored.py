@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
-from dataflow_assets.connectors.iceberg.table.declared import ALLOWED, differences
+from dataflow_assets.connectors.iceberg.table.declared import differences
 
 
 def problems(sink: TableSinkOptions) -> Iterator[tuple[str | None, str]]:
-    """As `Sink.stored_problems`: the id of a field, or None, and a sentence."""
+    """As `Sink.stored_problems`: the id of a field, `partitioning`, or None, and a sentence."""
     if sink.declared is None:
         return
     with translated(sink, "look at"):
         table = connect(sink).table(sink.identifier)
         found = list(differences(table, sink.declared)) if table else []
     for one in found:
-        yield None if one.field is None else str(one.field), f"{one.message}; {ALLOWED}"
+        yield None if one.field is None else str(one.field), one.sentence

@@ -7,9 +7,10 @@ written before stay as they are, and are read by id.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from pyiceberg import exceptions as ice
 from pyiceberg import types as ice_types
@@ -33,6 +34,7 @@ from dataflow_assets.connectors.iceberg.table_catalog import TableCatalog
 from dataflow_assets.errors import PermanentError, TransientError
 
 ALLOWED = "allowed: add an optional field, make a field optional, int to long, float to double"
+PARTITIONING: Final = "partitioning"
 TRIES = 10  # of several drivers that change the table at the same time
 _WIDER = {
     (ice_types.IntegerType(), ice_types.LongType()),
@@ -44,11 +46,16 @@ _WIDER = {
 class Difference:
     """What is declared otherwise than it is stored, and cannot be changed.
 
-    `field`: the id of the declared field that it is about; None for the table as a whole.
+    `field`: the id of the declared field that it is about; None for the columns as a whole.
     """
 
     message: str
-    field: int | None = None
+    field: int | Literal["partitioning"] | None = None
+
+    @property
+    def sentence(self) -> str:
+        """With what is allowed."""
+        return self.message if self.field == PARTITIONING else f"{self.message}; {ALLOWED}"
 
 
 def declared_schema(declared: Declared) -> Schema:
@@ -137,23 +144,34 @@ def _refusal(identifier: Sequence[str], found: Sequence[Difference]) -> str:
 
 def differences(table: Table, declared: Declared) -> Iterator[Difference]:
     """Everything that the declaration asks for and that cannot be done to the table."""
-    hours = [field.source_id for field in table.spec().fields]
-    wanted = [field.source_id for field in _spec(declared).fields]
-    if hours != wanted:
-        names = {True: "hour", False: "unpartitioned"}
-        yield Difference(f"partitioning_scheme is {names[bool(hours)]} in the table, and stays so")
-    yield from _of_fields(table.schema().fields, declared_schema(declared).fields, "")
+    hours = {field.source_id for field in table.spec().fields}
+    wanted = {field.source_id for field in _spec(declared).fields}
+    times = hours | wanted if hours != wanted else set()
+    if times:
+        scheme = "hour" if hours else "unpartitioned"
+        message = f"partitioning_scheme is {scheme} in the table, and cannot be changed"
+        yield Difference(message, PARTITIONING)
+    stored, columns = table.schema().fields, declared_schema(declared).fields
+    yield from _of_fields(_without(stored, times), _without(columns, times), "")
+
+
+def _without(fields: Sequence[NestedField], ids: Container[int]) -> list[NestedField]:
+    return [field for field in fields if field.field_id not in ids]
 
 
 def _of_fields(
-    stored: Sequence[NestedField], declared: Sequence[NestedField], path: str
+    stored: Sequence[NestedField],
+    declared: Sequence[NestedField],
+    path: str,
+    around: int | None = None,
 ) -> Iterator[Difference]:
+    """`around`: the id of the field that they are inside of."""
     wanted = {field.field_id: field for field in declared}
     known = {field.field_id for field in stored}
     for field in stored:
         if field.field_id not in wanted:
             named = f"field {path}{field.name} (id {field.field_id})"
-            yield Difference(f"{named} is in the table and cannot be dropped")
+            yield Difference(f"{named} is in the table and cannot be dropped", around)
         else:
             yield from _of_field(field, wanted[field.field_id], path)
     for field in declared:
@@ -184,12 +202,15 @@ def _of_types(
     stored: IcebergType, declared: IcebergType, name: str, identity: int
 ) -> Iterator[Difference]:
     if isinstance(stored, StructType) and isinstance(declared, StructType):
-        yield from _of_fields(stored.fields, declared.fields, f"{name}.")
+        yield from _of_fields(stored.fields, declared.fields, f"{name}.", identity)
     elif isinstance(stored, ListType) and isinstance(declared, ListType):
-        yield from _of_fields([stored.element_field], [declared.element_field], f"{name}.")
+        yield from _of_fields(
+            [stored.element_field], [declared.element_field], f"{name}.", identity
+        )
     elif isinstance(stored, MapType) and isinstance(declared, MapType):
         inside = [stored.key_field, stored.value_field]
-        yield from _of_fields(inside, [declared.key_field, declared.value_field], f"{name}.")
+        wanted = [declared.key_field, declared.value_field]
+        yield from _of_fields(inside, wanted, f"{name}.", identity)
     elif stored != declared and (stored, declared) not in _WIDER:
         message = f"{name} is {_shown(stored)} in the table and cannot become {_shown(declared)}"
         yield Difference(message, identity)
