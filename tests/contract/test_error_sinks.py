@@ -131,7 +131,7 @@ POINTS = {
     "iceberg": ("iceberg.staged", "iceberg.before-commit", "iceberg.after-commit"),
     "nessie": ("iceberg.staged", "iceberg.before-commit", "iceberg.after-commit"),
     "clickhouse": ("clickhouse.recorded", "clickhouse.inserted", "clickhouse.done"),
-    "trino": ("trino.staged", "trino.recorded", "trino.written", "trino.committed"),
+    "trino": ("trino.staged", "trino.recorded"),  # what is behind these is not done again
 }
 STORES = {
     "beside": ("postgresql.errors", "postgresql.errors-stored"),

@@ -25,6 +25,8 @@ from tests.contract.postgresql_drivers import Postgresql
 from tests.contract.test_error_sinks import Rejecting
 from tests.contract.trino_drivers import Trino
 
+pytestmark = pytest.mark.timeout(600)  # a heavy server may have to start
+
 TABLE = "table"  # beside the target, instead of an error sink
 UNKNOWN = (b'{"id": 100, "name": "a", "nom": 1}', b'{"id": 101, "name": "b", "nom": 1.10}')
 

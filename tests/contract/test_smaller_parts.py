@@ -15,8 +15,7 @@ from tests.contract import SINKS
 from tests.contract.conftest import Case, numbered
 
 IN_TASKS = ("memory.write", "postgresql.before-commit", "clickhouse.write", "kafka.before-commit",
-            "iceberg.staged", "files.staged", "clickhouse.before-insert",
-            "trino.staged")  # fmt: skip
+            "iceberg.staged", "files.staged", "clickhouse.before-insert")  # fmt: skip
 FAILING = [
     (sink, name)
     for sink, driver in sorted(SINKS.items())

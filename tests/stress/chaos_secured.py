@@ -70,8 +70,9 @@ class ScramAvro(_Secured):
         producer = Producer({**settings, "log_level": 0})
         for change in changes:
             id_ = change.row["id"]
-            body = self._head + self._encode(json.dumps(change.row).encode())
-            value = None if change.op == "delete" else body
+            value: bytes | None = None
+            if change.op != "delete":
+                value = self._head + self._encode(json.dumps(change.row).encode())
             producer.produce(config["topic"], value, b'{"id":%d}' % id_, partition=id_ % 2)
         assert producer.flush(30) == 0
 
