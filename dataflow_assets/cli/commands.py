@@ -103,9 +103,14 @@ def reset(asked: Namespace) -> int:
 
     loaded = load(asked.paths)
     (flow,) = selection.select(loaded, [asked.flow])
-    if not asked.yes and not _agreed(flow, asked.checkpoint):
+    if not asked.yes and not _agreed(flow, asked.checkpoint, asked.table):
         err("nothing was changed")
         return 1
+    if asked.table:
+        named = ", ".join(asked.table)
+        for branch in resetting.load_again(flow, Run(), tuple(asked.table), confirmed=asked.yes):
+            out(f"{flow.id}: the next run loads {named} again into {branch.address}")
+        return 0
     if asked.checkpoint is not None:
         for branch in operator_checkpoint.adopt(flow, Run(), _read(asked.checkpoint)):
             out(f"{flow.id}: {branch.address} goes on from {asked.checkpoint}")
@@ -171,7 +176,7 @@ def _read(file: Path) -> str:
         raise PermanentError(f"{file} cannot be read: {error}") from None
 
 
-def _agreed(flow: Flow, checkpoint: Path | None) -> bool:
+def _agreed(flow: Flow, checkpoint: Path | None, tables: Sequence[str]) -> bool:
     """Asks on the terminal; without one nobody can agree."""
     if not sys.stdin.isatty():
         raise PermanentError(f"reset of {flow.id}: no terminal to confirm; pass --yes to go on")
@@ -181,6 +186,11 @@ def _agreed(flow: Flow, checkpoint: Path | None) -> bool:
         f"Forget how far {flow.id} has come? The rows in {sinks} stay; the next run reads "
         f"{flow.source_address} from {start}. [y/N] "
     )
+    if tables:
+        question = (
+            f"Load the rows of {', '.join(tables)} again? The rows in {sinks} stay, also those "
+            "that were deleted at the source without a change in its log. [y/N] "
+        )
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
