@@ -61,6 +61,21 @@ class Outdated(PermanentError):
     """What a recorded span reads is there no more as it was; it is planned again, if it can be."""
 
 
+class NewColumns(PermanentError):
+    """Rows of a table have columns that a target lacks."""
+
+    def __init__(self, message: str, columns: bytes = b"", gone: tuple[str, ...] = ()) -> None:
+        """Made inside tasks.
+
+        Args:
+            message: for people.
+            columns: their schema, as Arrow serializes it.
+            gone: the target's columns that the rows lack.
+        """
+        self.columns, self.gone = columns, gone
+        super().__init__(message)
+
+
 class TakenOver(PermanentError):
     """Another driver took the flow's epoch; this one must stop at once."""
 

@@ -40,11 +40,15 @@ class FlowConfig(dg.Config):
     """What becomes of the rows when `start` rewinds. `adopt`, without `start`: a target that was
     rebuilt or restored holds the rows that the checkpoint says, and the flow goes on from there."""
     confirm: bool = False
-    """Needed to rewind a table that is appended to and kept: its records are stored twice."""
+    """Needed to rewind a table that is appended to and kept: its records are stored twice. Needed
+    for `reload`, too, where a target is appended to."""
+    reload: list[str] = []  # noqa: RUF012 - a pydantic field, copied per instance
+    """Tables of a `postgresql-cdc` source whose rows are loaded again; the others are followed."""
 
     def request(self, run: Run, stop: Callable[[], str | None]) -> Request:
         """The same, as the loop takes it."""
-        start = Start(self.start, self.timestamp, self.offsets, self.table, self.confirm)
+        tables = tuple(self.reload)
+        start = Start(self.start, self.timestamp, self.offsets, self.table, self.confirm, tables)
         return Request(run, self.seconds, self.until, start, stop=stop)
 
 

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -98,28 +98,38 @@ def status(asked: Namespace) -> int:
 
 def reset(asked: Namespace) -> int:
     """Forgets the checkpoint of one flow, or takes another one over, once somebody has agreed."""
+    loaded = load(asked.paths)
+    (flow,) = selection.select(loaded, [asked.flow])
+    if not asked.yes and not _agreed(flow, asked.checkpoint, asked.table):
+        err("nothing was changed")
+        return 1
+    for line in _reset(flow, asked):
+        out(f"{flow.id}: {line}")
+    return 0
+
+
+def _reset(flow: Flow, asked: Namespace) -> Iterator[str]:
+    """Where each branch goes on from now."""
     from dataflow_assets.contracts import Run
     from dataflow_assets.runs import operator_checkpoint, take_over
     from dataflow_assets.runs import reset as resetting
 
-    loaded = load(asked.paths)
-    (flow,) = selection.select(loaded, [asked.flow])
-    if not asked.yes and not _agreed(flow, asked.checkpoint):
-        err("nothing was changed")
-        return 1
-    if asked.checkpoint is True:
-        for branch in take_over.take_over(flow, Run()):
-            out(f"{flow.id}: {branch.address} goes on where JustOne's connector stopped")
-        return 0
-    if asked.checkpoint is not None:
-        for branch in operator_checkpoint.adopt(flow, Run(), _read(asked.checkpoint)):
-            out(f"{flow.id}: {branch.address} goes on from {asked.checkpoint}")
-        return 0
-    for branch in resetting.reset(flow, Run()):
-        out(f"{flow.id}: the checkpoint of {branch.address} is forgotten; its rows stay")
-    if left := flow.resolved().source.left_behind():
-        out(f"{flow.id}: {left}")
-    return 0
+    run, file = Run(), asked.checkpoint
+    if asked.table:
+        named = ", ".join(asked.table)
+        for branch in resetting.load_again(flow, run, tuple(asked.table), confirmed=asked.yes):
+            yield f"the next run loads {named} again into {branch.address}"
+    elif file is True:
+        for branch in take_over.take_over(flow, run):
+            yield f"{branch.address} goes on where JustOne's connector stopped"
+    elif file is not None:
+        for branch in operator_checkpoint.adopt(flow, run, _read(file)):
+            yield f"{branch.address} goes on from {file}"
+    else:
+        for branch in resetting.reset(flow, run):
+            yield f"the checkpoint of {branch.address} is forgotten; its rows stay"
+        if left := flow.resolved().source.left_behind():
+            yield left
 
 
 def servers(asked: Namespace) -> int:
@@ -176,7 +186,7 @@ def _read(file: Path) -> str:
         raise PermanentError(f"{file} cannot be read: {error}") from None
 
 
-def _agreed(flow: Flow, checkpoint: Path | Literal[True] | None) -> bool:
+def _agreed(flow: Flow, checkpoint: Path | Literal[True] | None, tables: Sequence[str]) -> bool:
     """Asks on the terminal; without one nobody can agree."""
     if not sys.stdin.isatty():
         raise PermanentError(f"reset of {flow.id}: no terminal to confirm; pass --yes to go on")
@@ -187,6 +197,11 @@ def _agreed(flow: Flow, checkpoint: Path | Literal[True] | None) -> bool:
         f"Forget how far {flow.id} has come? The rows in {sinks} stay; the next run reads "
         f"{flow.source_address} from {start}. [y/N] "
     )
+    if tables:
+        question = (
+            f"Load the rows of {', '.join(tables)} again? The rows in {sinks} stay, also those "
+            "that were deleted at the source without a change in its log. [y/N] "
+        )
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

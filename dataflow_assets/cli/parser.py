@@ -224,7 +224,16 @@ def _reset(add: Add, common: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--flow", required=True, metavar="NAME", help="name or namespace/name")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument(
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="keep the checkpoint; the next run loads the rows of this table of a postgresql-cdc "
+        "source again, while its other tables are followed. May be repeated",
+    )
+    one.add_argument(
         "--checkpoint",
         type=Path,
         nargs="?",

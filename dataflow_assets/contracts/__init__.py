@@ -130,6 +130,7 @@ from dataflow_assets.contracts.slices import (
 from dataflow_assets.contracts.source import (
     Asked,
     MessageSource,
+    NewColumnRule,
     Source,
 )
 from dataflow_assets.contracts.source_session import (
@@ -192,6 +193,7 @@ __all__ = [
     "MessageFormat",
     "MessageSource",
     "N",
+    "NewColumnRule",
     "OffsetSlice",
     "PartSlice",
     "Place",

@@ -52,6 +52,8 @@ class Sink(ErrorSink):
 
     unknown_fields: Annotated[Literal["reject", "ignore"], Addition()] = "reject"
     """A key of the record without a column in the target: reject the record, or leave it out."""
+    adds_columns: ClassVar[bool] = False
+    """Whether `SinkSession.add_columns` can add columns to a table that exists."""
     unwraps: ClassVar[bool] = False
     """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
     takes: ClassVar[Literal["columns", "messages"]] = "columns"

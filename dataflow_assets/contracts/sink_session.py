@@ -95,6 +95,34 @@ class SinkSession(ABC):
             sample, and no `columns`), with what to do.
         """
 
+    def adding(self, columns: pa.Schema) -> str:  # noqa: ARG002 - what overrides need
+        """The statement by which a person would add columns to the table.
+
+        Called by the driver where rows have columns that the target lacks.
+
+        Args:
+            columns: with the types of the source, as for `create`.
+
+        Returns:
+            The statement; empty where the system has none.
+        """
+        return ""
+
+    def add_columns(self, columns: pa.Schema) -> None:
+        """Adds columns to the table, which may be null; those that the table has by now stay.
+
+        Called by the driver between two micro-batches, only where `Sink.adds_columns`; it may be
+        repeated. `schema` has the columns afterwards.
+
+        Args:
+            columns: with the types of the source, as for `create`.
+
+        Raises:
+            PermanentError where the role may not alter the table; TransientError when the target
+            cannot be reached, or others keep the table locked.
+        """
+        raise NotImplementedError(f"{type(self).__name__} adds no columns")
+
     @abstractmethod
     def holds_rows(self) -> bool:
         """Whether anything is in the target; True where that cannot be found out.

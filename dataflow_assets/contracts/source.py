@@ -19,6 +19,8 @@ from dataflow_assets.errors import DataflowError, outcome
 from dataflow_assets.spec import Addition
 
 NullMessages = Literal["reject", "skip", "delete"]
+NewColumnRule = Literal["reject", "fail", "add", "ignore"]
+"""What becomes of a column that the table of a source has and the target lacks."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,27 @@ class Source(Connector):
             The option as a manifest says it; empty where rows come once.
         """
         return ""
+
+    @property
+    def new_columns(self) -> NewColumnRule:
+        """What becomes of a column that the source delivers and a target lacks.
+
+        Read when manifests are loaded, and by the driver once for each micro-batch.
+
+        Returns:
+            `reject`: what steps have made of a row with the column is a rejected record; without
+            steps the branch stops. `fail`: the branch stops. `add`: the target gets the column, and
+            the micro-batch is read again. `ignore`: the column is left out.
+        """
+        return "reject"
+
+    @property
+    def loads_each_run(self) -> bool:
+        """Whether each run begins with loading all tables again (`SourceSession.again`).
+
+        Read by the driver when a branch opens.
+        """
+        return False
 
     def message_format(self) -> MessageFormat | None:
         """What the bodies of messages are written in.

@@ -302,6 +302,28 @@ class SourceSession(ABC):
         """
         return self.smaller(piece, limit)
 
+    def again(self, positions: Positions, tables: Sequence[str], *, upserts: bool) -> Positions:  # noqa: ARG002 - what overrides need
+        """Positions from which the rows of some tables are loaded again, and all goes on else.
+
+        Called by `dataflow reset --table`, by a run that is asked to `reload` tables, and at the
+        beginning of a run where `Source.loads_each_run`.
+
+        Args:
+            positions: of a branch.
+            tables: their names, as the manifest may say them; none: all of them.
+            upserts: whether the branch's sink matches rows by a key, so that changes before the
+                load may come as well.
+
+        Returns:
+            The positions to store.
+
+        Raises:
+            PermanentError when the source has no such tables.
+        """
+        raise PermanentError(
+            "this source loads no single table again; begin again with start: earliest"
+        )
+
     def adopt(self, document: Mapping[str, Any]) -> Positions:  # noqa: ARG002 - what overrides need
         """Positions from a checkpoint of the DataFlow Operator.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,9 @@ from dataflow_assets.contracts import (
     MAX_LENGTH,
     NO_NUL,
     SYSTEM_COLUMNS,
+    TYPED,
 )
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import NewColumns, PermanentError
 from dataflow_assets.formats.conversions import convert
 from dataflow_assets.formats.json_types import is_optional
 from dataflow_assets.formats.rows import infinite, table_columns
@@ -42,8 +43,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
 
     System columns are kept. A column that the batch lacks is null and marked in ABSENT, as are
     values that the batch itself marks, by the order of its own columns. Raises
-    PermanentError when a column of the batch is unknown to the schema (unless they are ignored),
-    or one that must be filled is missing.
+    NewColumns when a column of the batch is unknown to the schema (unless they are ignored),
+    PermanentError when one that must be filled is missing.
     """
     given = {field.name: field for field in table_columns(batch.schema)}
     _check(given, schema, unknown_fields)
@@ -64,16 +65,30 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
 def _check(given: dict[str, pa.Field], schema: pa.Schema, unknown_fields: str) -> None:
     unknown = sorted(set(given) - set(schema.names))
     if unknown and unknown_fields == "reject":
-        raise PermanentError(
-            f"the source delivers columns that the target lacks: {', '.join(unknown)}; the target "
-            f"has {', '.join(schema.names)}: add them, or set unknownFields: ignore"
-        )
+        raise lacking([given[name] for name in unknown], schema, given)
     missing = [f.name for f in schema if f.name not in given and not is_optional(f)]
     if missing:
         raise PermanentError(
             f"the target's columns {', '.join(missing)} must be filled, and the source has no such "
             f"columns: it has {', '.join(given)}"
         )
+
+
+def lacking(unknown: Sequence[pa.Field], schema: pa.Schema, given: Container[str]) -> NewColumns:
+    """The error that a target of this schema lacks some of its source's columns.
+
+    Args:
+        unknown: those that it lacks.
+        schema: of the target.
+        given: the names of all columns that the rows have.
+    """
+    columns = pa.schema(unknown, {TYPED: b"1"})
+    return NewColumns(
+        f"the source delivers columns that the target lacks: {', '.join(columns.names)}; the "
+        f"target has {', '.join(schema.names)}: add them, or set unknownFields: ignore",
+        columns.serialize().to_pybytes(),
+        tuple(name for name in schema.names if name not in given),
+    )
 
 
 def _absent(batch: pa.RecordBatch, given: list[str], schema: pa.Schema) -> npt.NDArray[np.bool_]:

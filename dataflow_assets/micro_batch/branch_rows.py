@@ -11,6 +11,7 @@ import pyarrow as pa
 from dataflow_assets.contracts import OFFSET, Chunk, N, Rejection, Shape
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.json import JsonDecoder
+from dataflow_assets.micro_batch import new_columns
 from dataflow_assets.micro_batch.branches import PassBranch
 from dataflow_assets.micro_batch.originals import Messages, unstored
 from dataflow_assets.records.record import NotJson, Record, encode, text
@@ -81,6 +82,9 @@ class BranchRows:
         if self.keys:
             keys = pa.array([self.keys.get(row) for row in range(len(self.at))], pa.binary())
         decoded = self.decoder.decode(pa.array(self.texts, pa.binary()), ordinals, keys)
+        if decoded.rejected:
+            bodies = [self.texts[one.offset] for one in decoded.rejected]
+            new_columns.check(self.branch, sent.batch, bodies)
         refused = [self._placed(one, offsets, sent) for one in decoded.rejected]
         refused += [unstored(int(offsets[at]), n, error, sent) for at, n, error in self.failed]
         rows = self._numbered(decoded.rows, offsets)

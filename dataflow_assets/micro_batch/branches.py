@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 import pyarrow as pa
 
-from dataflow_assets.contracts import KEY, Chunk, Shape, Sink, Ticket
+from dataflow_assets.contracts import KEY, Chunk, NewColumnRule, Shape, Sink, Ticket
 from dataflow_assets.flow import Flow
 from dataflow_assets.formats.json import JsonDecoder, Tombstones
 from dataflow_assets.records.chain import Transformation
@@ -24,6 +25,13 @@ class PassBranch:
     sink: Sink
     ticket: Ticket
     routes: tuple[str | None, ...] = (None,)
+    new_columns: NewColumnRule = "reject"
+    """What becomes of columns that the target lacks, as the source says."""
+
+    @property
+    def unknown_fields(self) -> Literal["reject", "ignore"]:
+        """What becomes of a field that the target has no column for."""
+        return "ignore" if self.new_columns == "ignore" else self.sink.unknown_fields
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -42,7 +50,7 @@ class PassBranch:
     def decoder(self, mode: str) -> JsonDecoder:
         """What turns JSON into the sink's columns; `mode` says what a null message means."""
         tombstones = Tombstones(mode, self.key_columns)  # type: ignore[arg-type]
-        return JsonDecoder(self.ticket.schema, self.sink.unknown_fields, tombstones)
+        return JsonDecoder(self.ticket.schema, self.unknown_fields, tombstones)
 
 
 Read = Callable[[pa.RecordBatch], list[Chunk]]

@@ -89,7 +89,7 @@ class Formatted:
     def __init__(self, form: MessageFormat, branch: PassBranch, decoder: JsonDecoder) -> None:
         """`decoder`: reads null messages, and what is no record."""
         self._form, self._decoder = form, decoder
-        self._schema, self._unknown = branch.ticket.schema, branch.sink.unknown_fields
+        self._schema, self._unknown = branch.ticket.schema, branch.unknown_fields
         self._unwraps = branch.unwraps
         self._as_json = frozenset(one.name for one in self._schema if kind_of(one) == b"json")
 

@@ -11,11 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataflow_assets.contracts import EVERYTHING, OP, Slice, Source
-from dataflow_assets.formats.rows import is_beside, metadata_key, objects, values
+from dataflow_assets.formats.rows import is_beside, metadata_key, objects, table_columns, values
 from dataflow_assets.records.record import parse
 
 ORDINAL = "ordinal"
 """The column of an entry's place in its part."""
+COLUMNS = b"dataflow.columns"
+"""In the schema's own metadata: the columns of the rows that the messages were, as Arrow
+serializes a schema."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,9 @@ def as_messages(
 def _as_messages(batch: pa.RecordBatch) -> pa.RecordBatch:
     fields = [field for field in batch.schema if is_beside(field) or field.name == OP]
     arrays = [pa.array(objects(batch), pa.binary()), *(batch.column(f.name) for f in fields)]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([("body", pa.binary()), *fields]))
+    columns = pa.schema(table_columns(batch.schema)).serialize().to_pybytes()
+    schema = pa.schema([("body", pa.binary()), *fields], {COLUMNS: columns})
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def numbered(

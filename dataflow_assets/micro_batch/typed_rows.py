@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.contracts import OFFSET, Chunk, Rejection, Sent
+from dataflow_assets.errors import blamed
 from dataflow_assets.formats.columns import conform
 from dataflow_assets.formats.rows import objects
 from dataflow_assets.micro_batch.branches import PassBranch
@@ -28,7 +29,8 @@ def typed(
 
 
 def _chunk(rows: pa.RecordBatch, branch: PassBranch, size: int, sent: _Sent) -> Chunk:
-    conformed = conform(rows, branch.ticket.schema, branch.sink.unknown_fields)
+    with blamed(branch.ticket.target.branch):
+        conformed = conform(rows, branch.ticket.schema, branch.unknown_fields)
     rejected = [
         Rejection(sent.first + row, "encode", reason, None).of(sent[sent.first + row])
         for row, reason in sorted(conformed.refused.items())

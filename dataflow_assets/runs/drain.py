@@ -19,6 +19,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.contracts import Cut, Limit, Positions, Receipt, Span, local_now
 from dataflow_assets.errors import (
     DataflowError,
+    NewColumns,
     PermanentError,
     Stopped,
     TakenOver,
@@ -30,6 +31,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.fused import Pass
 from dataflow_assets.micro_batch.job import Outcome, Planned
+from dataflow_assets.runs import new_columns
 from dataflow_assets.runs.begin import begun
 from dataflow_assets.runs.branch_turns import OpenBranch, Turn, lowest, nearer, next_turns
 from dataflow_assets.runs.create_table import Creating
@@ -280,10 +282,7 @@ class _Attempt:
         ready = [one for one in turn.branches if self._has_table(one, span)]
         span, ready = begun(span, ready, self._cut)
         failpoints.reach("drain.begun")
-        work = self._pass(span, ready)
-        done = Outcome(span, {})
-        if ready:
-            done = self._host.run(Planned(work, self._source))
+        done = self._read(span, ready) if ready else Outcome(span, {})
         failpoints.reach("drain.passed")
         seconds = time.monotonic() - self._committed
         for opened in ready:
@@ -292,6 +291,17 @@ class _Attempt:
         failpoints.reach("drain.finished")
         self._release_when_due()
         self._reporting.judge()
+
+    def _read(self, span: Span, ready: Sequence[OpenBranch]) -> Outcome:
+        """The pass. Where a target lacks columns and gets them, all is read again by a new epoch.
+
+        The span is recorded and none of the branch's part is stored: the same stretch is read.
+        """
+        try:
+            return self._host.run(Planned(self._pass(span, ready), self._source))
+        except NewColumns as error:
+            new_columns.meet(self._flow, error, ready)
+            raise _Reopen from error
 
     def _cut(self, opened: OpenBranch) -> Cut:
         """How the source cuts the parts that a branch has not finished."""
@@ -334,8 +344,10 @@ class _Attempt:
         self._released = time.monotonic()
 
     def _pass(self, span: Span, ready: Sequence[OpenBranch]) -> Pass:
+        rule = self._flow.source.new_columns
         branches = tuple(
-            PassBranch(one.branch.sink, one.session.ticket(), one.branch.routes) for one in ready
+            PassBranch(one.branch.sink, one.session.ticket(), one.branch.routes, rule)
+            for one in ready
         )
         percent = self._flow.policies.max_rejected_percent
         steps = Steps.of(

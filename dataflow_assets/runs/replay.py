@@ -235,7 +235,12 @@ class _Putting:
         tombstones = self._flow.source.null_messages
         source = EntrySource(entries=entries, tombstones=tombstones)
         failpoints.reach("replay.begun")
-        branch = PassBranch(self.branch.sink, self._sink.ticket(), self.branch.routes)
+        branch = PassBranch(
+            self.branch.sink,
+            self._sink.ticket(),
+            self.branch.routes,
+            self._flow.source.new_columns,
+        )
         steps = _steps(self._flow, span.at or local_now(), branch, entries)
         work = Pass(source, span, (branch,), 100.0, steps, format=self._format)
         receipts = job.run(self._spark(), Planned(work, session)).receipts[self._target.branch]

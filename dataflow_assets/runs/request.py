@@ -23,6 +23,10 @@ class Start:
     table: Literal["keep", "truncate", "adopt"] = "keep"
     """What becomes of the rows; `adopt`: a rebuilt table holds what the checkpoint says."""
     confirmed: bool = False
+    reload: tuple[str, ...] = ()
+    """Tables of the source whose rows are loaded again, while the others are followed."""
+    resumed: bool = False
+    """An attempt after the first one of the run: it goes on where that has come to."""
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 from dataflow_assets.contracts import Run, Target
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.replay_entries import replay_target
+from dataflow_assets.runs.request import Start
+from dataflow_assets.runs.start_positions import settle
 
 
 def reset(flow: Flow, run: Run) -> list[Branch]:
@@ -20,6 +23,25 @@ def reset(flow: Flow, run: Run) -> list[Branch]:
         again = replay_target(resolved, branch)
         if branch.sink.peek(again) is not None:
             _forget(branch, again, run)
+    return list(resolved.branches)
+
+
+def load_again(flow: Flow, run: Run, tables: tuple[str, ...], *, confirmed: bool) -> list[Branch]:
+    """Has the next run load the rows of these tables again, in all branches; the others go on.
+
+    Called by `dataflow reset --table`. Each branch under an epoch of its own: a run that is active
+    ends with `TakenOver`. A branch that has not begun loads all tables anyway.
+
+    Raises:
+        PermanentError: the source has no such table, or a branch is appended to and nobody has
+            confirmed; branches before that one load the tables again.
+    """
+    resolved, start = flow.resolved(), Start(reload=tables, confirmed=confirmed)
+    with closing(resolved.source.open(flow.id)) as source:
+        for branch in resolved.branches:
+            target = replace(resolved.target(branch), source_id=source.identity)
+            with closing(branch.sink.open(target, run)) as session:
+                settle(resolved, branch, source, session, start)
     return list(resolved.branches)
 
 

@@ -68,7 +68,7 @@ class Progress:
 
     def start(self, branch: Branch) -> Start:
         """Where the branch begins: as requested the first time, then from its checkpoint."""
-        return Start() if branch.id in self._settled else self._request.start
+        return Start(resumed=True) if branch.id in self._settled else self._request.start
 
     def settled(self, branch: Branch) -> None:
         """Its start position is stored."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from dataflow_assets.contracts import Positions, SinkSession, SourceSession
+from dataflow_assets.contracts import Positions, SinkSession, SourceSession, lasting
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.request import Start
@@ -37,6 +37,11 @@ def settle(
             f"flow {flow.id}: table: adopt goes on from the checkpoint, and cannot be used with "
             f"start: {start.at}. Leave start out, or choose table: keep or truncate"
         )
+    if start.reload and start.at != "checkpoint":
+        raise PermanentError(
+            f"flow {flow.id}: reload goes on from the checkpoint, and cannot be used with start: "
+            f"{start.at}, which loads all tables again. Leave one of the two out"
+        )
     if start.table == "truncate" and start.at == "checkpoint":
         raise PermanentError(
             f"flow {flow.id}: table: truncate cannot be used without start: the rows that were "
@@ -53,6 +58,37 @@ def settle(
     elif flow.policies.checkpoint_reset and session.checkpoint.manifest != flow.hash:
         log.warning("flow %s: checkpointReset: starting over", flow.id)
         session.restart(source.start(), source.identity)
+    elif start.reload or (flow.source.loads_each_run and not start.resumed):
+        _load_again(flow, branch, source, session, start)
+
+
+def _load_again(
+    flow: Flow, branch: Branch, source: SourceSession, session: SinkSession, start: Start
+) -> None:
+    """The rows of some tables, or of all of them, while changes are followed from the checkpoint.
+
+    What is stored of an unfinished micro-batch comes again, which upserts bear.
+    """
+    positions = session.checkpoint.positions
+    if not branch.sink.upserts:
+        _check_appended(flow, branch, positions, start)
+    found = source.again(positions, start.reload, upserts=branch.sink.upserts)
+    session.restart(found, source.identity)
+
+
+def _check_appended(flow: Flow, branch: Branch, positions: Positions, start: Start) -> None:
+    named = ", ".join(start.reload)
+    if not start.confirmed:
+        raise PermanentError(
+            f"flow {flow.id}: {branch.address} is appended to: loading {named} again would store "
+            f"its rows twice. Delete the rows of {named} there while the flow does not run, and "
+            "confirm (--yes; in the launchpad confirm: true)"
+        )
+    if lasting(positions) != dict(positions):
+        raise PermanentError(
+            f"flow {flow.id}: a micro-batch into {branch.address} is stored in part, and rows "
+            f"would be stored twice. Let the flow run once, then load {named} again"
+        )
 
 
 def _begin(

@@ -501,7 +501,7 @@ def test_what_lanes_read_has_no_effect_on_a_flow_that_no_lane_drives(file: Path)
     places = ["metadata.annotations.dataflow-assets/lane", "spec.freshness"]
     assert [hint.path for hint in found.hints] == places
     for hint in found.hints:
-        assert "has no effect: each read of this query is of all its rows" in hint.message
+        assert "has no effect: each run reads all rows of its source" in hint.message
     tracked = QUERY.replace("select 1", "select 1, changeTrackingColumn: at")
     assert loaded(file, named + tracked).hints == ()
 

@@ -87,9 +87,10 @@ def sqlstate(conninfo: str) -> str | None:
 def _attempt(connection: pq.abc.PGconn, deadline: float) -> None:
     state = pq.PollingStatus.WRITING
     while state in _WAITING and (left := deadline - time.monotonic()) > 0:
-        socket = [connection.socket]
+        ready = select.poll()  # `select` takes no descriptor above 1023
         reads = state == pq.PollingStatus.READING
-        select.select(socket if reads else [], [] if reads else socket, [], left)
+        ready.register(connection.socket, select.POLLIN if reads else select.POLLOUT)
+        ready.poll(left * 1000)
         state = pq.PollingStatus(connection.connect_poll())
 
 

@@ -42,8 +42,8 @@ _OF_LANES: tuple[Path, ...] = (
     ("metadata", "annotations", model.LANE),
 )
 _NO_LANE = (
-    "has no effect: each read of this query is of all its rows, so the flow has runs of its own "
-    "and no lane; with changeTrackingColumn a lane drives it"
+    "has no effect: each run reads all rows of its source, so the flow has runs of its own and no "
+    "lane; without snapshotMode: always, or with changeTrackingColumn, a lane drives it"
 )
 _SOURCE: Path = ("spec", "source")
 _SINK: Path = ("spec", "sink")
@@ -87,6 +87,7 @@ def read(document: Document) -> Reading:
         return Reading(document, tuple(findings))
     findings += [*_rules(document, envelope), *_error_rules(document, steps.branches, errors)]
     findings += _rereading(document, source, steps.branches)
+    findings += _adding(document, source, steps.branches)
     findings += _looping(document, source, steps.branches, errors)
     notes = _hints(document, envelope, source, steps, errors)
     if findings or not document.sound:
@@ -173,6 +174,37 @@ def _rereading(document: Document, source: Source, branches: Iterable[Branch]) -
                 "sink that upserts, or choose otherwise there"
             )
             yield document.finding(branch.place, message, key=True)
+
+
+def _adding(document: Document, source: Source, branches: Iterable[Branch]) -> Iterable[Finding]:
+    """Columns that the source gets later need a sink that can add them, or leave them out."""
+    for branch in branches:
+        if reason := _no_columns(source, branch.sink):
+            yield document.finding(branch.place, reason, key=True)
+
+
+def _no_columns(source: Source, sink: Sink) -> str:
+    """Why `schemaChanges` of the source cannot be kept; empty where it can."""
+    whole = sink.takes == "messages" or getattr(sink, "raw_mode", False)
+    if source.new_columns == "ignore" and whole:
+        return (
+            "stores whole records, so that no new column can be left out, as schemaChanges: ignore "
+            "of the source says: name the columns to read there, as includeColumns"
+        )
+    if source.new_columns != "add" or whole:
+        return ""
+    if not sink.adds_columns:
+        able = ", ".join(sorted(name for name, one in registry.sinks().items() if one.adds_columns))
+        return (
+            f"a {sink.type} sink cannot add columns to its table, as schemaChanges: add of the "
+            f"source says: leave schemaChanges out there, or use one of {able}"
+        )
+    if sink.unknown_fields == "ignore":
+        return (
+            "unknownFields: ignore leaves the columns out that schemaChanges: add of the source "
+            "adds: leave one of the two out"
+        )
+    return ""
 
 
 def _error_rules(

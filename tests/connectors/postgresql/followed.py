@@ -6,7 +6,7 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource, PostgresqlSink
 from dataflow_assets.connectors.postgresql.cdc import slot
+from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, Positions, Rejects, Run, Span
 from dataflow_assets.flow import Branch, Flow, Policies
@@ -107,14 +108,14 @@ class Followed:
 
     def plan(self, after: Positions | None = None) -> Span:
         """Of a session of its own, which lets go of a snapshot."""
-        with closing(self.source.open("followed/plan")) as session:
+        with self._letting_go(), closing(self.source.open("followed/plan")) as session:
             return session.plan(session.start() if after is None else after, self.limit)
 
     def read(
         self, after: Positions | None = None, metadata: frozenset[str] = frozenset()
     ) -> list[pa.RecordBatch]:
         """What the source delivers from a position on, to the end that is visible now."""
-        with closing(self.source.open("followed/read")) as session:
+        with self._letting_go(), closing(self.source.open("followed/read")) as session:
             at = session.start() if after is None else after
             span = session.plan(at, self.limit, session.ends())
             return [b for piece in span.slices for b in self.source.batches(piece, metadata)]
@@ -139,8 +140,19 @@ class Followed:
         """The same with other options of the source."""
         return replace(self, options={**self.options, **options})
 
+    @contextmanager
+    def _letting_go(self) -> Iterator[None]:
+        """Of snapshots, whose tables are locked against changes."""
+        try:
+            yield
+        finally:
+            for _, key in [*HELD._held]:
+                HELD.let_go(key)
+
     def remove(self) -> None:
-        """Slot and publication."""
+        """Slot and publication, and snapshots that are held."""
+        with self._letting_go():
+            pass
         self.run(
             "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots "
             "WHERE slot_name LIKE %s AND active_pid IS NOT NULL",

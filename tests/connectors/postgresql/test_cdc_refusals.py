@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
-from dataflow_assets.connectors.postgresql.cdc.position import Lsn, dump
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
@@ -160,7 +160,7 @@ def test_a_server_that_has_lost_the_end_of_its_log(followed: Followed) -> None:
     """Restored, or promoted while it was behind: its new log would be skipped."""
     followed.make(KEYED)
     followed.drain()
-    beyond = {"wal": dump(Lsn(1 << 60))}
+    beyond = {"wal": dump(Reached(Lsn(1 << 60)))}
     with closing(followed.source.open("followed/restored")) as session:
         for until in (None, session.ends()):
             with pytest.raises(PermanentError, match=r"the log ends at .* Load the tables again"):
@@ -300,8 +300,8 @@ def test_who_writes_is_named_where_a_slot_waits(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"snapshotMode": "always"}, "not supported yet: always, .* --from earliest"),
-        ({"schemaChanges": "add"}, "not supported yet: add; add the column to the target by hand"),
+        ({"snapshotMode": "sometimes"}, "'initial', 'never' or 'always'"),
+        ({"schemaChanges": "add", "envelopeFormat": "debezium"}, "add has no effect with envel"),
         ({"slotName": "Orders"}, "lower-case letters, digits and underscores only"),
         ({"slotName": None}, "slotName or slotNameSecretRef is required"),
         ({"publicationName": None}, "publicationName or publicationNameSecretRef is required"),

@@ -16,7 +16,14 @@ import pytest
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
 from dataflow_assets.connectors.postgresql.cdc import session as session_module
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
-from dataflow_assets.connectors.postgresql.cdc.position import Lsn, StreamPart, dump, parse_part
+from dataflow_assets.connectors.postgresql.cdc.position import (
+    Lsn,
+    Reached,
+    StreamPart,
+    dump,
+    parse,
+    parse_part,
+)
 from dataflow_assets.connectors.postgresql.cdc.read import Stream
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import PermanentError
@@ -127,7 +134,9 @@ def test_what_every_branch_has_is_let_go_and_cannot_be_asked_for(table: Followed
     table.drain()
     confirmed = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
     ((lsn,),) = table.run(confirmed, table.schema)
-    assert dump(Lsn.parse(lsn)) == table.position()["wal"]
+    reached = parse(table.position()["wal"])
+    assert reached is not None
+    assert str(reached.lsn) == lsn
     with pytest.raises(PermanentError, match="has let go what lies before"):
         table.plan(first)
     part = StreamPart(json.loads(str(first["wal"]))["lsn"], lsn)
@@ -175,6 +184,45 @@ def test_idle_tables_do_not_keep_the_log(table: Followed, monkeypatch: pytest.Mo
         assert not span.empty
         assert [b.num_rows for piece in span.slices for b in
                 table.source.batches(piece, frozenset())] == [0]  # fmt: skip
+
+
+def test_an_idle_database_lets_the_log_of_others_go(table: Followed) -> None:
+    """Nothing is written into it for that: the slot moves by what others write."""
+    table.drain()
+    retained = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::int8 "
+    retained += f"FROM pg_replication_slots WHERE slot_name = '{table.schema}'"
+    name = f"{table.schema}_other"
+    table.run(f"CREATE DATABASE {name} STRATEGY file_copy")
+    try:
+        with psycopg.connect(table.dsn, dbname=name, autocommit=True) as other:
+            other.execute(
+                "CREATE TABLE t AS SELECT repeat('x', 900) FROM generate_series(1, 20000)"
+            )
+        ((before,),) = table.run(retained)
+        for _ in range(2):
+            table.run("CHECKPOINT")  # as the server does by itself every few minutes
+            table.drain()
+        ((after,),) = table.run(retained)
+    finally:
+        table.run(f"DROP DATABASE {name} WITH (FORCE)")
+    assert before > 15_000_000
+    assert after < 2_000_000
+
+
+def test_a_look_that_ends_early_leaves_nobody_behind(table: Followed) -> None:
+    """Its walsender would look through all that follows before it notices."""
+    table.drain()
+    after = parse(table.position()["wal"])
+    assert after is not None
+    table.run("INSERT INTO source VALUES (300, 'x', 1)")
+    table.run("CREATE TABLE noise (t text)")
+    for _ in range(20):
+        table.run("INSERT INTO noise SELECT repeat('x', 200) FROM generate_series(1, 10000)")
+    end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+    assert look(table.source, after.lsn, end).changes == 1
+    begun = time.monotonic()
+    table.wait_until_free()
+    assert time.monotonic() - begun < 0.5
 
 
 @pytest.mark.parametrize("seconds", [0, 10])
@@ -324,6 +372,6 @@ def test_a_checkpoint_of_the_operator_is_taken_over(table: Followed) -> None:
     begin = json.loads(str(table.start()["wal"]))["lsn"]
     with closing(table.source.open("followed/adopt")) as session:
         document = {"lastAckedLSN": begin, "phase": "streaming", "slotName": table.schema}
-        assert session.adopt(document) == {"wal": dump(Lsn.parse(begin))}
+        assert session.adopt(document) == {"wal": dump(Reached(Lsn.parse(begin)))}
         with pytest.raises(PermanentError, match="first load was not finished"):
             session.adopt({**document, "phase": "snapshot"})

@@ -103,6 +103,16 @@ class ClickhouseSinkSession(SinkSession):
             self._head(replace(self._state.snapshot(), target=self.identity))
 
     @override
+    def adding(self, columns: pa.Schema) -> str:
+        return create_table.adding(self._sink, columns)
+
+    @override
+    def add_columns(self, columns: pa.Schema) -> None:
+        with translated(f"adding columns to {self._sink.address()}"):
+            create_table.add_columns(self._client, self._sink, columns)
+            self._find()
+
+    @override
     def holds_rows(self) -> bool:
         with translated(f"counting the rows of {self._sink.address()}"):
             return self._table is not None and empty_table.holds_rows(self._client, self._table)

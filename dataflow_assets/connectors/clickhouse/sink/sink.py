@@ -48,6 +48,7 @@ class ClickhouseSink(ClickhouseSinkOptions, FrameSink):
         "flow. Rejected records go to `<table>_rejected` before the rows, once for `FINAL`."
     )
     commits: ClassVar[Literal["slice", "span"]] = "slice"
+    adds_columns: ClassVar[bool] = True
 
     @override
     @classmethod

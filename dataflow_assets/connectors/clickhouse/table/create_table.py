@@ -29,6 +29,22 @@ def create(client: Client, sink: ClickhouseSinkOptions, sample: pa.Schema) -> No
         client.command(raw_statement(sink, sample) if sink.raw_mode else statement(sink, sample))
 
 
+def add_columns(client: Client, sink: ClickhouseSinkOptions, columns: pa.Schema) -> None:
+    """Adds columns to the target; those that it has by now stay. Raises Failure."""
+    with failing():
+        client.command(adding(sink, columns))
+
+
+def adding(sink: ClickhouseSinkOptions, columns: pa.Schema) -> str:
+    """The DDL that adds columns, of the manifest's types where it names some."""
+    types_ = {
+        field.name: sink.columns.get(field.name) or column_type(field, messages=False)
+        for field in columns
+    }
+    added = (f"ADD COLUMN IF NOT EXISTS {quote(name)} {kind}" for name, kind in types_.items())
+    return f"ALTER TABLE {quote(*sink.place())} {', '.join(added)}"
+
+
 def statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
     """The DDL: the sample's columns, sorted; the manifest's types over them."""
     given = {field.name: field for field in sample}

@@ -84,6 +84,12 @@ class IcebergSinkSession(StoredSession):
         self._state = self.fence(self._owning(lambda found: found.adopted(self.identity)))
         self._property.drop_aside()
 
+    def add_columns(self, columns: pa.Schema) -> None:
+        """One commit of the schema; whoever writes by the old one goes on with nulls."""
+        with translated(self._sink, "add columns to"):
+            create_table.add_columns(self._property.table, self._sink, columns)
+        self._state = self._owned(self.read())
+
     def holds_rows(self) -> bool:
         """True as well where rows may all be deleted by files of others."""
         return self._property.committer is not None and total_records(self._property.table) != 0

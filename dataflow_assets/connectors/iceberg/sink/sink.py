@@ -36,6 +36,7 @@ class _TableSink(TableSinkOptions, FrameSink):
 
     commits: ClassVar[Literal["slice", "span"]] = "span"
     text_bodies: ClassVar[bool] = True
+    adds_columns: ClassVar[bool] = True
 
     def open(self, target: Target, run: Run) -> SinkSession:
         """One commit to a table that exists: taking the epoch moves its head."""

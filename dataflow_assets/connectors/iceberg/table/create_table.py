@@ -64,6 +64,16 @@ def create(
     return catalog.made(sink.identifier, schema, properties, spec, order)
 
 
+def add_columns(table: Table, sink: TableSinkOptions, columns: pa.Schema) -> None:
+    """Adds columns, of the manifest's types where it names some; those that are there stay."""
+    named = {name: parse_field(name, text) for name, text in sink.columns.items()}
+    added = table_schema(named.get(column.name, column) for column in columns)
+    with table.update_schema() as update:
+        for column in added.fields:
+            if column.name not in table.schema().column_names:
+                update.add_column((column.name,), column.field_type, column.doc)
+
+
 def _columns(sink: TableSinkOptions, sample: pa.Schema) -> list[pa.Field]:
     """The sample's columns, then the manifest's: a manifest's type wins over a sample's."""
     known = sink.raw_columns(sample) if sink.raw_mode else sample

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
-from dataflow_assets.contracts import Address, Source
+from dataflow_assets.contracts import Address, NewColumnRule, Source
 from dataflow_assets.sdk.database import ColumnName, Database, joined, slugify, split
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition
@@ -43,8 +43,10 @@ class PostgresqlCdcOptions(Database, Source):
     """The tables to read, each `name` or `schema.name`; the schema is `public` unless given. A
     partitioned table is named by its root. A name with a dot in it is put in double quotes."""
     snapshot_mode: Literal["initial", "never", "always"] = "initial"
-    """`initial`: the rows that are there at the first start, then the changes since. `never`: the
-    changes alone, from where the slot is. `always` is refused: it does not work yet."""
+    """`initial`: the rows that are there at the first start, then the changes since; those of a
+    table that is added to `tables` later when it is added. `never`: the changes alone, from where
+    the slot is. `always`: each run loads the rows of all tables again, then follows; the sink must
+    upsert, and no lane drives the flow."""
     create_slot_if_not_exists: bool = True
     """Create the slot at the first start."""
     create_publication_if_not_exists: bool = True
@@ -70,7 +72,8 @@ class PostgresqlCdcOptions(Database, Source):
     says."""
     schema_changes: Annotated[Literal["fail", "add", "ignore"], Addition()] = "fail"
     """What to do where a table gets a column that the target lacks. `fail`: the flow stops at the
-    first change that has the column. `add` and `ignore` are refused: they do not work yet."""
+    first change that has the column, and says what to run. `add`: the target gets the column, of
+    the type that it has at the source. `ignore`: the column is left out."""
 
     @field_validator("slot_name")
     @classmethod
@@ -81,30 +84,10 @@ class PostgresqlCdcOptions(Database, Source):
             )
         return value
 
-    @field_validator("snapshot_mode")
-    @classmethod
-    def _loads_once(cls, value: str) -> str:
-        if value == "always":
-            raise ValueError(
-                "not supported yet: always, by which every start loads the tables again; load them "
-                "when you want it: dataflow run --from earliest"
-            )
-        return value
-
-    @field_validator("schema_changes")
-    @classmethod
-    def _stops(cls, value: str) -> str:
-        if value != "fail":
-            raise ValueError(
-                f"not supported yet: {value}; add the column to the target by hand, or leave new "
-                "columns out by unknownFields: ignore of the sink"
-            )
-        return value
-
     @field_validator("tables")
     @classmethod
     def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        places = [_place(table) for table in value]
+        places = [place_of(table) for table in value]
         for place in places:
             if not place[1] or places.count(place) > 1:
                 raise ValueError(f"names {joined(*place) or 'nothing'} twice or not at all")
@@ -117,6 +100,41 @@ class PostgresqlCdcOptions(Database, Source):
         if self.publication_name is None and self.publication_name_secret_ref is None:
             raise ValueError("publicationName or publicationNameSecretRef is required")
         return self
+
+    @model_validator(mode="after")
+    def _has_columns(self) -> Self:
+        if self.envelope_format == "debezium" and self.schema_changes != "fail":
+            raise ValueError(
+                f"schemaChanges: {self.schema_changes} has no effect with envelopeFormat: "
+                "debezium, whose records are one column, with all columns of the table in it: "
+                "leave schemaChanges out"
+            )
+        return self
+
+    @property
+    def loads(self) -> bool:
+        """Whether the rows of tables are loaded before their changes are read."""
+        return self.snapshot_mode != "never"
+
+    @property
+    @override
+    def new_columns(self) -> NewColumnRule:
+        return self.schema_changes
+
+    @property
+    @override
+    def loads_each_run(self) -> bool:
+        return self.snapshot_mode == "always"
+
+    @property
+    @override
+    def rereads(self) -> str:
+        return "snapshotMode: always" if self.loads_each_run else ""
+
+    @property
+    @override
+    def incremental(self) -> bool:
+        return not self.loads_each_run
 
     @override
     def server(self) -> str:
@@ -140,7 +158,7 @@ class PostgresqlCdcOptions(Database, Source):
     @property
     def places(self) -> tuple[Place, ...]:
         """Schema and name of each table."""
-        return tuple(_place(table) for table in self.tables)
+        return tuple(place_of(table) for table in self.tables)
 
     @property
     def slot(self) -> str:
@@ -168,7 +186,8 @@ class PostgresqlCdcOptions(Database, Source):
         return included and name not in _folded(self.exclude_columns)
 
 
-def _place(table: str) -> Place:
+def place_of(table: str) -> Place:
+    """Schema and name of a table as a manifest says it."""
     schema, name = split(table)
     return schema or USUAL_SCHEMA, name
 

@@ -28,22 +28,64 @@ class Lsn:
         return f"{self.value >> 32:X}/{self.value & 0xFFFFFFFF:X}"
 
 
-def dump(position: Lsn | None) -> str:
+@dataclass(frozen=True)
+class Reached:
+    """How far a flow has come."""
+
+    lsn: Lsn
+    """Changes before are read."""
+    tables: frozenset[str] | None = None
+    """Those whose rows are loaded, and whose changes are read; None: those of the manifest, as
+    positions say that were stored before tables could be loaded one by one."""
+    again: frozenset[str] = frozenset()
+    """Those of them whose rows are to be loaded again."""
+
+    def has(self, table: str) -> bool:
+        """Whether changes of the table are read."""
+        return self.tables is None or table in self.tables
+
+    def waits_for(self, table: str) -> bool:
+        """Whether the rows of the table are still to be loaded."""
+        return not self.has(table) or table in self.again
+
+
+def dump(position: Reached | None) -> str:
     """The position as it is stored; None: nothing was read."""
-    return json.dumps({} if position is None else {"lsn": str(position)})
+    if position is None:
+        return json.dumps({})
+    text: dict[str, object] = {"lsn": str(position.lsn)}
+    if position.tables is not None:
+        text["tables"] = sorted(position.tables)
+    if position.again:
+        text["again"] = sorted(position.again)
+    return json.dumps(text)
 
 
-def parse(position: Position | None) -> Lsn | None:
-    """What `dump` has written."""
+def dump_end(lsn: Lsn) -> str:
+    """Where the log ends, for which a position with tables that wait is not far enough."""
+    return json.dumps({"lsn": str(lsn), "end": True})
+
+
+def parse(position: Position | None) -> Reached | None:
+    """What `dump` or `dump_end` has written."""
     text = json.loads(str(position)) if position else {}
-    return Lsn.parse(text["lsn"]) if text else None
+    if not text:
+        return None
+    tables = text.get("tables")
+    again = frozenset(text.get("again", ()))
+    return Reached(Lsn.parse(text["lsn"]), None if tables is None else frozenset(tables), again)
+
+
+def is_end(position: Position) -> bool:
+    """Whether `dump_end` has written it."""
+    return "end" in json.loads(str(position))
 
 
 START = dump(None)
 """Where a flow begins that has read nothing."""
 
 
-def stored(positions: Positions) -> Lsn | None:
+def stored(positions: Positions) -> Reached | None:
     """Where a branch is, finished parts of a span included."""
     return parse(folded(positions, PARTITION))
 
@@ -54,6 +96,8 @@ class StreamPart:
 
     after: str
     upto: str
+    tables: tuple[str, ...] | None = None
+    """Whose changes are read; None: those of all tables of the manifest."""
 
 
 @dataclass(frozen=True)
@@ -82,4 +126,7 @@ def dump_part(part: Part) -> str:
 def parse_part(text: str) -> Part:
     """What `dump_part` has written."""
     found = json.loads(text)
-    return SnapshotPart(**found) if "snapshot" in found else StreamPart(**found)
+    if "snapshot" in found:
+        return SnapshotPart(**found)
+    tables = found.get("tables")
+    return StreamPart(found["after"], found["upto"], None if tables is None else tuple(tables))

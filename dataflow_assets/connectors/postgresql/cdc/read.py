@@ -20,7 +20,7 @@ from dataflow_assets.connectors.postgresql.cdc.envelope import (
 )
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.layout import Announcement, Layout, selected
-from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import (
     Lsn,
     SnapshotPart,
@@ -89,6 +89,8 @@ class Stream:
     """By the id of a table, as messages have it; tables that nobody asked for are not in it."""
     _announced_last: dict[bytes, Announcement] = field(default_factory=dict)
     _transaction: Transaction = Transaction("0/0")
+    _tables: tuple[str, ...] | None = None
+    """Whose changes are read; None: those of all tables of the manifest."""
 
     def batches(self, part: StreamPart) -> Iterator[pa.RecordBatch]:
         """The records of the transactions that commit inside the part, in their order."""
@@ -100,6 +102,7 @@ class Stream:
             closing(Walsender(self.source.dsn())) as sender,
         ):
             begin(self.source, sender, after)
+            self._tables = part.tables
             reach("postgresql-cdc.read")
             waiting_rows = waiting_bytes = 0
             for kind, data in sender.messages(upto):
@@ -141,7 +144,7 @@ class Stream:
         """
         found = Announcement.parse(data)
         key = found.oid.to_bytes(4, "big")
-        if found.place not in self.source.places or self._announced_last.get(key) == found:
+        if not self._reads(found.place) or self._announced_last.get(key) == found:
             return
         yield from self._flushed()
         with lent_to_source(self.source.dsn()) as link:
@@ -149,6 +152,11 @@ class Stream:
         self._announced_last[key] = found
         debezium = self.source.envelope_format == "debezium"
         self._followed[key] = Changed(layout, self._followed.get(key), with_old=debezium)
+
+    def _reads(self, place: Place) -> bool:
+        if self._tables is not None and ".".join(place) not in self._tables:
+            return False
+        return place in self.source.places
 
     def _emptied(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
         rest = bytes(data[HEADER + 6 :])

@@ -14,23 +14,26 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.cdc import errors, slot, tables
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.loading import Loading
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
-from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions, place_of
 from dataflow_assets.connectors.postgresql.cdc.position import (
     PARTITION,
     START,
     Lsn,
+    Reached,
     SnapshotPart,
     StreamPart,
     dump,
+    dump_end,
     dump_part,
+    is_end,
     parse,
-    parse_part,
     stored,
 )
 from dataflow_assets.connectors.postgresql.cdc.read import read
 from dataflow_assets.connectors.postgresql.cdc.slot import Slot
-from dataflow_assets.connectors.postgresql.cdc.snapshot import NOW, Snapshot
+from dataflow_assets.connectors.postgresql.cdc.snapshot import NOW
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import (
@@ -42,8 +45,9 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     folded,
+    lasting,
 )
-from dataflow_assets.errors import DataflowError, Outdated, PermanentError
+from dataflow_assets.errors import DataflowError, PermanentError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,21 +71,19 @@ class PostgresqlCdcSession(SourceSession):
 
     def __init__(self, source: PostgresqlCdcOptions, flow: str) -> None:
         self._source, self._flow = source, flow
-        self._snapshot: Snapshot | None = None
-        self._renewed: set[str] = set()
-        """Tables that a branch reads again from their beginning: another process held their
-        snapshot. Each branch begins after a plan of its own."""
         self._after: Lsn | None = None
         """Where the last span was planned from."""
         self._idle: tuple[Lsn, Lsn] | None = None
         """A stretch of the log without changes."""
         self._moved = float("-inf")
+        self._before_load: Lsn | None = None
+        """The end of the log that is read before a snapshot of tables that wait is taken."""
         with explained(source, "opening"), lent_to_source(source.dsn()) as link:
-            ((level, self._block, system, database),) = link.execute(_OPEN)
+            ((level, block, system, database),) = link.execute(_OPEN)
             if level != "logical":
                 raise errors.wrong_level(source, level)
             self._identity = f"{system}.{database}"
-            self._tables = tables.tables(link, source)
+            self._loading = Loading(source, flow, block, tables.tables(link, source))
 
     @property
     @override
@@ -103,7 +105,7 @@ class PostgresqlCdcSession(SourceSession):
             )
         with explained(self._source, "opening"), lent_to_source(self._source.dsn()) as link:
             self._made(link)
-            return {PARTITION: dump(slot.end_of_log(link))}
+            return {PARTITION: dump(Reached(slot.end_of_log(link), self._names))}
 
     @override
     def ends(self) -> Positions:
@@ -111,8 +113,8 @@ class PostgresqlCdcSession(SourceSession):
             with lent_to_source(self._source.dsn()) as link:
                 known, end = slot.find(link, self._source), slot.end_of_log(link)
             if known is None or known.pid is not None or self._has_news(known, end):
-                return {PARTITION: dump(end)}
-            return {PARTITION: dump(known.confirmed)}
+                return {PARTITION: dump_end(end)}
+            return {PARTITION: dump_end(known.confirmed)}
 
     def _has_news(self, known: Slot, end: Lsn) -> bool:
         """Whether a read would find changes, or long stretches of the log without any."""
@@ -144,49 +146,100 @@ class PostgresqlCdcSession(SourceSession):
     def plan(self, after: Positions, limit: Limit, until: Positions | None = None) -> Span:
         at = stored(after)
         bound = None if until is None else stored(until)
-        self._renewed = set()
+        self._loading.next_turn()
+        if waiting := self._waiting(at):
+            with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
+                return self._load(link, at, waiting, limit)
         if at is not None:
-            self._let_go()
-            if bound is not None and bound.value <= at.value:
-                self._check_end(at)
+            self._loading.unused()
+            if bound is not None and bound.lsn.value <= at.lsn.value:
+                self._check_end(at.lsn)
                 return Span(())
         with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
-            if at is None and self._source.snapshot_mode == "initial":
-                self._made(link)
-                return self._load(link, limit)
-            known = self._made(link) if at is None else self._checked(link, at)
-            slot.freed(link, self._source)
-            begin = known.confirmed if at is None else at
-            end = slot.end_of_log(link)
-            slot.check_end(link, self._source, begin, end)
-            first = at is None
-        bound = end if bound is None or bound.value > end.value else bound
-        return self._follow(begin, bound, limit, moves=first or until is not None)
+            known = self._made(link) if at is None else self._checked(link, at.lsn)
+            begin = known.confirmed if at is None else at.lsn
+            end = self._end(link, begin)
+        upto = end if bound is None or bound.lsn.value > end.value else bound.lsn
+        position = at or Reached(begin, self._names)
+        return self._follow(position, upto, limit, moves=at is None or until is not None)
 
-    def _follow(self, begin: Lsn, end: Lsn, limit: Limit, *, moves: bool) -> Span:
+    def _load(self, link: TextLink, at: Reached | None, waiting: list[str], limit: Limit) -> Span:
+        """All rows of tables that wait, as of one place in the log.
+
+        The changes of the others are read up to that place before, so that all tables go on from
+        there; far behind the end of the log, no snapshot is held for that yet.
+        """
+        snapshot = self._loading.held()
+        if at is None:
+            self._made(link)
+        else:
+            tables.publish_more(link, self._source, self._tables_of(waiting))
+            self._checked(link, at.lsn, waiting)
+            end = self._end(link, at.lsn)
+            if snapshot is not None and snapshot.lsn.value < at.lsn.value:
+                snapshot = None
+            if snapshot is None:
+                # Where it was at first: writers may be faster than the log is read.
+                first = self._before_load = self._before_load or end
+                if first.value - at.lsn.value > _bytes(limit):
+                    return self._follow(at, first, limit, moves=True)
+        snapshot, self._before_load = snapshot or self._loading.begun(link), None
+        if at is not None and at.lsn.value < snapshot.lsn.value:
+            return self._follow(at, snapshot.lsn, limit, moves=True)
+        reached = Reached(snapshot.lsn, self._names)
+        parts = self._loading.parts(snapshot, waiting, limit)
+        if not parts:  # partitioned tables without a partition
+            return self._stretch(reached, snapshot.lsn, snapshot.lsn)
+        return Span.of_parts(dump(reached), parts)
+
+    def _follow(self, at: Reached, end: Lsn, limit: Limit, *, moves: bool) -> Span:
         """The next stretch of the log; nothing where it has no changes and need not move on."""
-        self._after = begin
+        begin = self._after = at.lsn
         if begin.value >= end.value:
-            return _stretch(begin, begin, begin) if moves else Span(())
+            return self._stretch(at, begin, begin) if moves else Span(())
         looked = Lsn(min(end.value, begin.value + LOOK_BYTES))
         found = self._seen(begin, looked)
         if found.first is None:
             if looked.value == end.value and not moves and not self._is_long(begin, end):
                 return Span(())
             self._moved = time.monotonic()
-            return _stretch(looked, looked, end)
-        size = min(limit.bytes, limit.records * RECORD_BYTES)
-        upto = Lsn(min(end.value, found.first.value + max(1, size)))
-        return _stretch(begin, upto, end)
+            return self._stretch(replace(at, lsn=looked), looked, end)
+        upto = Lsn(min(end.value, found.first.value + max(1, _bytes(limit))))
+        return self._stretch(at, upto, end)
+
+    def _stretch(self, at: Reached, upto: Lsn, end: Lsn) -> Span:
+        """A span of one part, which is not read where it is empty; `full` where more is waiting."""
+        followed = [name for name in sorted(self._names) if self._follows(at, name)]
+        only = None if len(followed) == len(self._names) else tuple(followed)
+        part = dump_part(StreamPart(str(at.lsn), str(upto), only))
+        reached = Reached(upto, frozenset(followed), at.again & self._names)
+        return Span.of_parts(dump(reached), [part], full=upto.value < end.value)
+
+    @property
+    def _names(self) -> frozenset[str]:
+        return frozenset(table.name for table in self._loading.tables)
+
+    def _tables_of(self, names: Sequence[str]) -> list[tables.Table]:
+        return [table for table in self._loading.tables if table.name in names]
+
+    def _waiting(self, at: Reached | None) -> list[str]:
+        """Tables whose rows are still to be loaded."""
+        if at is None:
+            return sorted(self._names) if self._source.loads else []
+        return [n for n in sorted(self._names) if n in at.again or not self._follows(at, n)]
+
+    def _follows(self, at: Reached, name: str) -> bool:
+        """Whether changes of the table are read from there on."""
+        return at.has(name) or not self._source.loads
 
     def _made(self, link: TextLink) -> Slot:
         """Publication and slot as they are before the first read; made where they are missing.
 
         The publication comes first: the slot skips what was not published when it was logged.
         """
-        source = self._source
-        tables.publish(link, source, self._tables)
-        tables.published(link, source, self._tables, begun=False)
+        source, wanted = self._source, self._loading.tables
+        tables.publish(link, source, wanted)
+        tables.published(link, source, wanted, begun=False)
         known = slot.find(link, source)
         if known is None and not source.create_slot_if_not_exists:
             raise errors.no_slot(source, begun=False)
@@ -197,75 +250,47 @@ class PostgresqlCdcSession(SourceSession):
         assert known is not None  # noqa: S101 - it was just made
         return known
 
-    def _checked(self, link: TextLink, at: Lsn) -> Slot:
-        tables.published(link, self._source, self._tables, begun=True)
+    def _checked(self, link: TextLink, at: Lsn, new: Sequence[str] = ()) -> Slot:
+        """`new`: tables whose changes need not have been published before."""
+        tables.published(link, self._source, self._tables_of(new), begun=False)
+        followed = self._tables_of(sorted(self._names.difference(new)))
+        tables.published(link, self._source, followed, begun=True)
         return slot.check(self._source, slot.find(link, self._source), at)
+
+    def _end(self, link: TextLink, begin: Lsn) -> Lsn:
+        """How far the log can be read, once nobody else reads it."""
+        slot.freed(link, self._source)
+        end = slot.end_of_log(link)
+        slot.check_end(link, self._source, begin, end)
+        return end
 
     def _check_end(self, at: Lsn) -> None:
         with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
             slot.check_end(link, self._source, at, slot.end_of_log(link))
 
-    def _load(self, link: TextLink, limit: Limit) -> Span:
-        """All rows of all tables, as of one place in the log."""
-        snapshot = self._held(link)
-        parts = snapshot.parts(self._tables, limit, self._block)
-        if not parts:  # partitioned tables without a partition
-            return _stretch(snapshot.lsn, snapshot.lsn, snapshot.lsn)
-        return Span.of_parts(dump(snapshot.lsn), map(dump_part, parts))
-
-    def _held(self, link: TextLink) -> Snapshot:
-        if self._snapshot is None or not self._snapshot.alive:
-            self._let_go()
-            self._snapshot = Snapshot(self._source, self._tables)
-            # A partition may have come since they were looked at, before they were locked.
-            self._tables = tables.tables(link, self._source)
-        return self._snapshot
-
-    def _let_go(self) -> None:
-        if self._snapshot is not None:
-            self._snapshot.close()
-            self._snapshot, self._renewed = None, set()
-
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        part = parse_part(piece.part)
-        if isinstance(part, SnapshotPart) and not self._holds(part):
-            raise self._outdated(part)
-        return (piece.part,)
+        return self._loading.smaller(piece)
 
     @override
     def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        part = parse_part(piece.part)
-        if isinstance(part, StreamPart) or self._holds(part):
-            return (piece.part,)
-        with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
-            return tuple(map(dump_part, self._again(part, self._held(link), limit)))
+        return self._loading.renewed(piece, limit)
 
-    def _holds(self, part: SnapshotPart) -> bool:
-        """A server that was restarted gives the same names again."""
-        held = self._snapshot
-        return held is not None and (held.name, str(held.lsn)) == (part.snapshot, part.lsn)
-
-    def _outdated(self, part: SnapshotPart) -> Outdated:
-        return Outdated(
-            f"{self._source.title}: the snapshot of {part.lsn} is gone, because the process that "
-            f"held it has ended, and rows of table {part.table} were not read yet. A later "
-            "snapshot would repeat rows in a table that is appended to: load the tables again into "
-            f"an empty one with {errors.AGAIN}"
-        )
-
-    def _again(self, part: SnapshotPart, snapshot: Snapshot, limit: Limit) -> list[SnapshotPart]:
-        """A table that was not read to its end is read again from its beginning.
-
-        A row that has moved between the two snapshots may lie in blocks that were read, and the
-        log need not have all of it. The changes since the first snapshot are still read, over
-        newer rows, and all is right when they are through.
-        """
-        if part.table in self._renewed:
-            return []
-        self._renewed.add(part.table)
-        table = [one for one in self._tables if one.name == part.table]
-        return snapshot.parts(table, limit, self._block)
+    @override
+    def again(self, positions: Positions, tables: Sequence[str], *, upserts: bool) -> Positions:
+        at, names = stored(lasting(positions)), self._names
+        wanted = frozenset(".".join(place_of(table)) for table in tables) or names
+        if unknown := sorted(wanted - names):
+            raise PermanentError(
+                f"{self._source.title} reads no table {', '.join(unknown)}; its tables are "
+                f"{', '.join(sorted(names))}"
+            )
+        if at is None:
+            return self.start()
+        known = names if at.tables is None else at.tables
+        if upserts:  # changes before the load come too: deletions among them
+            return {PARTITION: dump(Reached(at.lsn, known, at.again | wanted & known))}
+        return {PARTITION: dump(Reached(at.lsn, known - wanted, at.again - wanted))}
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
@@ -280,7 +305,9 @@ class PostgresqlCdcSession(SourceSession):
         one, other = parse(position), parse(end)
         if other is None:
             return False
-        return one is None or one.value < other.value
+        if one is None or one.lsn.value < other.lsn.value:
+            return True
+        return is_end(end) and bool(self._waiting(one))
 
     @override
     def release(self, upto: Positions) -> None:
@@ -288,38 +315,44 @@ class PostgresqlCdcSession(SourceSession):
         at = stored(upto)
         if at is None:
             return
+        if not self._waiting(at):
+            self._loading.over()
         try:
             with explained(self._source, "releasing"), lent_to_source(self._source.dsn()) as link:
-                slot.move(link, self._source, at)
+                slot.move(link, self._source, at.lsn)
         except DataflowError as error:
             log.warning("flow %s: %s", self._flow, error)
 
     @override
     def lag(self, after: Positions) -> Lag:
         """Changes are counted up to a thousand, beyond that estimated by the bytes of the log."""
-        at = stored(after)
+        reached = stored(after)
+        rows = self._estimated_rows(reached)
         with explained(self._source, "looking for changes"):
             with lent_to_source(self._source.dsn()) as link:
                 end, known = slot.end_of_log(link), slot.find(link, self._source)
-                ends = {PARTITION: dump(end)}
-                if at is None:
-                    if known is None or self._source.snapshot_mode == "initial":
+                ends = {PARTITION: dump_end(end)}
+                if reached is None:
+                    if known is None or self._source.loads:
                         held = None if known is None else known.retained
-                        return Lag(max(1, self._estimated_rows), 0.0, ends, held=held)
-                    at = known.confirmed
+                        return Lag(max(1, rows), 0.0, ends, held=held)
+                    reached = Reached(known.confirmed)
+                at = reached.lsn
                 known = slot.check(self._source, known, at)
             size = max(0, end.value - at.value)
             if known.pid is not None:
-                return Lag(size // RECORD_BYTES, 0.0, ends, size, known.retained)
+                return Lag(rows + size // RECORD_BYTES, 0.0, ends, size, known.retained)
             looked = Lsn(min(end.value, at.value + LOOK_BYTES))
             found = look(self._source, at, looked, _COUNTED) if size else Seen(0)
             if looked.value < end.value:
                 found = replace(found, upto=found.upto or looked)
-        return Lag(_estimated(found, at, size), _age(found), ends, size, known.retained)
+        changes = _estimated(found, at, size)
+        return Lag(rows + changes, _age(found), ends, size, known.retained)
 
-    @property
-    def _estimated_rows(self) -> int:
-        return sum(leaf.rows for one in self._tables for leaf in one.leaves)
+    def _estimated_rows(self, at: Reached | None) -> int:
+        """Of the tables whose rows are still to be loaded."""
+        waiting = self._tables_of(self._waiting(at))
+        return sum(leaf.rows for one in waiting for leaf in one.leaves)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
@@ -328,16 +361,17 @@ class PostgresqlCdcSession(SourceSession):
         if at is None:
             return self._first_rows(limit)
         with explained(source, "looking for changes"), lent_to_source(source.dsn()) as link:
-            known, end = slot.check(source, slot.find(link, source), at), slot.end_of_log(link)
+            known = slot.check(source, slot.find(link, source), at.lsn)
+            end = slot.end_of_log(link)
         if known.pid is not None:
             raise errors.in_use(source, known.pid, known.application)
-        return self._first(StreamPart(str(at), str(end)), limit)
+        return self._first(StreamPart(str(at.lsn), str(end)), limit)
 
     def _first_rows(self, limit: int) -> Mapping[str, pa.RecordBatch]:
         """Of a flow that has not begun: rows of the first table, as they are now."""
-        table = self._tables[0]
+        table = self._loading.tables[0]
         leaf = next((one for one in table.leaves if one.bytes), None)
-        if leaf is None or self._source.snapshot_mode != "initial":
+        if leaf is None or not self._source.loads:
             return {}
         return self._first(SnapshotPart(NOW, "", table.name, leaf.oid, 0, None), limit)
 
@@ -356,19 +390,18 @@ class PostgresqlCdcSession(SourceSession):
                 "finished: start without it, the tables are loaded again"
             )
         try:
-            return {PARTITION: dump(Lsn.parse(at))}
+            return {PARTITION: dump(Reached(Lsn.parse(at)))}
         except ValueError:
             raise PermanentError(f"lastAckedLSN {at} is not a place in a log") from None
 
     @override
     def close(self) -> None:
-        self._let_go()
+        self._loading.unused()
 
 
-def _stretch(after: Lsn, upto: Lsn, end: Lsn) -> Span:
-    """A span of one part, which is not read where it is empty."""
-    part = dump_part(StreamPart(str(after), str(upto)))
-    return Span.of_parts(dump(upto), [part], full=upto.value < end.value)
+def _bytes(limit: Limit) -> int:
+    """Of the log, for a micro-batch."""
+    return min(limit.bytes, limit.records * RECORD_BYTES)
 
 
 def _estimated(found: Seen, at: Lsn, size: int) -> int:

@@ -9,8 +9,10 @@ from typing import Any
 from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.errors import PermanentError
 
+_NO_RIGHT = "42501"
 _TABLES = """
 SELECT c.oid::int8, c.relkind::text, c.relreplident::text, ARRAY(
     SELECT a.attname::text FROM pg_index i, unnest(i.indkey) WITH ORDINALITY AS k (num, n)
@@ -160,6 +162,31 @@ def publish(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table
             f"{statement}, or set createPublicationIfNotExists: true"
         )
     link.execute(statement)
+
+
+def publish_more(link: TextLink, source: PostgresqlCdcOptions, wanted: Sequence[Table]) -> None:
+    """Adds tables to the publication, if the manifest allows that and the role may.
+
+    What is still missing then `published` reports, with what to run.
+    """
+    if not source.create_publication_if_not_exists:
+        return
+    rows = link.execute(_PUBLISHED, source.publication)
+    found = {(one["schemaname"], one["tablename"]) for (one,) in rows}
+    missing = [table.sql for table in wanted if found.isdisjoint(_places(table))]
+    if not rows or not missing:
+        return
+    try:
+        link.execute(
+            f"ALTER PUBLICATION {quote(source.publication)} ADD TABLE {', '.join(missing)}"
+        )
+    except Failure as failure:
+        if failure.sqlstate != _NO_RIGHT:
+            raise
+
+
+def _places(table: Table) -> set[Place]:
+    return {table.place, *(leaf.place for leaf in table.leaves)}
 
 
 def published(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Self
 
 import psycopg
@@ -32,6 +33,7 @@ _SETTINGS = {
 }
 _DATA, _KEEPALIVE = ord("w"), ord("k")
 _BEGIN, _COMMIT = ord("B"), ord("C")
+CANCEL_SECONDS = 2.0  # for the connection by which the server is told to stop
 HEADER = 25  # bytes before pgoutput's own message
 
 Row = tuple[str | None, ...]
@@ -51,6 +53,8 @@ class Walsender:
         except psycopg.Error as error:
             raise unreachable(str(error), info, connection) from None
         self._libpq = self._connection.pgconn
+        self._sending = False
+        """The server may still be looking for what to send."""
 
     def __enter__(self) -> Self:
         return self
@@ -59,7 +63,15 @@ class Walsender:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection; the slot is free when the server notices. Safe twice."""
+        """Ends the connection; the slot is free when the server notices. Safe twice.
+
+        A server that looks through log which is not for us would notice when it sends something,
+        seconds later.
+        """
+        if self._sending:
+            self._sending = False
+            with suppress(psycopg.Error):
+                self._connection.cancel_safe(timeout=CANCEL_SECONDS)
         self._connection.close()
 
     def execute(self, query: str) -> list[Row]:
@@ -82,6 +94,7 @@ class Walsender:
         )
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._failure(result)
+        self._sending = True
 
     def messages(self, upto: Lsn) -> Iterator[tuple[int, memoryview | bytes]]:
         """The messages of the transactions whose commit record begins before `upto`.
@@ -107,10 +120,12 @@ class Walsender:
                 yield kind, data
             elif size > 0 and data[0] == _KEEPALIVE:
                 if not inside and int.from_bytes(data[1:9], "big") >= end:
+                    self._sending = False  # it waits for more log
                     return
             elif size == 0:
                 self._wait()
             else:
+                self._sending = False
                 raise self._ended()
 
     def _wait(self) -> None:

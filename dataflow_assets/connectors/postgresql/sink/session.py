@@ -96,6 +96,19 @@ class PostgresqlSinkSession(SinkSession):
         self._keep(stored)
 
     @override
+    def adding(self, columns: pa.Schema) -> str:
+        what = f"looking for types in {self._sink.address()}"
+        with translated(what), lent(self._sink.dsn()) as link:
+            return create_table.adding(link, self._sink, columns)
+
+    @override
+    def add_columns(self, columns: pa.Schema) -> None:
+        statement = self.adding(columns)
+        with self._transaction(f"running {statement} on") as link:
+            link.execute(statement)
+            self._table, self._columns = self._found(link), None
+
+    @override
     def holds_rows(self) -> bool:
         with translated(f"looking for rows in {self._sink.address()}"):
             if self._table is None:

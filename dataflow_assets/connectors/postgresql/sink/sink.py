@@ -44,6 +44,7 @@ class PostgresqlSink(PostgresqlSinkOptions, FrameSink):
         "Rejected records are stored in `dataflow_rejected`, in that transaction too."
     )
     commits: ClassVar[Literal["slice", "span"]] = "slice"
+    adds_columns: ClassVar[bool] = True
 
     @override
     @classmethod

@@ -75,6 +75,13 @@ def statement(sink: PostgresqlSinkOptions, found: Mapping[str, str]) -> str:
     return f"CREATE TABLE IF NOT EXISTS {qualified(*sink.place())} (\n  {body}\n)"
 
 
+def adding(link: Link, sink: PostgresqlSinkOptions, columns: pa.Schema) -> str:
+    """The DDL that adds columns, of the manifest's types where it names some."""
+    types = {name: sink.columns.get(name, kind) for name, kind in declared(link, columns).items()}
+    added = (f"ADD COLUMN IF NOT EXISTS {quote(name)} {kind}" for name, kind in types.items())
+    return f"ALTER TABLE {qualified(*sink.place())} {', '.join(added)}"
+
+
 def raw_statement(sink: PostgresqlSinkOptions, sample: pa.Schema) -> str:
     """The DDL of a table for raw mode: bodies, metadata, and what the database fills itself."""
     found = {field.name: _RAW[field.type] for field in sink.raw_columns(sample)}

@@ -1,0 +1,112 @@
+"""The rows that are loaded before changes are read: which snapshot, and in which parts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from dataflow_assets.connectors.postgresql.cdc import errors, tables
+from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.position import SnapshotPart, StreamPart, parse_part
+from dataflow_assets.connectors.postgresql.cdc.position import dump_part as dumped
+from dataflow_assets.connectors.postgresql.cdc.snapshot import Snapshot
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.pool import lent_to_source
+from dataflow_assets.contracts import Limit, PartSlice
+from dataflow_assets.errors import Outdated
+
+
+class Loading:
+    """What one session knows of loads. The snapshot itself outlives the session."""
+
+    def __init__(
+        self, source: PostgresqlCdcOptions, flow: str, block: int, found: list[tables.Table]
+    ) -> None:
+        """Loads nothing yet.
+
+        Args:
+            source: with its secrets in place.
+            flow: whose snapshot it is.
+            block: the bytes of a block of the server.
+            found: the tables of the manifest.
+        """
+        self._source, self._block = source, block
+        self._key = (flow, source.dsn(), source.slot, *source.tables)
+        self._used = False
+        self._renewed: set[str] = set()
+        """Tables that a branch reads again from their beginning: another process held their
+        snapshot. Each branch begins after a plan of its own."""
+        self.tables = found
+
+    def next_turn(self) -> None:
+        """Another branch may have its turn now."""
+        self._renewed = set()
+
+    def held(self) -> Snapshot | None:
+        """The snapshot of an earlier plan, or of an earlier attempt in this process."""
+        found = HELD.get(self._key)
+        self._used = self._used or found is not None
+        return found
+
+    def begun(self, link: TextLink) -> Snapshot:
+        """A snapshot of now."""
+        found = Snapshot(self._source, self.tables)
+        HELD.put(self._key, found)
+        self._used, self._renewed = True, set()
+        # A partition may have come since they were looked at, before they were locked.
+        self.tables = tables.tables(link, self._source)
+        return found
+
+    def unused(self) -> None:
+        """Nobody needs a snapshot right now: it is let go unless somebody does soon."""
+        if self._used:
+            HELD.unused(self._key)
+
+    def over(self) -> None:
+        """Every branch has what was loaded."""
+        if self._used:
+            HELD.let_go(self._key)
+            self._used = False
+
+    def parts(self, snapshot: Snapshot, names: Collection[str], limit: Limit) -> list[str]:
+        """The rows of these tables, in parts as a sink records them."""
+        wanted = [table for table in self.tables if table.name in names]
+        return [dumped(part) for part in snapshot.parts(wanted, limit, self._block)]
+
+    def smaller(self, piece: PartSlice) -> Sequence[str]:
+        """As `SourceSession.smaller`: of a snapshot that is gone nothing can be read."""
+        part = parse_part(piece.part)
+        if isinstance(part, SnapshotPart) and not self._holds(part):
+            raise self._outdated(part)
+        return (piece.part,)
+
+    def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
+        """As `SourceSession.renewed`: a table that has parts left is read again, as it is later.
+
+        A row that has moved between the two snapshots may lie in blocks that were read, and the
+        log need not have all of it. The changes since the first snapshot are still read, over
+        newer rows, and all is right when they are through.
+        """
+        part = parse_part(piece.part)
+        if isinstance(part, StreamPart) or self._holds(part):
+            return (piece.part,)
+        with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
+            snapshot = self.held() or self.begun(link)
+        if part.table in self._renewed:
+            return ()
+        self._renewed.add(part.table)
+        return tuple(self.parts(snapshot, {part.table}, limit))
+
+    def _holds(self, part: SnapshotPart) -> bool:
+        """A server that was restarted gives the same names again."""
+        held = self.held()
+        return held is not None and (held.name, str(held.lsn)) == (part.snapshot, part.lsn)
+
+    def _outdated(self, part: SnapshotPart) -> Outdated:
+        return Outdated(
+            f"{self._source.title}: the snapshot of {part.lsn} is gone, because the process that "
+            f"held it has ended, and rows of table {part.table} were not read yet. A later "
+            "snapshot would repeat rows in a table that is appended to: load the tables again into "
+            f"an empty one with {errors.AGAIN}"
+        )

@@ -1,0 +1,106 @@
+"""Columns that a table has and a target lacks: added there, or reported with what to run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from dataflow_assets import failpoints
+from dataflow_assets.contracts import HAS_DEFAULT, kind_of
+from dataflow_assets.errors import NewColumns, PermanentError, blamed
+from dataflow_assets.flow import Flow
+from dataflow_assets.runs.branch_turns import OpenBranch
+from dataflow_assets.runs.create_table import narrowed
+from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
+
+log = logging.getLogger(__name__)
+
+
+def meet(flow: Flow, error: NewColumns, branches: Sequence[OpenBranch]) -> None:
+    """Adds the columns to the target that lacks them, where the source says so.
+
+    Called by the loop on the driver when a pass has ended with this error.
+
+    Args:
+        flow: with its secrets in place.
+        error: of the branch that it names.
+        branches: those of the pass.
+
+    Raises:
+        PermanentError: nothing is to be added, with the statement to run; or a column may be an old
+            one under a new name.
+        TransientError: the target cannot be reached, or is locked.
+    """
+    opened = next((one for one in branches if one.branch.id == error.branch), None)
+    if opened is None or not error.columns:
+        raise error
+    columns = narrowed(pa.ipc.read_schema(pa.py_buffer(error.columns)))
+    with blamed(opened.branch.id):
+        if flow.source.new_columns != "add":
+            raise _unknown(opened, error, columns)
+        _check_renamed(opened, columns, error.gone)
+        failpoints.reach("drain.new-columns")
+        opened.session.add_columns(columns)
+        _check_added(opened, columns)
+    failpoints.reach("drain.columns-added")
+    log.warning(
+        "flow %s: %s has got the columns %s. Rows that were stored before have no values in them, "
+        "also where the source has a default",
+        flow.id,
+        opened.branch.address,
+        ", ".join(columns.names),
+    )
+
+
+def _unknown(opened: OpenBranch, error: NewColumns, columns: pa.Schema) -> PermanentError:
+    statement = opened.session.adding(columns)
+    return PermanentError(f"{error}. To add them, run: {statement}" if statement else str(error))
+
+
+def _check_added(opened: OpenBranch, columns: pa.Schema) -> None:
+    schema = opened.session.schema()
+    lacked = set(columns.names) - set(schema.names if schema else ())
+    if lacked:
+        raise PermanentError(
+            f"{opened.branch.address} does not take values of {', '.join(sorted(lacked))}, which "
+            "the source delivers: a column of that name is there that cannot be written to. Rename "
+            "it in the target"
+        )
+
+
+def _check_renamed(opened: OpenBranch, columns: pa.Schema, gone: Sequence[str]) -> None:
+    """A column that is gone at the source and a new one of its type may be one that was renamed.
+
+    The log does not tell, and the values that are stored would stay under the old name.
+    """
+    schema, sink = opened.session.schema(), opened.branch.sink
+    soft = sink.soft_delete_column if isinstance(sink, SoftDeleteOptions) else None
+    old = [schema.field(name) for name in gone if schema is not None and name != soft]
+    for new in columns:
+        for field in old:
+            if HAS_DEFAULT not in (field.metadata or {}) and _family(field) == _family(new):
+                raise PermanentError(
+                    f"the source delivers {new.name}, which {opened.branch.address} lacks, and "
+                    f"no {field.name} any more, which it has: if the column was renamed, rename "
+                    f"{field.name} to {new.name} in the target too. If {new.name} is another "
+                    f"column, add it by hand{_statement(opened, columns)}"
+                )
+
+
+def _statement(opened: OpenBranch, columns: pa.Schema) -> str:
+    statement = opened.session.adding(columns)
+    return f": {statement}" if statement else ""
+
+
+def _family(field: pa.Field) -> str:
+    """What a column's values are, whatever their precision and the system."""
+    kind = kind_of(field)
+    if kind == b"numeric" or pa.types.is_decimal(field.type) or pa.types.is_floating(field.type):
+        return "number"
+    if pa.types.is_integer(field.type):
+        return "integer"
+    if pa.types.is_timestamp(field.type):
+        return "timestamp"
+    return (kind or b"").decode() or str(field.type)

@@ -1,0 +1,279 @@
+"""Columns that a followed table gets, loses or renames while it is followed: `schemaChanges`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from dataflow_assets import registry
+from dataflow_assets.contracts import Limit, Rejects, Sink
+from dataflow_assets.errors import PermanentError
+from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.manifests.load import load
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.transforms.router import Router
+from tests.connectors.postgresql.followed import UPSERTED, Followed
+from tests.systems import Clickhouse, Iceberg, Nessie, System
+
+ADD = {"schemaChanges": "add"}
+CHANGE = """
+UPDATE source SET name = 'before' WHERE id = 1;
+ALTER TABLE source ADD COLUMN price numeric(8,2), ADD COLUMN tags text[];
+UPDATE source SET name = 'after', price = 1.25, tags = '{a,b}' WHERE id = 2;
+INSERT INTO source VALUES (4, 'new', 7.5, NULL);
+DELETE FROM source WHERE id = 3;
+"""
+
+
+@pytest.fixture
+def table(followed: Followed) -> Followed:
+    followed.make("id int PRIMARY KEY, name text")
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    followed.drain()
+    return followed
+
+
+def _types(followed: Followed, table: str = "target") -> list[tuple[str, str]]:
+    return followed.run(
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+        "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+        f"{followed.schema}.{table}",
+    )
+
+
+def test_a_column_that_is_added_is_in_the_target_with_its_type(table: Followed) -> None:
+    table.options = ADD
+    table.run(CHANGE)
+    table.drain()
+    assert table.same()
+    assert _types(table) == _types(table, "source")
+    assert _types(table)[2:] == [("price", "numeric(8,2)"), ("tags", "text[]")]
+    assert table.drain() == 0
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "drain.new-columns",
+        "drain.columns-added",
+        pytest.param("postgresql-cdc.read", marks=pytest.mark.full),
+        pytest.param("postgresql.before-commit", marks=pytest.mark.full),
+        "postgresql.after-commit",
+    ],
+)
+def test_a_kill_at_the_moment_of_the_change(followed: Followed, failpoint: str) -> None:
+    """Every change once, in order: by a target that all of them are appended to."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    followed.run("CREATE TABLE target (n bigserial, id int, name text)")
+    followed.sink_options, followed.options = {}, ADD
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b')")
+    followed.run("ALTER TABLE source ADD COLUMN price int")
+    followed.run("UPDATE source SET price = 10 * id WHERE id = 2")
+    followed.run("INSERT INTO source VALUES (3, 'c', 30)")
+    assert followed.killed_at(failpoint)
+    followed.drain()
+    found = followed.run("SELECT id, name, price FROM target ORDER BY n")
+    assert found == [(1, "a", None), (2, "b", None), (2, "b", 20), (3, "c", 30)]
+    assert followed.drain() == 0
+
+
+def test_a_target_without_the_column_stops_the_flow_with_the_statement(table: Followed) -> None:
+    table.run(CHANGE)
+    with pytest.raises(PermanentError, match="target lacks: price, tags") as caught:
+        table.drain()
+    assert table.rows() == [(1, "a"), (2, "b"), (3, "c")]
+    _, _, statement = str(caught.value).partition("run: ")
+    table.run(statement)
+    table.drain()
+    assert table.same()
+
+
+def test_new_columns_are_left_out_where_the_manifest_says_so(table: Followed) -> None:
+    table.options = {"schemaChanges": "ignore"}
+    table.run(CHANGE)
+    table.drain()
+    assert table.rows() == [(1, "before"), (2, "after"), (4, "new")]
+
+
+@pytest.mark.parametrize("rule", ["fail", "add"])
+def test_a_column_that_was_renamed_is_not_added(table: Followed, rule: str) -> None:
+    table.options = {"schemaChanges": rule}
+    table.run("ALTER TABLE source RENAME name TO title; UPDATE source SET title = 'x' WHERE id = 1")
+    reason = "if the column was renamed, rename name to title" if rule == "add" else "lacks: title"
+    with pytest.raises(PermanentError, match=reason):
+        table.drain()
+    assert _types(table) == [("id", "integer"), ("name", "text")]
+    table.run("ALTER TABLE target RENAME name TO title")
+    table.drain()
+    assert table.same()
+
+
+def test_a_column_that_was_dropped_stays_as_it_was(table: Followed) -> None:
+    table.options = ADD
+    table.run("ALTER TABLE source ADD extra int; UPDATE source SET extra = id")
+    table.drain()
+    table.run("ALTER TABLE source DROP name; UPDATE source SET extra = 10 * id WHERE id < 3")
+    table.drain()
+    assert table.rows() == [(1, "a", 10), (2, "b", 20), (3, "c", 3)]
+
+
+def test_a_column_of_another_type_is_stored_where_its_values_fit(table: Followed) -> None:
+    table.run("ALTER TABLE source ADD n int; ALTER TABLE target ADD n int")
+    table.run("ALTER TABLE source ALTER n TYPE bigint; UPDATE source SET n = 5 WHERE id = 1")
+    table.drain()
+    table.run("UPDATE source SET n = 5000000000 WHERE id = 2")
+    with pytest.raises(PermanentError, match="column n: 5000000000 is not a valid int32"):
+        table.drain()
+    table.run("ALTER TABLE target ALTER n TYPE bigint")
+    table.drain()
+    assert table.same()
+
+
+def test_the_columns_of_a_first_load_are_added_too(followed: Followed) -> None:
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text, price numeric(8,2))")
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, name text)")
+    followed.run("INSERT INTO source SELECT i, repeat('x', 500), i FROM generate_series(1, 900) i")
+    followed.options, followed.sink_options = ADD, {}
+    followed.limit = Limit(bytes=64 * 1024)
+    assert followed.drain() == 900
+    assert followed.same()
+
+
+class Routed(Followed):
+    """Orders go to `target`, their items by a route to `items_copy`: rows are JSON on their way."""
+
+    @property
+    def flow(self) -> Flow:
+        condition = f"metadata.table == '{self.schema}.items'"
+        config = {"connectionString": self.dsn, "table": f"{self.schema}.items_copy", **UPSERTED}
+        sink = registry.sinks()["postgresql"].model_validate(config)
+        route = {"condition": condition, "sink": {"type": "postgresql", "config": config}}
+        steps = (Transformation(Router.model_validate({"routes": [route]})),)
+        branches = (*super().flow.branches, Branch(sink, routes=(condition,)))
+        return replace(super().flow, branches=branches, transformations=steps)
+
+
+@pytest.mark.parametrize("rule", ["add", "ignore"])
+def test_a_column_reaches_the_target_of_its_table_only(followed: Followed, rule: str) -> None:
+    two = Routed(followed.dsn, followed.schema, followed.engine)
+    tables = [f"{two.schema}.source", f"{two.schema}.items"]
+    two.options, two.rejects = {"tables": tables, "schemaChanges": rule}, Rejects("fail")
+    two.make("id int PRIMARY KEY, name text")
+    two.run("CREATE TABLE items (id int PRIMARY KEY, of int)")
+    two.run("CREATE TABLE items_copy (LIKE items INCLUDING ALL)")
+    two.run("INSERT INTO source VALUES (1, 'a'); INSERT INTO items VALUES (1, 1), (2, 1)")
+    two.drain()
+    two.run("UPDATE source SET name = 'b'; ALTER TABLE items ADD price numeric(8,2)")
+    two.run("UPDATE items SET price = 2.5 WHERE id = 2; INSERT INTO source VALUES (2, 'c')")
+    two.drain()
+    assert two.same()
+    assert _types(two) == _types(two, "source")
+    if rule == "add":
+        assert two.rows("items_copy") == two.rows("items")
+        assert _types(two, "items_copy") == _types(two, "items")
+    else:
+        assert two.rows("items_copy") == [(1, 1), (2, 1)]
+
+
+@dataclass
+class Elsewhere(Followed):
+    """Into a target of another system."""
+
+    into: Sink | None = None
+
+    @property
+    def sink(self) -> Sink:  # type: ignore[override]
+        assert self.into is not None
+        return self.into
+
+
+@pytest.mark.parametrize(
+    "system", [Clickhouse, Iceberg, pytest.param(Nessie, marks=pytest.mark.full)]
+)
+def test_a_column_is_added_to_targets_of_other_systems(
+    followed: Followed, request: pytest.FixtureRequest, system: type[System]
+) -> None:
+    target = system(request)
+    config = target.at("sink", {"autoCreateTable": True, **(system.upsert or {})})
+    sink = registry.sinks()[system.type].model_validate(config)
+    flow = Elsewhere(followed.dsn, followed.schema, followed.engine, dict(ADD), into=sink)
+    flow.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    flow.run("ALTER TABLE source REPLICA IDENTITY FULL")
+    flow.run("INSERT INTO source VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    flow.drain()
+    assert set(target.declared(config)) >= {"id", "name"}
+    flow.run(
+        "UPDATE source SET name = 'before' WHERE id = 1; "
+        "ALTER TABLE source ADD ok boolean, ADD price numeric(8,2); "
+        "UPDATE source SET ok = true, price = 1.25 WHERE id = 2; "
+        "INSERT INTO source VALUES (4, 'new', false, 7.5)"
+    )
+    flow.drain()
+    found = sorted((row["id"], row["name"], row["ok"], row["price"]) for row in target.rows(config))
+    assert found == [
+        (1, "before", None, None),
+        (2, "b", True, Decimal("1.25")),
+        (3, "c", None, None),
+        (4, "new", False, Decimal("7.50")),
+    ]
+    assert flow.drain() == 0
+
+
+MANIFEST = """
+apiVersion: dataflow.dataflow.io/v1
+kind: DataFlow
+metadata: {{name: orders}}
+spec:
+  source:
+    type: postgresql-cdc
+    config:
+      connectionString: postgresql://h/d
+      slotName: s
+      publicationName: p
+      tables: [orders]
+      {option}
+  sink:
+    type: {type}
+    config: {config}
+"""
+TRINO = "{serverURL: 'http://t:8080', catalog: c, schema: s, table: t}"
+
+
+@pytest.mark.parametrize(
+    ("option", "kind", "config", "reason"),
+    [
+        ("schemaChanges: add", "trino", TRINO, "a trino sink cannot add columns to its table"),
+        (
+            "schemaChanges: add",
+            "postgresql",
+            "{connectionString: 'postgresql://h/d', table: t, unknownFields: ignore}",
+            "leave one of the two out",
+        ),
+        (
+            "schemaChanges: ignore",
+            "kafka",
+            "{brokers: ['h:9092'], topic: t}",
+            "as includeColumns",
+        ),
+        (
+            "snapshotMode: always",
+            "postgresql",
+            "{connectionString: 'postgresql://h/d', table: t}",
+            "reads rows again with snapshotMode: always",
+        ),
+        ("schemaChanges: add", "kafka", "{brokers: ['h:9092'], topic: t}", ""),
+    ],
+)
+def test_what_a_sink_cannot_do_is_said_when_the_manifest_is_loaded(
+    tmp_path: Path, option: str, kind: str, config: str, reason: str
+) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text(MANIFEST.format(option=option, type=kind, config=config))
+    findings = load([path]).findings
+    assert bool(findings) == bool(reason), findings
+    assert reason in " ".join(map(str, findings))

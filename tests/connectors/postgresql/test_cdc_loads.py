@@ -1,0 +1,291 @@
+"""Loads of single tables, beside others that are followed, and loads that go on after an error."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from dataflow_assets.connectors.postgresql.cdc import held_snapshots, snapshot
+from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
+from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
+from dataflow_assets.contracts import Checkpoint, Limit, Run
+from dataflow_assets.errors import Outdated, PermanentError, TransientError
+from dataflow_assets.runs.request import Start
+from dataflow_assets.runs.reset import load_again
+from tests.connectors.postgresql.followed import Followed
+
+
+class Union(Followed):
+    """Tables `source` and `more`, of the same columns and other keys, into one target."""
+
+    @property
+    def several(self) -> Followed:
+        """The manifest, once `more` is in it."""
+        return self.but(tables=[f"{self.schema}.source", f"{self.schema}.more"])
+
+    def is_both(self) -> bool:
+        """Whether the target has exactly the rows of both tables."""
+        both = "SELECT * FROM source UNION ALL SELECT * FROM more ORDER BY 1"
+        return self.rows() == self.run(both)
+
+
+@pytest.fixture
+def union(followed: Followed) -> Union:
+    made = Union(followed.dsn, followed.schema, followed.engine)
+    made.make("id int PRIMARY KEY, name text")
+    made.run("CREATE TABLE more (LIKE source INCLUDING ALL)")
+    made.run("INSERT INTO source SELECT i, 'row ' || i FROM generate_series(1, 100) i")
+    made.run("INSERT INTO more SELECT i, repeat('x', 500) FROM generate_series(1001, 1900) i")
+    return made
+
+
+def _append(union: Followed) -> None:
+    union.sink_options = {}
+    union.run("DROP TABLE target; CREATE TABLE target (id int, name text)")
+
+
+@pytest.mark.parametrize("upserts", [True, False])
+def test_a_table_that_is_added_to_the_manifest_is_loaded(union: Union, upserts: bool) -> None:
+    """Nothing twice, also where rows are appended; the other table is not loaded again."""
+    if not upserts:
+        _append(union)
+    union.drain()
+    union.run("INSERT INTO source VALUES (101, 'new'); INSERT INTO more VALUES (2000, 'early')")
+    several = union.several
+    with closing(several.source.open("followed/asked")) as session:
+        position = union.position()["wal"]
+        assert session.behind("wal", position, session.ends()["wal"])
+    assert several.drain() == 1 + 901
+    assert union.is_both()
+    union.run("INSERT INTO more VALUES (2001, 'later'); INSERT INTO source VALUES (102, 'later')")
+    assert several.drain() == 2
+    assert union.is_both()
+    with closing(several.source.open("followed/asked")) as session:
+        assert not session.behind("wal", union.position()["wal"], session.ends()["wal"])
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "drain.begun",
+        "postgresql-cdc.read",
+        "postgresql-cdc.snapshot",
+        pytest.param("drain.finished", marks=pytest.mark.full),
+        pytest.param("postgresql.after-commit", marks=pytest.mark.full),
+    ],
+)
+def test_a_kill_while_a_table_is_added(union: Union, failpoint: str) -> None:
+    """Into a target that appends, wherever no part of the load is stored yet."""
+    _append(union)
+    union.drain()
+    union.run("INSERT INTO source VALUES (101, 'new')")
+    several = union.several
+    assert several.killed_at(failpoint)
+    union.run("INSERT INTO more VALUES (2001, 'later'); INSERT INTO source VALUES (102, 'later')")
+    several.drain()
+    several.drain()
+    assert union.is_both()
+
+
+@pytest.mark.crash
+def test_a_kill_in_the_middle_of_a_table_that_is_added(union: Union) -> None:
+    """Parts are stored, and the snapshot is gone: the table is read again, the other is not."""
+    union.drain()
+    several = union.several
+    several.limit = Limit(bytes=64 * 1024)
+    assert several.killed_at("postgresql.after-commit", nth=4)
+    union.run("DELETE FROM more WHERE id < 1500; UPDATE more SET name = 'changed' WHERE id > 1800")
+    union.run("INSERT INTO source VALUES (101, 'new')")
+    several.drain()
+    several.drain()
+    assert union.is_both()
+
+
+def test_a_publication_that_the_flow_may_not_alter(union: Union) -> None:
+    union.drain()
+    several = union.several.but(createPublicationIfNotExists=False)
+    with pytest.raises(
+        PermanentError,
+        match=r"lacks table s_\w+\.more: run ALTER PUBLICATION .* ADD TABLE [^.]*\S+$",
+    ):
+        several.drain()
+    union.run(f'ALTER PUBLICATION "{union.schema}" ADD TABLE more')
+    several.drain()
+    assert union.is_both()
+
+
+def test_one_table_is_loaded_again(union: Union) -> None:
+    """The target's rows were damaged; changes before the load come too, deletions among them."""
+    several = union.several
+    several.drain()
+    union.run("DELETE FROM target WHERE id > 1500; UPDATE target SET name = 'damaged'")
+    union.run("DELETE FROM more WHERE id = 1001; INSERT INTO source VALUES (101, 'new')")
+    load_again(several.flow, Run(), (f"{union.schema}.more",), confirmed=False)
+    several.drain()
+    assert union.rows("target", "id") == union.run(
+        "SELECT id FROM source UNION ALL SELECT id FROM more ORDER BY 1"
+    )
+    damaged = union.run("SELECT id FROM target WHERE name = 'damaged' ORDER BY 1")
+    assert damaged == [(number,) for number in range(1, 101)]
+    several.drain(Start(reload=(f"{union.schema}.source",)))
+    assert union.is_both()
+    assert several.drain() == 0
+
+
+def test_a_table_that_is_appended_to_is_loaded_again_once_somebody_has_confirmed(
+    union: Union,
+) -> None:
+    _append(union)
+    several = union.several
+    several.drain()
+    with pytest.raises(PermanentError, match=r"would store its rows twice.*--yes"):
+        several.drain(Start(reload=(f"{union.schema}.more",)))
+    union.run("INSERT INTO more VALUES (2000, 'new')")
+    union.run("DELETE FROM target WHERE id > 1000")
+    several.drain(Start(reload=(f"{union.schema}.more",), confirmed=True))
+    assert union.is_both()
+
+
+def test_a_table_that_the_flow_does_not_read_cannot_be_loaded(union: Union) -> None:
+    union.drain()
+    with pytest.raises(PermanentError, match=r"reads no table public\.other; its tables are s_"):
+        union.drain(Start(reload=("other",)))
+    with pytest.raises(PermanentError, match="reload goes on from the checkpoint"):
+        union.drain(Start("earliest", reload=("other",)))
+
+
+@contextmanager
+def _refusing(union: Followed, condition: str) -> Iterator[None]:
+    """The target refuses some rows: an error in the middle of a load."""
+    union.run(f"ALTER TABLE target ADD CONSTRAINT refusing CHECK ({condition})")
+    yield
+    union.run("ALTER TABLE target DROP CONSTRAINT refusing")
+
+
+@pytest.mark.parametrize("upserts", [True, False])
+def test_an_error_in_a_first_load_lets_stored_parts_be(
+    union: Union, monkeypatch: pytest.MonkeyPatch, upserts: bool
+) -> None:
+    """The next attempt, or run of the process, reads what is left, of the same snapshot."""
+    if not upserts:
+        _append(union)
+    more = union.but(tables=[f"{union.schema}.more"])
+    more.limit = Limit(bytes=64 * 1024)
+    made = []
+    taken = snapshot.Snapshot.__init__
+
+    def counted(self: snapshot.Snapshot, *given: object) -> None:
+        made.append(self)
+        taken(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(snapshot.Snapshot, "__init__", counted)
+    with _refusing(union, "id < 1800"), pytest.raises(PermanentError):
+        more.drain()
+    first = union.rows()
+    union.run("INSERT INTO more VALUES (2001, 'later')")
+    if upserts:
+        union.run("DELETE FROM more WHERE id = 1001")
+    more.drain()
+    more.drain()
+    assert len(made) == 1
+    if upserts:
+        assert union.rows() == union.rows("more")
+    else:
+        later = [(number, "x" * 500) for number in range(1001, 1901)]
+        assert union.rows() == [*later, (2001, "later")]
+    assert len(first) < 900
+
+
+def test_a_snapshot_that_nobody_uses_is_let_go(
+    union: Union, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tables can be altered again."""
+    monkeypatch.setattr(held_snapshots, "UNUSED_SECONDS", 0.2)
+    union.plan()
+    time.sleep(0.5)
+    union.run("SET lock_timeout = '1s'; ALTER TABLE source ADD COLUMN more int")
+    assert not HELD._held
+
+
+def test_under_constant_writes_a_table_that_is_added_is_right_in_the_end(union: Union) -> None:
+    stop = threading.Event()
+
+    def write(table: str, low: int) -> None:
+        with psycopg.connect(union.dsn, autocommit=True) as connection:
+            connection.execute(f'SET search_path TO "{union.schema}"'.encode())
+            while not stop.wait(0.01):
+                connection.execute(
+                    f"INSERT INTO {table} SELECT {low} + (random() * 900)::int, random()::text "
+                    "ON CONFLICT (id) DO UPDATE SET name = excluded.name".encode()
+                )
+                connection.execute(
+                    f"DELETE FROM {table} WHERE id = {low} + (random() * 900)::int".encode()
+                )
+
+    union.drain()
+    several = union.several
+    several.limit = Limit(bytes=64 * 1024)
+    writers = [
+        threading.Thread(target=write, args=args) for args in [("source", 1), ("more", 1001)] * 2
+    ]
+    for writer in writers:
+        writer.start()
+    try:
+        for failpoint in ("postgresql-cdc.snapshot", "postgresql.after-commit", "drain.finished"):
+            several.killed_at(failpoint, nth=2)
+            several.drain()
+        several.drain(Start(reload=(f"{union.schema}.source",)))
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+    union.run("SELECT pg_logical_emit_message(true, 'test', 'the end')")
+    several.drain()
+    assert union.is_both()
+
+
+def test_each_run_loads_all_tables_where_the_manifest_says_so(union: Union) -> None:
+    always = union.but(snapshotMode="always")
+    assert always.drain() == 100
+    union.run("INSERT INTO source VALUES (101, 'new')")
+    union.run("UPDATE target SET name = 'damaged' WHERE id = 7")
+    always.drain()
+    assert union.same()
+    assert always.source.incremental is False
+
+
+def test_a_run_that_tries_again_goes_on_with_its_load(
+    union: Union, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    always = union.but(snapshotMode="always")
+    always.drain()
+    finish, failed = PostgresqlSinkSession.finish, list[bool]()
+
+    def failing(self: PostgresqlSinkSession, *given: Any) -> Checkpoint:
+        done = finish(self, *given)
+        if not failed:
+            failed.append(True)
+            raise TransientError("the answer is lost")
+        return done
+
+    monkeypatch.setattr(PostgresqlSinkSession, "finish", failing)
+    assert always.drain() == 100
+    assert failed
+    assert union.same()
+
+
+def test_a_load_whose_snapshot_is_gone_stops_where_rows_are_appended(union: Union) -> None:
+    _append(union)
+    union.drain()
+    several = union.several
+    several.limit = Limit(bytes=64 * 1024)
+    assert several.killed_at("postgresql.after-commit", nth=4)
+    with pytest.raises(Outdated, match=r"would repeat rows"):
+        several.drain()
