@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dataflow_assets.connectors.postgresql.cdc import held_snapshots, snapshot
+from dataflow_assets.connectors.postgresql.cdc import held_snapshots, snapshot, tables
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.contracts import Checkpoint, Limit, Run
@@ -212,6 +212,31 @@ def test_a_snapshot_that_nobody_uses_is_let_go(
     time.sleep(0.5)
     union.run("SET lock_timeout = '1s'; ALTER TABLE source ADD COLUMN more int")
     assert not HELD._held
+
+
+def test_a_snapshot_gives_way_to_who_alters_a_table(
+    union: Union, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that opens would wait behind the statement, which waits for the snapshot."""
+    with closing(union.source.open("followed/loads")) as session:
+        session.plan(session.start(), union.limit)
+    assert HELD._held
+    altering = threading.Thread(target=union.run, args=["ALTER TABLE source ADD COLUMN n int"])
+    altering.start()
+    while not union.run("SELECT 1 FROM pg_locks WHERE NOT granted AND mode LIKE 'AccessExcl%'"):
+        time.sleep(0.02)
+
+    def late(*_: object) -> None:
+        raise TransientError("canceling statement due to lock timeout")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "tables", late)
+        with pytest.raises(TransientError):
+            union.source.open("followed/loads")
+    altering.join(10)
+    assert not altering.is_alive()
+    union.run("ALTER TABLE target ADD COLUMN n int")
+    assert union.drain() == 100
 
 
 def test_under_constant_writes_a_table_that_is_added_is_right_in_the_end(union: Union) -> None:

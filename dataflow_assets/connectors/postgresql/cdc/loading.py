@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from dataflow_assets.connectors.postgresql.cdc import errors, tables
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
-from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
+from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD, Key
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.position import SnapshotPart, StreamPart, parse_part
 from dataflow_assets.connectors.postgresql.cdc.position import dump_part as dumped
@@ -14,7 +15,7 @@ from dataflow_assets.connectors.postgresql.cdc.snapshot import Snapshot
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, PartSlice
-from dataflow_assets.errors import Outdated
+from dataflow_assets.errors import DataflowError, Outdated
 
 
 class Loading:
@@ -32,7 +33,7 @@ class Loading:
             found: the tables of the manifest.
         """
         self._source, self._block = source, block
-        self._key = (flow, source.dsn(), source.slot, *source.tables)
+        self._key = _key(source, flow)
         self._used = False
         self._renewed: set[str] = set()
         """Tables that a branch reads again from their beginning: another process held their
@@ -110,3 +111,21 @@ class Loading:
             "snapshot would repeat rows in a table that is appended to: load the tables again into "
             f"an empty one with {errors.AGAIN}"
         )
+
+
+@contextmanager
+def giving_way(source: PostgresqlCdcOptions, flow: str) -> Iterator[None]:
+    """Lets go of the flow's snapshot where its tables cannot be looked at.
+
+    Whoever alters a table waits for the snapshot's locks, and a session that opens waits for that
+    one: the load begins again behind the statement.
+    """
+    try:
+        yield
+    except DataflowError:
+        HELD.let_go(_key(source, flow))
+        raise
+
+
+def _key(source: PostgresqlCdcOptions, flow: str) -> Key:
+    return (flow, source.dsn(), source.slot, *source.tables)

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.cdc import errors, slot, tables
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
-from dataflow_assets.connectors.postgresql.cdc.loading import Loading
+from dataflow_assets.connectors.postgresql.cdc.loading import Loading, giving_way
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions, place_of
 from dataflow_assets.connectors.postgresql.cdc.position import (
@@ -78,7 +78,11 @@ class PostgresqlCdcSession(SourceSession):
         self._moved = float("-inf")
         self._before_load: Lsn | None = None
         """The end of the log that is read before a snapshot of tables that wait is taken."""
-        with explained(source, "opening"), lent_to_source(source.dsn()) as link:
+        with (
+            giving_way(source, flow),
+            explained(source, "opening"),
+            lent_to_source(source.dsn()) as link,
+        ):
             ((level, block, system, database),) = link.execute(_OPEN)
             if level != "logical":
                 raise errors.wrong_level(source, level)
