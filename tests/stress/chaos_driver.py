@@ -21,6 +21,7 @@ BEGUN = "drain.begun"
 NEVER = 1_000_000_000
 """A failpoint that is reached so often: it never acts, and its file counts the micro-batches."""
 FOR = "7200"
+PATIENCE = "600"  # seconds: on a busy machine a coordinator of Trino takes minutes to come back
 
 
 class Driver:
@@ -30,6 +31,7 @@ class Driver:
         token = uuid.uuid4().hex
         self._counter = Path(tempfile.gettempdir(), f"dataflow-failpoint-{BEGUN}-{token}")
         armed = {"DATAFLOW_FAILPOINT": f"{BEGUN}:file:{NEVER}", "DATAFLOW_FAILPOINT_TOKEN": token}
+        armed["DATAFLOW_PATIENCE"] = PATIENCE
         self.process = command.spawn("run", str(manifest), "--for", FOR, "--json", env=armed)
         self.positions: dict[str, int] = {}
         self.reports = 0
