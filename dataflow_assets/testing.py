@@ -60,7 +60,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What becomes of one record; nothing at all where it is filtered."""
+    """What happens to one record; nothing at all where it is filtered."""
 
     out: tuple[Out, ...] = ()
     rejected: Rejected | None = None
@@ -83,7 +83,7 @@ class Run:
         self._chain = Chain(flow.transformations, Context(now))
 
     def __call__(self, body: Any, metadata: Mapping[str, Any] | None = None) -> Result:
-        """What becomes of a record.
+        """What happens to a record.
 
         Text and bytes are the message as it is sent, and None is a null message. Every other
         value is sent as JSON; JSON's own null is `"null"`, and its text is `'"text"'`.

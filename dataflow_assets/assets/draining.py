@@ -37,7 +37,7 @@ class FlowConfig(dg.Config):
     """Read what came before this time, in ISO 8601: 2026-01-31T00:00:00Z. In each partition, the
     first record of this time or later is the end."""
     table: Literal["keep", "truncate", "adopt"] = "keep"
-    """What becomes of the rows when `start` rewinds. `adopt`, without `start`: a target that was
+    """What happens to the rows when `start` rewinds. `adopt`, without `start`: a target that was
     rebuilt or restored holds the rows that the checkpoint says, and the flow goes on from there."""
     confirm: bool = False
     """Needed to rewind a table that is appended to and kept: its records are stored twice. Needed

@@ -13,7 +13,7 @@ from dataflow_assets.errors import PermanentError
 
 @dataclass(frozen=True)
 class Rejects:
-    """What becomes of a record that cannot be stored.
+    """What happens to a record that cannot be stored.
 
     `table`: it lands beside the target, in the same commit. `errors`: in the error sink, before
     the commit. `skip`: it is counted and logged. `fail`: the run stops at it. `holds`: it lands in
@@ -40,7 +40,7 @@ class Rejects:
 
     @property
     def fate(self) -> str:
-        """What becomes of rejected records.
+        """What happens to rejected records.
 
         Returns:
             The end of a sentence about them.

@@ -164,7 +164,7 @@ class Sampler:
         return next(found, Sample(0, pa.schema([])))
 
     def _of_rows(self, index: int) -> Iterator[Sample]:
-        """What becomes of the typed rows of one part, a batch at a time."""
+        """What happens to the typed rows of one part, a batch at a time."""
         assert self.steps is not None  # noqa: S101 - without steps rows have their types
         piece = self.span.slices[index]
         for given in self.source.batches(piece, self.wanted):

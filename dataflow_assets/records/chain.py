@@ -40,7 +40,7 @@ class Chain:
         self.types = tuple(one.step.type for one in used)
 
     def __call__(self, record: Record) -> list[Record]:
-        """What becomes of one record; none when it is filtered.
+        """What happens to one record; none when it is filtered.
 
         Raises RejectedRecord with the step's index and type. Of a record that becomes several, all
         or none pass: a replay of the rejected one stores none of them twice.

@@ -56,7 +56,7 @@ item: `@key` for a member of an object, `#index` for an item of an array, from 0
 PostgreSQL parses that text by the column's type, as it does any literal: `March 3, 2026` is a date,
 `1e3` is a number of type `numeric` and none of type `integer`. Times without a zone are in UTC in a
 column `timestamptz`; the original took the time zone of its Java process. What PostgreSQL refuses,
-and a message that is no JSON or has no value, is a rejected record (`dataflow.onRejected`); the
+and a message that is not JSON or has no value, is a rejected record (`dataflow.onRejected`); the
 original's task failed. A message in which no path leads anywhere is a row of NULLs. Of a key that
 an object has twice the last one counts. Keys and headers of messages are not read. Records of
 transactions that were not committed are not read.

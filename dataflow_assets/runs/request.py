@@ -21,7 +21,7 @@ class Start:
     timestamp: str | None = None
     offsets: Mapping[str, int] = field(default_factory=dict)
     table: Literal["keep", "truncate", "adopt"] = "keep"
-    """What becomes of the rows; `adopt`: a rebuilt table holds what the checkpoint says."""
+    """What happens to the rows; `adopt`: a rebuilt table holds what the checkpoint says."""
     confirmed: bool = False
     reload: tuple[str, ...] = ()
     """Tables of the source whose rows are loaded again, while the others are followed."""

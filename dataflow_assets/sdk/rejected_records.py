@@ -1,4 +1,4 @@
-"""What becomes of rejected records when a slice is committed, and the record an error sink gets.
+"""What happens to rejected records when a slice is committed, and the record an error sink gets.
 
 The record is that of the DataFlow Operator with more of its origin: id, flow,
 branch, step, place in the source, class of the error.

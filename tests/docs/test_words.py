@@ -23,7 +23,6 @@ INSTEAD = {
     r"\bstands? (in|beside|below|there|twice)\b": "is, is stored, is a duplicate",
     r"\b(is|are) no\s+(JSON|objects?|numbers?|texts?|lists?|times?|keys?|records?)\b": "is not a",
     r"\bmade anew\b": "re-created",
-    r"\bthe original('s)?\b": "the DataFlow Operator",
     r"\b[Mm]ind (that|upserts)\b": "careful with",
 }
 """What is hard to read for people who learn the product, and what to say."""

@@ -152,7 +152,7 @@ MISTAKES = [
     ({"db.columns": "id,id,longitude,acceleration"}, 14, "db.columns", "names a column twice"),
     ({"db.json.parse": None}, 1, "db.json.parse", "is required"),
     ({"db.json.parse": "/@a,/@b,@c,/@d"}, 15, "db.json.parse", "path 3 begins with @"),
-    ({"db.json.parse": "/@a, /@b,/@c,/@d"}, 15, "db.json.parse", "path 2 begins with a blank"),
+    ({"db.json.parse": "/@a, /@b,/@c,/@d"}, 15, "db.json.parse", "path 2 begins with a space"),
     ({"db.json.parse": "/@a,/@b,/c,/@d"}, 15, "db.json.parse", "path 3 has an item"),
     ({"db.buffer.size": "-1"}, 17, "db.buffer.size", "at least 0"),
     ({"transforms": "t"}, 19, "transforms", "not supported in this file"),

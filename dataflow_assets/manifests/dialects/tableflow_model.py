@@ -158,7 +158,7 @@ class Tableflow(TableflowSpec):
     source_clusters: tuple[SourceCluster, ...] = Field(min_length=1)
     """Where topics are."""
     tables: tuple[Table, ...] = ()
-    """What becomes of topics. A table that is removed here stays in the bucket."""
+    """What happens to topics. A table that is removed here stays in the bucket."""
     destination_bucket_url: str
     """`s3://bucket`, with `?region=` and `&prefix=` where needed; or, an addition, `file:///folder`
     below the folder DATAFLOW_FILES. Tables are in `<prefix>/warpstream/_tableflow/`."""

@@ -26,7 +26,7 @@ class ParsePath:
             raise ValueError("is empty: a path is a delimiter and then @key or #index, like /@id")
         if text[0].isspace():
             raise ValueError(
-                "begins with a blank, which would be the delimiter: remove the blank behind the "
+                "begins with a space, which would be the delimiter: remove the space behind the "
                 "comma"
             )
         if text[0] in "@#":

@@ -155,7 +155,7 @@ def _quoted(name: str) -> str:
 
 
 def _policies(values: Values) -> tuple[Policies, dict[str, Any]]:
-    """What becomes of records, and how fresh rows are; and the options of the source."""
+    """What happens to records, and how fresh rows are; and the options of the source."""
     values.number("tasks.max", 1, None)
     values.number("db.buffer.size", 0, None)
     values.noted("tasks.max", unless="1")

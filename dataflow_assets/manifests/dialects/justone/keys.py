@@ -115,7 +115,7 @@ ADDITIONS: Sequence[Key] = (
     Key(
         "dataflow.onRejected",
         "used",
-        "What becomes of a record that cannot be stored. `fail`: the flow stops and names it; "
+        "What happens to a record that cannot be stored. `fail`: the flow stops and names it; "
         "`table`: it is kept in `dataflow_rejected`; `skip`: it is counted and logged.",
         "fail",
     ),
