@@ -63,8 +63,8 @@ def test_keys_that_nobody_reads_are_not_decoded() -> None:
 def test_null_messages_that_are_skipped_are_so_whatever_their_keys_are() -> None:
     schema = pa.schema([("id", pa.int64())])
     ticket = SimpleNamespace(schema=schema)
-    sink = SimpleNamespace(unknown_fields="reject")
-    branch = cast("PassBranch", SimpleNamespace(ticket=ticket, sink=sink, unwraps=False))
+    known = SimpleNamespace(ticket=ticket, unknown_fields="reject", unwraps=False)
+    branch = cast("PassBranch", known)
     decoder = JsonDecoder(schema, "reject", Tombstones("skip"))
     formatted = Formatted(AvroFormat(schema='"long"', keys_named=True), branch, decoder)
     null = batch(b"", b"no Avro")
