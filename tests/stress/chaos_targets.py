@@ -1,6 +1,6 @@
 """The targets of chaos: each sink, appending and matching rows by a key, read back in full.
 
-Changes come from a topic; into one target from a folder of files.
+Changes come from a topic; into one target from a folder of files, into one from a database.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataflow_assets import registry
 from tests import arrivals
 from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_model import Model, Verdict
+from tests.stress.chaos_pgbench import Pgbench
 from tests.stress.chaos_secured import MutualTls, ScramAvro
 from tests.systems import (
     SYSTEMS,
@@ -271,10 +272,14 @@ TARGETS: dict[str, type[Target]] = {
     "postgresql": Postgresql,
     "trino": TrinoTarget,
 }
-MODES = [f"{name} {way}" for name, target in TARGETS.items() for way in target.ways]
+FOLLOWED = "postgresql-cdc pgbench"
+"""The mode in which a database is followed."""
+MODES = [*(f"{name} {way}" for name, target in TARGETS.items() for way in target.ways), FOLLOWED]
 
 
-def target(mode: str, given: Fixtures, chance: random.Random, folder: Path) -> Target:
-    """The target of a mode: a sink and its way."""
+def target(mode: str, given: Fixtures, chance: random.Random, folder: Path) -> Target | Pgbench:
+    """The target of a mode: a sink and its way; or a database and its copy."""
+    if mode == FOLLOWED:
+        return Pgbench(given, chance, folder)
     sink, way = mode.split()
     return TARGETS[sink](way, given, chance, folder)
