@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import backlog, coordinator, justone, messages, places, report, steps, tiny
+from bench import age, backlog, coordinator, justone, messages, places, report, steps, tiny
 from bench.fleet.drives import DRIVES
 from bench.fleet.measure import CASES
 from bench.fleet.measure import run as run_fleet
@@ -23,7 +23,7 @@ from bench.meters import Spent
 from bench.places import Places
 from dataflow_assets.spark.session import Spark, SparkSettings
 
-KINDS = ("flows", "tiny", "memory", "steps", "flow-trino", "justone", *CASES)
+KINDS = ("flows", "tiny", "age", "memory", "steps", "flow-trino", "justone", *CASES)
 WAITING = 5_000_000
 
 
@@ -112,6 +112,9 @@ def _measured(
     if "tiny" in only:
         _say("tiny micro-batches")
         result["tiny"] = tiny.run(found, spark)
+    if "age" in only:
+        _say("age of changes")
+        result["age"] = age.run(found, spark)
     if "flow-trino" in only:
         _say("a table behind Trino")
         rows = arguments.messages or coordinator.LARGEST
@@ -161,7 +164,7 @@ def _line(measure: Measure, count: int, spent: Spent) -> str:
 def _passed(result: dict[str, Any]) -> bool:
     groups = ("flows", "fleet", "trino", "justone")
     several = [figure for group in groups for figure in result.get(group, {}).values()]
-    checked = [*several, result.get("tiny", {}), result.get("memory", {})]
+    checked = [*several, *(result.get(name, {}) for name in ("tiny", "age", "memory"))]
     return all(figure.get("passed", True) for figure in checked)
 
 

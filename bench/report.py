@@ -152,6 +152,11 @@ def _sentences(result: Mapping[str, Any]) -> Iterator[str]:
             f"tiny micro-batch: median {tiny['median'] * 1e3:.0f} ms, p95 {tiny['p95'] * 1e3:.0f}, "
             f"least {tiny['least'] * 1e3:.0f} (medians of its steps: {steps})"
         )
+    if age := result.get("age"):
+        yield (
+            f"from COMMIT to visible, at {age['changes_per_second']:.0f} changes/s: median "
+            f"{age['median']:.2f} s, p95 {age['p95']:.2f}"
+        )
     if memory := result.get("memory"):
         groups = ", ".join(f"{k} {v >> 20}" for k, v in memory["peak_by_group"].items())
         yield (
