@@ -109,22 +109,6 @@ def _nessie_namespace(own: Own) -> str:
     return name
 
 
-def _trino(own: Own) -> Server:
-    over = {
-        "store": own.getfixturevalue("seaweedfs"),
-        "database": own.getfixturevalue("postgresql"),
-    }
-    return own.server(devservers.Trino, "trino", **over)
-
-
-def _trino_schema(own: Own) -> str:
-    from tests.connectors.trino.driver import execute
-
-    name = _name()
-    execute(own.getfixturevalue("trino"), f"CREATE SCHEMA lake.{name}")
-    return name
-
-
 _SHARED: dict[str, Callable[[Own], Any]] = {
     "kafka": lambda own: own.server(devservers.Kafka, "kafka"),
     "secure_kafka": lambda own: own.server(devservers.SecureKafka, "secure-kafka"),
@@ -135,7 +119,6 @@ _SHARED: dict[str, Callable[[Own], Any]] = {
     "nessie": lambda own: own.server(
         devservers.Nessie, "nessie", store=own.getfixturevalue("seaweedfs")
     ),
-    "trino": _trino,
     "spark_server": lambda own: own.server(devservers.SparkConnect, "spark"),
     "topic": _topic,
     "catalog": _catalog,
@@ -146,5 +129,4 @@ _FRESH: dict[str, Callable[[Own], Any]] = {
     "database": _database,
     "namespace": _namespace,
     "nessie_namespace": _nessie_namespace,
-    "trino_schema": _trino_schema,
 }

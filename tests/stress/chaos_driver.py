@@ -21,7 +21,7 @@ BEGUN = "drain.begun"
 NEVER = 1_000_000_000
 """A failpoint that is reached so often: it never acts, and its file counts the micro-batches."""
 FOR = "7200"
-PATIENCE = "600"  # seconds: on a busy machine a coordinator of Trino takes minutes to come back
+PATIENCE = "600"  # seconds: on a busy machine a server takes minutes to come back
 
 
 class Driver:

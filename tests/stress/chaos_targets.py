@@ -180,27 +180,6 @@ class NessieTarget(IcebergTarget):
     type, server = "nessie", "nessie"
 
 
-class TrinoTarget(Target):
-    """A table of Iceberg, where no query could ask for the order in which rows came."""
-
-    type, server, keeps_absent = "trino", "trino", True
-    columns: ClassVar[Mapping[str, str]] = {
-        "id": "bigint",
-        "n": "bigint",
-        "name": "varchar",
-        "price": "double",
-    }
-
-    def options(self) -> Config:
-        return {"batchFlushIntervalSeconds": 1}
-
-    def appending(self) -> Config:
-        return {**self.options(), "autoCreateTable": True, "columns": dict(self.columns)}
-
-    def sequences(self) -> list[list[dict[str, Any]]]:
-        return [[row] for row in self.system.rows(self.written)]
-
-
 class KafkaTarget(Target):
     type, server = "kafka", "kafka"
 
@@ -270,7 +249,6 @@ TARGETS: dict[str, type[Target]] = {
     "kafka-secured": SecuredTarget,
     "nessie": NessieTarget,
     "postgresql": Postgresql,
-    "trino": TrinoTarget,
 }
 FOLLOWED = "postgresql-cdc pgbench"
 """The mode in which a database is followed."""

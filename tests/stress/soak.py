@@ -101,8 +101,7 @@ class Soak:
         self._tick()
         self._one = Runner(self._command, self._steady, self.folder / "steady.log")
         self._other = Runner(self._command, self._restarted, self.folder / "restarted.log")
-        tables, schemas = self._tables(), self._schemas()
-        self.meters = meters(self.own, lambda: self._one.pid, tables, schemas)
+        self.meters = meters(self.own, lambda: self._one.pid, self._tables())
 
     @property
     def starts(self) -> int:
@@ -143,11 +142,6 @@ class Soak:
 
     def _restart(self) -> None:
         self._other.restart(signal.SIGKILL if self.starts % 2 else signal.SIGTERM)
-
-    def _schemas(self) -> list[str]:
-        """Of Trino's targets."""
-        ends = [flow.target.written for flow in self.flows if isinstance(flow, Sent)]
-        return [end["schema"] for end in ends if "serverURL" in end]
 
     def _tables(self) -> list[tuple[str, str]]:
         """Of Iceberg, at either end."""

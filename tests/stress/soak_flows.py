@@ -181,7 +181,6 @@ def steady(given: Fixtures, chance: random.Random, folder: Path) -> list[Flow]:
         FromClickhouse("kafka", given, chance, folder),
         Sent(TARGETS["files"]("append", given, chance, folder)),
         Sent(TARGETS["nessie"]("upsert", given, chance, folder, **SELDOM)),
-        Sent(TARGETS["trino"]("upsert", given, chance, folder, **SELDOM)),
     ]
 
 
@@ -191,7 +190,6 @@ def restarted(given: Fixtures, chance: random.Random, folder: Path) -> list[Flow
         Sent(TARGETS["clickhouse"]("upsert", given, chance, folder)),
         Sent(TARGETS["kafka"]("upsert", given, chance, folder)),
         Sent(TARGETS["kafka-secured"]("upsert", given, chance, folder)),
-        Sent(TARGETS["trino"]("append", given, chance, folder, **SELDOM)),
         FromPostgresql("clickhouse", given, chance, folder),
         FromIceberg("postgresql", given, chance, folder),
         Sent(TARGETS["files-source"]("append", given, chance, folder)),

@@ -58,20 +58,8 @@ def trend(meter: Meter, values: Sequence[float], warm_up: float = 0.2) -> Trend:
     return Trend(meter, median(settled[:third]), median(settled[-third:]))
 
 
-def meters(
-    own: Own,
-    steady: Callable[[], int],
-    tables: Sequence[tuple[str, str]],
-    schemas: Sequence[str],
-) -> list[Meter]:
-    """All of them.
-
-    Args:
-        own: the servers.
-        steady: tells the process that runs all the time.
-        tables: of Iceberg.
-        schemas: of Trino, in which flows have targets.
-    """
+def meters(own: Own, steady: Callable[[], int], tables: Sequence[tuple[str, str]]) -> list[Meter]:
+    """All of them; `steady` tells the process that runs all the time, `tables` are in Iceberg."""
     spark: Server = own.getfixturevalue("spark_server")
     return [
         *_process("driver", lambda: [psutil.Process(steady())], 1.15, 40),
@@ -84,7 +72,6 @@ def meters(
         *_clickhouse(own),
         Meter("topics of Kafka", lambda: _topics(own), 1.0, 0),
         Meter("metadata files of Iceberg for each snapshot", lambda: _lake(own, tables), 1.1, 0.5),
-        Meter("Trino: files of checkpoints", lambda: _trino(own, schemas), 1.5, 300),
     ]
 
 
@@ -175,24 +162,6 @@ def _lake(own: Own, tables: Sequence[tuple[str, str]]) -> float:
             files += _objects(own, f"{table.location()}/metadata")
             snapshots += len(table.metadata.snapshots)
     return round(files / max(1, snapshots), 2)
-
-
-def _trino(own: Own, schemas: Sequence[str]) -> float:
-    """Each commit leaves some; a session makes one of them now and then."""
-    from dataflow_assets.connectors.trino.errors import MISSING, Failure
-    from tests.connectors.trino.driver import execute
-
-    server, found = own.getfixturevalue("trino"), 0
-    for schema in schemas:
-        table = f'lake.{schema}."dataflow_checkpoints$files"'
-        try:
-            ((count,),) = execute(server, f"SELECT count(*) FROM {table}")
-        except Failure as failure:
-            if failure.name not in MISSING:
-                raise
-            count = 0  # the first micro-batch is not there yet
-        found += count
-    return found
 
 
 def _objects(own: Own, location: str) -> int:
