@@ -114,9 +114,10 @@ WHERE i.indrelid = $1::oid AND i.indisunique AND i.indimmediate AND i.indisvalid
   AND i.indpred IS NULL AND i.indexprs IS NULL
 ORDER BY i.indisprimary DESC, i.indexrelid
 """
+# No md5: servers in FIPS mode refuse it.
 _SHAPE = """(
-    SELECT coalesce(md5(
-        string_agg(concat_ws(' ', attnum, atttypid, atttypmod), ',' ORDER BY attnum)), '')
+    SELECT coalesce(hashtextextended(
+        string_agg(concat_ws(' ', attnum, atttypid, atttypmod), ',' ORDER BY attnum), 0)::text, '')
     FROM pg_attribute WHERE attrelid = {} AND attnum > 0 AND NOT attisdropped)"""
 _READABLE = "SELECT has_table_privilege($1::oid, 'SELECT')"
 _ANY = "SELECT 1 FROM {} LIMIT 1"
