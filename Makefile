@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs bench demo demo-lake demo-clean servers-up servers-down
+.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs bench demo demo-lake demo-cdc demo-clean servers-up servers-down
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -67,10 +67,13 @@ demo: setup ## Dagster on real servers with orders coming in, until Ctrl-C; data
 	$(BIN)/dataflow demo
 
 demo-lake: setup ## The same with Avro over mTLS, Nessie and Trino (Java 24, 1 GB more to download); data stays in .data/demo-lake
-	$(BIN)/dataflow demo --lake
+	$(BIN)/dataflow demo lake
+
+demo-cdc: setup ## A database that changes, followed in another one, in Dagster, until Ctrl-C; data stays in .data/demo-cdc
+	$(BIN)/dataflow demo cdc
 
 demo-clean: ## Forget the demos' data
-	rm -rf .data/demo .data/demo-lake
+	rm -rf .data/demo .data/demo-lake .data/demo-cdc
 
 servers-up: setup ## Kafka, PostgreSQL, SeaweedFS, ClickHouse and Spark, left running; data stays in .data/servers
 	$(BIN)/python -m devservers up $(SERVERS) --spark

@@ -24,10 +24,12 @@ from bench.fleet.ground import marked
 from bench.fleet.running import SETTLE, Order
 from bench.fleet.watch import Watch
 from dataflow_assets.spark import system
+from dataflow_assets.spark.jars import ROOT
 from dataflow_assets.spark.process import LOOPBACK, Server
 from devservers.demo.dagster_dev import WEB
-from devservers.demo.demo import CLICKHOUSE, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK
-from devservers.demo.orders import EXAMPLES, KAFKA
+from devservers.demo.demo import OFFSET, POSTGRESQL, SPARK
+from devservers.demo.orders import KAFKA, OrdersDemo
+from devservers.demo.topics import CLICKHOUSE, SEAWEEDFS
 
 PORTS = [
     WEB,
@@ -37,6 +39,7 @@ PORTS = [
         for port in ports.values()
     ),
 ]
+EXAMPLES = ROOT / "examples" / OrdersDemo.name
 LOADS = 10
 SHARE = 0.7  # of all cores
 RUNS = "{ runsOrError(limit: 1) { ... on Runs { results { id } } } }"

@@ -148,7 +148,7 @@ def demo(asked: Namespace) -> int:
     """A demo, until Ctrl-C."""
     from devservers.demo.running import run as run_demo
 
-    return run_demo(asked.folder, lake=asked.lake)
+    return run_demo(asked.which, asked.folder)
 
 
 def _request(asked: Namespace) -> Request:

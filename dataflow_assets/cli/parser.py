@@ -268,15 +268,18 @@ def _demo(add: Add, common: argparse.ArgumentParser) -> None:
         "demo", parents=[common], help="a shop's events, live, in Dagster; Ctrl-C ends all of it"
     )
     parser.add_argument(
-        "--lake",
-        action="store_true",
-        help="the demo with Avro over mTLS, Nessie and Trino; needs Java 24",
+        "which",
+        nargs="?",
+        choices=["orders", "lake", "cdc"],
+        default="orders",
+        help="orders: a topic into PostgreSQL, Iceberg and ClickHouse (default); lake: Avro over "
+        "mTLS, Nessie and Trino, needs Java 24; cdc: a database followed in another one",
     )
     parser.add_argument(
         "--folder",
         type=Path,
         help="data and logs, kept for the next start "
-        "(default: .data/demo, with --lake .data/demo-lake)",
+        "(default: .data/demo, .data/demo-lake or .data/demo-cdc)",
     )
     parser.set_defaults(command=commands.demo)
 

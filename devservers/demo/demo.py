@@ -19,31 +19,19 @@ from pathlib import Path
 from typing import ClassVar
 
 import psycopg
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from psycopg import sql
 
 from dataflow_assets.spark import system
 from dataflow_assets.spark.jars import ROOT
 from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
 from dataflow_assets.spark.server import SparkConnect
-from devservers.clickhouse import ClickHouse
 from devservers.demo.dagster_dev import WEB, Dagster
-from devservers.kafka import Kafka
 from devservers.postgresql import PostgreSQL
-from devservers.seaweedfs import SERVICES, SeaweedFS
 
 OFFSET = "DATAFLOW_DEMO_OFFSET"
-OWNER = "shop"  # PostgreSQL's role and database
+OWNER = "shop"  # a role of PostgreSQL, and its database
 PASSWORD = "shop-password"  # noqa: S105 (stands in the demos' secrets.yaml)
 POSTGRESQL = {"postgresql": 15432}
-SEAWEEDFS = {
-    "iceberg": 18181,
-    "s3": 18333,
-    **{name: 18334 + index for index, name in enumerate(name for name in SERVICES if name != "s3")},
-    **{f"{name}.grpc": 18343 + index for index, name in enumerate(SERVICES)},
-}
-CLICKHOUSE = {"http": 18123}
 SPARK = {"connect": 15002}
 QUOTED_PORTS = re.compile(r"(?<=127\.0\.0\.1:)\d+")
 
@@ -51,35 +39,31 @@ Say = Callable[[str], None]
 
 
 class Demo(ABC):
-    """The servers, the shop and Dagster of one folder. A subclass adds its broker and its shop."""
+    """The servers, the shop and Dagster of one folder. A subclass adds its servers and its shop."""
 
-    examples: ClassVar[Path]
-    """The folder of its manifests."""
-    again: ClassVar[str]
-    """What starts it."""
-
-    kafka: Kafka
+    name: ClassVar[str]
+    """Of its folder in examples/ and in .data/, and of the target of make that starts it."""
+    databases: ClassVar[Mapping[str, str]] = {OWNER: ""}
+    """Of PostgreSQL, each with the attributes of its owner, a role of the same name."""
 
     def __init__(self, folder: Path, offset: int, say: Say) -> None:
         self._say, self._folder, self._offset = say, folder, offset
         self.postgresql = PostgreSQL(folder / "postgresql", ports=self.moved(POSTGRESQL))
-        self.seaweedfs = SeaweedFS(folder / "seaweedfs", ports=self.moved(SEAWEEDFS))
-        self.clickhouse = ClickHouse(folder / "clickhouse", ports=self.moved(CLICKHOUSE))
         self.spark = SparkConnect(folder / "spark", ports=self.moved(SPARK))
         self.dagster = Dagster(folder / "dagster", port=WEB + offset)
 
     @property
     def servers(self) -> list[Server]:
         """What the flows read, write and run on."""
-        return [self.kafka, self.postgresql, self.seaweedfs, self.clickhouse, self.spark]
+        return [self.postgresql, self.spark]
 
     @abstractmethod
     def open_shop(self, stack: ExitStack) -> None:
-        """Makes topics and what else flows need, and sends messages until the stack is closed."""
+        """Makes what the flows need, and has the shop go on until the stack is closed."""
 
     @abstractmethod
     def places(self) -> Iterator[tuple[str, str]]:
-        """What there is to look at beside Dagster and the rows in PostgreSQL: name and place."""
+        """What there is to look at beside Dagster: name and place."""
 
     def variables(self) -> dict[str, str]:
         """Of the environment of Dagster."""
@@ -101,7 +85,7 @@ class Demo(ABC):
     @property
     def manifests(self) -> Path:
         """The examples themselves, or copies whose ports are moved."""
-        return self._folder / "flows" if self._offset else self.examples
+        return self._folder / "flows" if self._offset else self._examples
 
     def check(self) -> None:
         """Raises ServerError when one of the ports is taken."""
@@ -122,7 +106,8 @@ class Demo(ABC):
         for server in _side_by_side(self.servers):
             self._say(f"{server.name} answers: {next(iter(server.endpoints().values()))}")
         self._copy_manifests()
-        self._make_database()
+        for name, attributes in self.databases.items():
+            self._make_database(name, attributes)
         if ended.is_set():
             return False
         self.open_shop(stack)
@@ -135,11 +120,9 @@ class Demo(ABC):
         """Where to look."""
         listed = {
             "Dagster": self.dagster.url,
-            "the rows": f"psql {self.dsn}",
             "how far": self.status_command(),
             "manifests": f"{near(self.manifests)}; drop your own into {near(ROOT / 'flows')}",
             **dict(self.places()),
-            "ClickHouse": self.clickhouse.dsn(),
             "logs": f"{near(self._folder)}/*/*.log",
         }
         printed("")
@@ -157,37 +140,32 @@ class Demo(ABC):
                     return 1
         return 0
 
-    def make_topics(self, partitions: Mapping[str, int]) -> None:
-        """Makes the topics that are missing, each with so many partitions."""
-        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap, "log_level": 0})
-        known = admin.list_topics(timeout=10).topics
-        new = [NewTopic(name, count, 1) for name, count in partitions.items() if name not in known]
-        for made in admin.create_topics(new).values() if new else ():
-            made.result(30)
+    def dsn(self, database: str = OWNER) -> str:
+        """Of one of the databases, as its owner."""
+        return f"postgresql://{database}:{PASSWORD}@{LOOPBACK}:{self.postgresql.port}/{database}"
 
     @property
-    def dsn(self) -> str:
-        """Of the shop's database."""
-        return f"postgresql://{OWNER}:{PASSWORD}@{LOOPBACK}:{self.postgresql.port}/{OWNER}"
+    def _examples(self) -> Path:
+        return ROOT / "examples" / self.name
 
     def _copy_manifests(self) -> None:
         if not self._offset:
             return
         folder = self.manifests
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self.examples, folder)
+        shutil.copytree(self._examples, folder)
         for file in (*folder.glob("*.yaml"), *folder.glob("*.py")):
             moved = QUOTED_PORTS.sub(lambda m: str(int(m[0]) + self._offset), file.read_text())
             file.write_text(moved)
 
-    def _make_database(self) -> None:
+    def _make_database(self, name: str, attributes: str) -> None:
         with psycopg.connect(self.postgresql.dsn(), autocommit=True) as connection:
-            known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (OWNER,))
+            known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
             if known.fetchone() is None:
-                role = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
-                connection.execute(role.format(sql.Identifier(OWNER), sql.Literal(PASSWORD)))
+                role = sql.SQL(f"CREATE ROLE {{}} LOGIN {attributes} PASSWORD {{}}")
+                connection.execute(role.format(sql.Identifier(name), sql.Literal(PASSWORD)))
                 database = sql.SQL("CREATE DATABASE {0} OWNER {0}")
-                connection.execute(database.format(sql.Identifier(OWNER)))
+                connection.execute(database.format(sql.Identifier(name)))
 
 
 def near(path: Path) -> str:

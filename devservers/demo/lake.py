@@ -13,18 +13,18 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from dataflow_assets.spark.jars import ROOT
 from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
 from devservers import nessie, trino
 from devservers.apicurio import Apicurio
-from devservers.demo.demo import OWNER, PASSWORD, Demo, Say, near
+from devservers.demo.demo import OWNER, PASSWORD, Say, near
 from devservers.demo.lake_shop import CUSTOMER, ORDER, Customers, coding, register
-from devservers.demo.shop import Sender, Shop
+from devservers.demo.shop import Shop
+from devservers.demo.shopkeeper import Sender
+from devservers.demo.topics import TopicsDemo
 from devservers.nessie import Nessie
 from devservers.secure_kafka import PROTOCOLS, SecureKafka
 from devservers.trino import Trino
 
-EXAMPLES = ROOT / "examples" / "demo-lake"
 TOPICS = {"orders": 3, "customers": 1}
 ORDERS_PER_SECOND = 25.0  # each is sent about four times
 TIERS_PER_SECOND = 0.5
@@ -40,11 +40,10 @@ NESSIE = {"nessie": 19120, "management": 19121}
 TRINO = {"http": 18088, "https": 18443}
 
 
-class LakeDemo(Demo):
+class LakeDemo(TopicsDemo):
     """The manifests of `examples/demo-lake`."""
 
-    examples = EXAMPLES
-    again = "make demo-lake"
+    name = "demo-lake"
 
     def __init__(self, folder: Path, offset: int, say: Say) -> None:
         super().__init__(folder, offset, say)
@@ -99,6 +98,7 @@ class LakeDemo(Demo):
 
     @override
     def places(self) -> Iterator[tuple[str, str]]:
+        yield from super().places()
         yield "Kafka (mTLS)", f"{self.secure.at('mtls')}, topics {', '.join(TOPICS)}"
         yield "certificates", near(self._certificates)
         yield "registry", self.apicurio.url

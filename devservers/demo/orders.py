@@ -8,22 +8,21 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from dataflow_assets.spark.jars import ROOT
-from devservers.demo.demo import Demo, Say
-from devservers.demo.shop import Sender, Shop
+from devservers.demo.demo import Say
+from devservers.demo.shop import Shop
+from devservers.demo.shopkeeper import Sender
+from devservers.demo.topics import TopicsDemo
 from devservers.kafka import Kafka
 
-EXAMPLES = ROOT / "examples" / "demo"
 TOPIC, PARTITIONS = "orders", 3
 ORDERS_PER_SECOND = 100.0  # each is sent about four times
 KAFKA = {"kafka": 19092, "controller": 19093}
 
 
-class OrdersDemo(Demo):
+class OrdersDemo(TopicsDemo):
     """The manifests of `examples/demo`."""
 
-    examples = EXAMPLES
-    again = "make demo"
+    name = "demo"
 
     def __init__(self, folder: Path, offset: int, say: Say) -> None:
         super().__init__(folder, offset, say)
@@ -40,5 +39,6 @@ class OrdersDemo(Demo):
 
     @override
     def places(self) -> Iterator[tuple[str, str]]:
+        yield from super().places()
         yield "Kafka", f"{self.kafka.bootstrap}, topic {TOPIC}"
         yield "Iceberg", f"{self.seaweedfs.uri}, warehouse {self.seaweedfs.warehouse}"

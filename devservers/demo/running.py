@@ -12,30 +12,36 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from dataflow_assets.spark.process import ServerError
+from devservers.demo.cdc import CdcDemo
 from devservers.demo.demo import OFFSET, Demo, Say, printed
 from devservers.demo.lake import LakeDemo
 from devservers.demo.orders import OrdersDemo
 
-FOLDERS = {False: Path(".data/demo"), True: Path(".data/demo-lake")}
-"""Where data and logs are unless a folder is given; True: of the demo with the lake."""
+DEMOS: Mapping[str, type[Demo]] = {"orders": OrdersDemo, "lake": LakeDemo, "cdc": CdcDemo}
 
 
-def run(folder: Path | None = None, *, lake: bool = False, say: Say | None = None) -> int:
-    """A demo until SIGINT or SIGTERM; 0 when it was ended that way. Raises ServerError."""
+def run(which: str, folder: Path | None = None, say: Say | None = None) -> int:
+    """A demo until SIGINT or SIGTERM; 0 when it was ended that way. Raises ServerError.
+
+    Args:
+        which: a key of DEMOS.
+        folder: of its data and logs; the default is in .data.
+        say: takes each line about its progress; the default prints it with the seconds since start.
+    """
     began = time.monotonic()
     say = say or (lambda text: printed(f"[{time.monotonic() - began:5.1f} s] {text}"))
-    folder = folder or FOLDERS[lake]
-    kind: type[Demo] = LakeDemo if lake else OrdersDemo
+    kind = DEMOS[which]
+    folder = folder or Path(".data") / kind.name
     ended = threading.Event()
     with _stopped_by_signals(ended), _alone(folder), ExitStack() as stack:
         demo = kind(folder.absolute(), int(os.environ.get(OFFSET, "0")), say)
         demo.check()
-        stack.callback(lambda: say(f"stopped; `{demo.again}` goes on from here"))
+        stack.callback(lambda: say(f"stopped; `make {demo.name}` goes on from here"))
         try:
             if demo.start(stack, ended):
                 demo.show()

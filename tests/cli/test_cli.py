@@ -111,6 +111,11 @@ def test_check_of_the_examples_with_a_lake(
     assert capsys.readouterr().out.endswith("4 flows, 0 findings, 0 notes\n")
 
 
+def test_check_of_the_examples_of_a_followed_database(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(ROOT / "examples" / "demo-cdc")]) == 0
+    assert capsys.readouterr().out.endswith("1 flow, 0 findings, 0 notes\n")
+
+
 def test_check_says_where(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (flows / "broken.yaml").write_text(BROKEN.format(name="broken", store="s"))
     assert main(["check", str(flows)]) == 1
@@ -369,13 +374,14 @@ def test_a_second_signal_abandons(
     reached.unlink()
 
 
+@pytest.mark.parametrize("which", ["orders", "cdc"])
 def test_the_demo_says_which_port_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setenv(OFFSET, str(port - WEB))
-        assert main(["demo", "--folder", str(tmp_path)]) == 1
+        assert main(["demo", which, "--folder", str(tmp_path)]) == 1
     said = capsys.readouterr().err
     assert f"{port} (dagster)" in said
     assert len(said.splitlines()) == 1

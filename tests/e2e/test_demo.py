@@ -20,12 +20,14 @@ import pytest
 
 from bench.fleet.graphql import ask
 from dataflow_assets.spark import system
+from devservers.demo.cdc import COPY
 from devservers.demo.dagster_dev import WEB
-from devservers.demo.demo import CLICKHOUSE, OFFSET, POSTGRESQL, SEAWEEDFS, SPARK
+from devservers.demo.demo import OFFSET, OWNER, POSTGRESQL, SPARK
 from devservers.demo.lake import APICURIO, NESSIE, TRINO
 from devservers.demo.lake import KAFKA as SECURE_KAFKA
 from devservers.demo.orders import KAFKA
 from devservers.demo.shop import CUSTOMERS
+from devservers.demo.topics import CLICKHOUSE, SEAWEEDFS
 from tests import ROOT
 
 OF_LAKE = (SECURE_KAFKA, APICURIO, NESSIE, TRINO)
@@ -45,13 +47,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(400)]
 class Demo:
     """A running demo in a folder of its own, on ports of its own."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, which: str) -> None:
         self.folder = folder
         self.offset = next(filter(_is_free, (random.randrange(1, 9_000) for _ in range(100))))
         self.log = folder.with_suffix(".log")
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [*DATAFLOW, "demo", *options, "--folder", str(folder)],
+                [*DATAFLOW, "demo", which, "--folder", str(folder)],
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
@@ -91,14 +93,26 @@ class Demo:
             for node in nodes["assetNodes"]
         }
 
-    def query(self, sql: str) -> list[Any]:
-        """The first column of what PostgreSQL answers; nothing while there is no such table."""
-        dsn = f"postgresql://shop@127.0.0.1:{POSTGRESQL['postgresql'] + self.offset}/shop"
+    def query(self, sql: str, database: str = OWNER) -> list[Any]:
+        """The first column of PostgreSQL's answer; nothing while a table or column is missing."""
         try:
-            with psycopg.connect(dsn) as connection:
-                return [row[0] for row in connection.execute(sql.encode())]
-        except psycopg.errors.UndefinedTable:
+            with psycopg.connect(self.dsn(database)) as link:
+                found = link.execute(sql.encode())
+                return [row[0] for row in found] if found.description else []
+        except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
             return []
+
+    def rows(self, database: str) -> list[str]:
+        """All customers and orders of a database, by their number, with all values of the shop."""
+        values = "to_jsonb(t) - 'created_at' - 'updated_at'"  # the sink's own columns
+        tables = ("customers", "orders")
+        each = [f"SELECT ({values})::text FROM {table} t ORDER BY id" for table in tables]
+        return [row for sql in each for row in self.query(sql, database)]
+
+    def dsn(self, database: str = OWNER) -> str:
+        """Of one of PostgreSQL's databases, as its owner."""
+        port = POSTGRESQL["postgresql"] + self.offset
+        return f"postgresql://{database}@127.0.0.1:{port}/{database}"
 
     def processes(self) -> list[psutil.Process]:
         """Everything that belongs to it, whoever its parent is by now."""
@@ -114,16 +128,21 @@ class Demo:
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Demo]:
-    yield from _started(tmp_path / "demo")
+    yield from _started(tmp_path / "demo", "orders")
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Demo]:
-    yield from _started(tmp_path / "demo", "--lake")
+    yield from _started(tmp_path / "demo", "lake")
 
 
-def _started(folder: Path, *options: str) -> Iterator[Demo]:
-    demo = Demo(folder, *options)
+@pytest.fixture
+def cdc(tmp_path: Path) -> Iterator[Demo]:
+    yield from _started(tmp_path / "demo", "cdc")
+
+
+def _started(folder: Path, which: str) -> Iterator[Demo]:
+    demo = Demo(folder, which)
     yield demo
     demo.process.kill()
     demo.process.wait(10)
@@ -172,6 +191,28 @@ def test_the_demo_with_a_lake(lake: Demo) -> None:
     lake.process.send_signal(signal.SIGINT)
     assert lake.process.wait(120) == 0, lake.log.read_text()
     assert [process.cmdline() for process in lake.processes()] == []
+
+
+@pytest.mark.full
+def test_the_demo_of_a_database_that_is_followed(cdc: Demo) -> None:
+    """Rows, deletions and a new column of the shop are in the office's database soon."""
+    _until(lambda: cdc.says("Ctrl-C stops all of it"), 120)
+    _until(lambda: len(cdc.query("SELECT id FROM orders", COPY)) > 100, 200, every=2)
+    loaded = cdc.query("SELECT id FROM orders", COPY)
+    newest = "SELECT max(id) FROM orders"
+    _until(lambda: cdc.query(newest, COPY)[0] > max(loaded), 60, every=2)
+    cdc.query(f"DELETE FROM orders WHERE id = {min(loaded)}")
+    cdc.query("ALTER TABLE customers ADD COLUMN note text")
+    cdc.query("UPDATE customers SET note = 'seen' WHERE id = (SELECT min(id) FROM customers)")
+    noted = "SELECT note FROM customers WHERE note IS NOT NULL"
+    _until(lambda: cdc.query(noted, COPY) == ["seen"], 60, every=2)
+    with psycopg.connect(cdc.dsn()) as link:
+        link.execute("LOCK TABLE customers, orders IN EXCLUSIVE MODE")  # the shop waits
+        _until(lambda: cdc.rows(COPY) == cdc.rows(OWNER), 60, every=2)
+    assert min(loaded) not in cdc.query("SELECT id FROM orders", COPY)
+    cdc.process.send_signal(signal.SIGINT)
+    assert cdc.process.wait(60) == 0, cdc.log.read_text()
+    assert [process.cmdline() for process in cdc.processes()] == []
 
 
 def _is_free(offset: int) -> bool:
