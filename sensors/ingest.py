@@ -15,6 +15,7 @@ import dagster as dg
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
 from dataflow_assets.assets.graph import Graph, Key, Node
+from dataflow_assets.assets.lane_book import Page, Part
 from dataflow_assets.assets.lane_departures import Departure, Departures
 from dataflow_assets.assets.lane_flows import drivable
 from dataflow_assets.assets.lane_runs import LaneRuns
@@ -125,7 +126,7 @@ class Location:
             live = runs.live()  # reports those that died, before failures are counted
             wait = self._waits.of(f"lane {lane}", "", runs.failures)
             if live:
-                self._driven(look, lane, runs, members)
+                self._driven(look, runs.pages(), live[0].dagster_run, members)
                 if wait.over and len(live) == 1 and _is_old(live[0]):
                     look.asked.append(lane_request(lane))  # its successor
             elif wait.over:
@@ -134,17 +135,22 @@ class Location:
                 look.said |= {flow.id: f"lane {lane} {wait}" for flow in members}
         return resting
 
-    def _driven(self, look: _Look, lane: str, runs: LaneRuns, members: Sequence[Flow]) -> None:
+    def _driven(
+        self,
+        look: _Look,
+        pages: Mapping[Part, Page],
+        newest: dg.DagsterRun,
+        members: Sequence[Flow],
+    ) -> None:
         """A lane that lives: how its flows fare in it."""
-        pages, newest = runs.pages(), runs.live()[0].dagster_run
         states: dict[str, str] = {}
         for page in pages.values():  # the newer run comes last and knows better
             states |= page.flows
         look.failing |= {f.id for f in members for page in pages.values() if f.id in page.failing}
         for flow in members:
             state = states.get(flow.id)
-            coming = f"lane {lane} takes it up (run {newest.run_id[:8]})"
-            look.said[flow.id] = f"in lane {lane}, {state}" if state else coming
+            coming = f"lane {flow.lane} takes it up (run {newest.run_id[:8]})"
+            look.said[flow.id] = f"in lane {flow.lane}, {state}" if state else coming
 
     def _news(self, look: _Look, resting: Sequence[Flow], alone: Sequence[Flow]) -> None:
         """Looks at what nobody drives; a flow that has left its lane is tried all the same."""

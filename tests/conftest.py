@@ -262,6 +262,19 @@ def _drop(connection: psycopg.Connection, schema: str) -> None:
     pytest.fail(f"the test has left a transaction open, one of {working}")
 
 
+@pytest.fixture
+def own_database(postgresql: devservers.PostgreSQL) -> Iterator[str]:
+    """The address of a fresh PostgreSQL database, for what has one name in all of a database."""
+    import psycopg
+
+    name = _fresh("d")
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    yield postgresql.dsn(name)
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
 _WORKING = """
 SELECT application_name, state, now() - xact_start, wait_event, left(query, 200)
 FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()

@@ -8,7 +8,7 @@ import dagster as dg
 
 from dataflow_assets.assets import switches
 from dataflow_assets.assets.claims import going
-from dataflow_assets.assets.lane_book import Book, FlowState
+from dataflow_assets.assets.lane_book import Book, FlowState, Page
 from dataflow_assets.assets.lane_departures import Departures
 from dataflow_assets.assets.lane_runs import LaneRuns
 from dataflow_assets.assets.runs import Runs
@@ -170,10 +170,10 @@ class LaneFlows:
         """Flows that the run before has still to let go; after a minute they are taken from it."""
         if time.monotonic() >= self._patience:
             return set()
-        page = self._leaving.read()
-        named = {flow.id for flow in flows if flow.id in page.flows} - self._named.keys()
-        lives = named and LaneRuns(self._instance, self._lane).lives(page.run)
-        return named if lives and page.run != self._run_id else set()
+        page = LaneRuns(self._instance, self._lane).pages().get("leaving", Page())
+        if page.run == self._run_id:
+            return set()
+        return {flow.id for flow in flows if flow.id in page.flows} - self._named.keys()
 
     def _judge(self, live: Sequence[str], known: Sequence[dg.RunRecord]) -> None:
         driver = LaneRuns(self._instance, self._lane, known).driver()

@@ -49,10 +49,6 @@ class LaneRuns:
         runs = [record.dagster_run for record in self.live()]
         return next((run for run in runs if self._claims.held(run)), None)
 
-    def lives(self, run_id: str) -> bool:
-        """Whether the run is one of the lane's that live."""
-        return any(record.dagster_run.run_id == run_id for record in self.live())
-
     def pages(self) -> Mapping[Part, Page]:
         """What its live runs say that they drive.
 

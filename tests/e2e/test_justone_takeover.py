@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -29,28 +28,18 @@ STEPS = [
 STORED, SENT = 3_000, 5_000
 
 
-@pytest.fixture
-def database(postgresql: devservers.PostgreSQL) -> Iterator[str]:
-    name = f"d_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    yield postgresql.dsn(name)
-    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
-
-
 def test_every_message_is_stored_once_wherever_the_first_start_is_killed(
-    tmp_path: Path, kafka: devservers.Kafka, topic: Topics, database: str, command: Command
+    tmp_path: Path, kafka: devservers.Kafka, topic: Topics, own_database: str, command: Command
 ) -> None:
     """Each run is killed at the next step; the last one stores the rest."""
     name = topic(2)
-    with psycopg.connect(database, autocommit=True) as connection:
+    with psycopg.connect(own_database, autocommit=True) as connection:
         connection.execute("CREATE TABLE readings (id bigint, latitude numeric)")
     produce(kafka, name, map(_message, range(SENT)))
-    with Predecessor(database, "public", "readings") as connector:
+    with Predecessor(own_database, "public", "readings") as connector:
         rows = [[number, number / 2] for number in range(STORED)]
         connector.flush(rows, {(name, 0): STORED // 2, (name, 1): STORED // 2})
-    _write(tmp_path, kafka, database, name)
+    _write(tmp_path, kafka, own_database, name)
     sent = SENT
     for step in STEPS:
         failpoint = {"DATAFLOW_FAILPOINT": step, "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
@@ -60,7 +49,7 @@ def test_every_message_is_stored_once_wherever_the_first_start_is_killed(
         sent += 100
     again = command.run("run", str(tmp_path))
     assert again.returncode == 0, again.stderr
-    with psycopg.connect(database) as connection:
+    with psycopg.connect(own_database) as connection:
         query = "SELECT id, latitude::float8 FROM readings ORDER BY 1"
         found = connection.execute(query).fetchall()
     assert found == [(number, number / 2) for number in range(sent)]

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import pytest
-from pyarrow import fs
 
 import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.drain import drain
 from dataflow_assets.runs.request import Patience, Report, Request
 from tests.conftest import Topics
+from tests.connectors.files import driver
 from tests.in_process import Session
 from tests.tableflow.files import Bucket, Tableflow
 
@@ -20,16 +19,7 @@ from tests.tableflow.files import Bucket, Tableflow
 @pytest.fixture
 def s3(seaweedfs: devservers.SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     """A fresh bucket; the environment says where the store is, as on a machine of AWS."""
-    store = fs.S3FileSystem(
-        access_key=seaweedfs.access_key,
-        secret_key=seaweedfs.secret_key,
-        region=seaweedfs.region,
-        endpoint_override=seaweedfs.s3_endpoint,
-        allow_bucket_creation=True,
-        allow_bucket_deletion=True,
-    )
-    name = f"tableflow-{uuid.uuid4().hex[:10]}"
-    store.create_dir(name)
+    store, name = driver.bucket(seaweedfs)
     environment = {
         "AWS_S3_ENDPOINT": seaweedfs.s3_endpoint,
         "AWS_REGION": seaweedfs.region,

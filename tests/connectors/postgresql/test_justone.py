@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,21 +92,10 @@ class Justone:
 
 
 @pytest.fixture
-def database(postgresql: devservers.PostgreSQL) -> Iterator[str]:
-    """The connector's schema has one name in all of a database: each test has a database."""
-    name = f"d_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    yield postgresql.dsn(name)
-    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
-
-
-@pytest.fixture
 def justone(
-    tmp_path: Path, kafka: devservers.Kafka, database: str, topic: Topics, engine: SparkSession
+    tmp_path: Path, kafka: devservers.Kafka, own_database: str, topic: Topics, engine: SparkSession
 ) -> Justone:
-    return Justone(tmp_path, kafka, database, topic(2), engine)
+    return Justone(tmp_path, kafka, own_database, topic(2), engine)
 
 
 def test_the_pages_example_runs_as_it_is(justone: Justone) -> None:

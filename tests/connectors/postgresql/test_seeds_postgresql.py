@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
-import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
@@ -41,13 +37,8 @@ class Seeded(Polled):
 
 
 @pytest.fixture
-def seeded(postgresql: devservers.PostgreSQL) -> Iterator[Seeded]:
-    name = f"d_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    yield Seeded(postgresql.dsn(name), "public")
-    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+def seeded(own_database: str) -> Seeded:
+    return Seeded(own_database, "public")
 
 
 def test_postgresql_source(seeded: Seeded, tmp_path: Path) -> None:
