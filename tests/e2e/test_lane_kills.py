@@ -62,6 +62,14 @@ class Driving:
     def said(self) -> str:
         return self.log.read_text()
 
+    def aborted(self) -> str:
+        """What the process said in the end, and what each of its threads did; it is gone then."""
+        state = f"held {self.gate.held} at {self.gate.step}, exit {self.process.poll()}"
+        self.process.send_signal(signal.SIGABRT)
+        self.process.send_signal(signal.SIGCONT)
+        self.process.wait(30)
+        return f"{self.process.pid}: {state}\n{self.said()[-20_000:]}"
+
 
 class Lanes:
     """Processes that drive the folder, one after the other or two at once."""
@@ -112,6 +120,13 @@ class Lanes:
     def said(self) -> str:
         return "\n".join(one.said() for one in self.driven)
 
+    def behind(self) -> dict[str, str]:
+        """By flow the beginning of what is wrong in its target."""
+        return {name: why[:40] for name, why in self.fleet.wrong().items()}
+
+    def aborted(self) -> str:
+        return "\n".join(one.aborted() for one in self.driven)
+
 
 @pytest.fixture
 def lanes(fleet: Fleet, command: Command) -> Iterator[Lanes]:
@@ -124,7 +139,9 @@ def until(done: Callable[[], object], lanes: Lanes, seconds: float = 180) -> Non
     deadline = time.monotonic() + seconds
     while not done():
         late = time.monotonic() >= deadline or not lanes.alive
-        assert not late, f"{lanes.fleet.wrong()}\n{lanes.said()[-6_000:]}"
+        assert not late, (
+            f"{lanes.aborted()}\n{{name: why[:40] for name, why in lanes.fleet.wrong().items()}}"
+        )
         time.sleep(0.3)
 
 
