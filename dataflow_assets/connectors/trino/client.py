@@ -28,6 +28,7 @@ Rows = list[list[Any]]
 USER = "dataflow-operator"
 _TRIES = 3  # of one request; a statement is tried again by the run, with backoff
 _ANSWER_SECONDS = 30.0
+_FORGOTTEN = frozenset({404, 410})
 
 
 class Client:
@@ -117,9 +118,15 @@ class Statement:
         return str(self._status.id)
 
     def run(self) -> int:
-        """To the end; how many rows were written. Raises Failure."""
-        for _ in self.pages():
-            pass
+        """To the end; how many rows were written. Raises Failure.
+
+        Where it is stopped before, the statement is cancelled: it would go on for minutes.
+        """
+        try:
+            for _ in self.pages():
+                pass
+        finally:
+            self.close()
         return int(self._status.update_count or 0)
 
     def pages(self) -> Iterator[Rows]:
@@ -132,8 +139,21 @@ class Statement:
             if self._status.next_uri is None:
                 self._ended = True
                 return
+            self._status = self._next(self._status.next_uri)
+
+    def _next(self, uri: str) -> TrinoStatus:
+        try:
             with failing(self._where):
-                self._status = self._request.process(self._request.get(self._status.next_uri))
+                return self._request.process(self._request.get(uri))
+        except Failure as failure:
+            self._ended = bool(failure.name)
+            if failure.status not in _FORGOTTEN:
+                raise
+            self._ended = True
+            raise Failure(
+                f"{self._where} does not know query {self.id} any more: was the coordinator "
+                "started again?"
+            ) from None
 
     def close(self) -> None:
         """Cancels what has not come to its end: nobody waits for it any more."""

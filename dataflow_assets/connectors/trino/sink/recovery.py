@@ -39,7 +39,7 @@ def has_committed(
     state = _ended(client, pending, flow)
     if table is None:
         return False
-    if found.snapshots:
+    if found.snapshots or pending.base is not None:
         return _is_listed(client, table, pending, flow)
     if not state:
         log.warning(
@@ -54,7 +54,7 @@ def has_committed(
 
 def _ended(client: Client, pending: Pending, flow: str) -> str:
     """The state in which the query ended; empty where Trino does not know it any more."""
-    until = time.monotonic() + PATIENCE
+    until, asked = time.monotonic() + PATIENCE, False
     while True:
         state = str(client.value(_STATE.format(query=literal(pending.query))) or "")
         if not state or state in _ENDED:
@@ -64,7 +64,8 @@ def _ended(client: Client, pending: Pending, flow: str) -> str:
                 f"flow {flow}: query {pending.query} of an earlier run still works ({state}): "
                 "whether its rows are stored is known once it ends"
             )
-        if state != "FINISHING":  # a commit under way is waited for
+        if state != "FINISHING" and not asked:  # a commit under way is waited for
+            asked = True
             with suppress(Failure):
                 client.run(_KILL.format(query=literal(pending.query)))
         time.sleep(_PAUSE)

@@ -207,8 +207,8 @@ class TrinoSinkSession(StoredSession):
         base = head(self._client, table) if self._able.snapshots else None
         pending = Pending(prepared.id, state.checkpoint, base)
         # A conflict may be the lost answer of the catalog: that query may have committed.
-        doubt = found.document.pending or found.document.doubt
-        document = msgspec.structs.replace(found.document, pending=pending, doubt=doubt)
+        doubts = found.undecided
+        document = msgspec.structs.replace(found.document, pending=pending, doubts=doubts)
         stored = self._checkpoints.swap(found, document, stamp)
         if stored is None:
             raise TransientError(f"the checkpoint of {self._target.flow} was changed meanwhile")
@@ -222,18 +222,18 @@ class TrinoSinkSession(StoredSession):
             checkpoint=state.checkpoint,
             intent=state.intent,
             pending=None,
-            doubt=None,
+            doubts=(),
         )
         if self._checkpoints.swap(stored, done) is None:
             # Raises TakenOver, if that is why.
-            return self._checkpoints.move(step, pending=None, doubt=None).state
+            return self._checkpoints.move(step, pending=None, doubts=()).state
         return state
 
     def _sql(self, table: Table, source: statement.Source, found: Stored, stamp: str) -> str:
         condition = self._checkpoints.may_write(stamp)
         if self._sink.upsert_mode:
             return statement.merge(table, source, condition, self._sink.key)
-        for earlier in filter(None, (found.document.pending, found.document.doubt)):
+        for earlier in found.undecided:
             condition += f" AND {statement.unless_committed(table, earlier.query)}"
         return statement.insert(table, source, condition, guarded=self._able.exactly_once)
 
@@ -242,17 +242,16 @@ class TrinoSinkSession(StoredSession):
 
         Raises TakenOver where another driver has come while the end of a query was waited for.
         """
-        document = stored.document
-        for pending in filter(None, (document.pending, document.doubt)):
+        known = stored.document.checkpoint
+        for pending in stored.undecided:
             flow = self._target.flow
             if has_committed(self._client, self._table, self._able, pending, flow):
-                known = document.checkpoint
                 now = replace(pending.checkpoint, epoch=known.epoch, run=known.run)
-                return self._moved(stored, partial(_become, now), pending=None, doubt=None)
-        if document.pending is None:
+                return self._moved(stored, partial(_become, now), pending=None, doubts=())
+        if stored.document.pending is None:
             return stored
-        kept = document.pending if self._able.exactly_once else None
-        return self._moved(stored, _as_it_is, pending=None, doubt=kept)
+        kept = stored.undecided if self._able.exactly_once else ()
+        return self._moved(stored, _as_it_is, pending=None, doubts=kept)
 
     def _emptied(self, stored: Stored) -> Stored:
         """Takes the rows out while the checkpoint's row is this session's."""
