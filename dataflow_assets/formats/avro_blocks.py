@@ -43,24 +43,21 @@ _TYPE = {"type": "fixed", "name": "_dataflow_mark_type", "size": len(_MARK)}
 
 
 class Reader:
-    """Reads values that were written with one schema as another one has them, or as they are."""
+    """Reads values as messages hold them: numbers, bytes and texts (`AvroSchema.raw`)."""
 
-    def __init__(self, schema: AvroSchema, reader: AvroSchema | None, *, as_columns: bool) -> None:
+    def __init__(self, schema: AvroSchema, *, as_columns: bool) -> None:
         """`as_columns`: records may have a field more, the mark: nobody reads it."""
-        known = [one for one in (schema, reader) if one is not None]
-        self._inside = as_columns and all(map(_can_hold_mark, known))
+        self._inside = as_columns and _can_hold_mark(schema)
         self._written = self._items(schema)
-        self._wanted = None if reader is None else self._items(reader)
-        self._alone = parse_schema(schema.plain)
-        self._wanted_alone = None if reader is None else parse_schema(reader.plain)
+        self._alone = parse_schema(schema.raw)
         self._depth = Depth(schema) if schema.recursive else None
 
     def _items(self, schema: AvroSchema) -> Schema:
         mark = {"name": _FIELD, "type": _TYPE}
         if self._inside:
-            item = schema.plain | {"fields": [*schema.plain["fields"], mark]}
+            item = schema.raw | {"fields": [*schema.raw["fields"], mark]}
         else:
-            fields = [{"name": _VALUE, "type": schema.plain}, mark]
+            fields = [{"name": _VALUE, "type": schema.raw}, mark]
             item = {"type": "record", "name": "_dataflow_item", "fields": fields}
         return parse_schema({"type": "array", "items": item})
 
@@ -69,7 +66,7 @@ class Reader:
         if self._depth is not None:
             self._depth.check(values)
         block = BytesIO(b"".join((_long(len(values)), _MARK.join(values), _MARK, b"\0")))
-        found = cast("list[Any]", schemaless_reader(block, self._written, self._wanted))
+        found = cast("list[Any]", schemaless_reader(block, self._written, None))
         if len(found) != len(values) or any(one[_FIELD] != _MARK for one in found):
             raise ValueError("the value ends before or behind the end of the message")
         return found if self._inside else [one[_VALUE] for one in found]
@@ -78,7 +75,7 @@ class Reader:
         """What is wrong with a value by itself: in a block it may have read into its mark."""
         data = BytesIO(value)
         try:
-            schemaless_reader(data, self._alone, self._wanted_alone)
+            schemaless_reader(data, self._alone, None)
         except UNFIT as error:
             return error
         left = len(value) - data.tell()
@@ -103,7 +100,7 @@ def why(error: Exception) -> str:
 
 def _can_hold_mark(schema: AvroSchema) -> bool:
     """Whether the values are records that are no part of themselves."""
-    root = schema.plain
+    root = schema.raw
     return isinstance(root, dict) and root["type"] == "record" and not schema.recursive
 
 

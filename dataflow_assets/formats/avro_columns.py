@@ -14,23 +14,19 @@
 
 from __future__ import annotations
 
-import base64
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
 from itertools import chain
 from typing import Any
-from uuid import UUID
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.contracts import KIND, SYSTEM_COLUMNS, TypeRow
 from dataflow_assets.formats import avro_logical
+from dataflow_assets.formats.avro_json import texts
 from dataflow_assets.formats.avro_logical import Build, Made, logical_type
-from dataflow_assets.formats.avro_schema import AvroSchema, Schema
+from dataflow_assets.formats.avro_schema import AvroSchema, Schema, filled
 
 _SIMPLE: dict[str, pa.DataType] = {
     "null": pa.null(),
@@ -45,7 +41,6 @@ _SIMPLE: dict[str, pa.DataType] = {
     "fixed": pa.binary(),
 }
 _JSON_FIELD = pa.field("", pa.string(), metadata={KIND: b"json"})
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,7 @@ class Columns:
         if not set(SYSTEM_COLUMNS).isdisjoint(names) or len(set(names)) < len(names):
             return None
         made = [
-            (_JSON_FIELD.with_name(one["name"]), _encoded)
+            (_JSON_FIELD.with_name(one["name"]), texts(schema, one["type"]))
             if one["name"] in as_json and schema.is_plain(one["type"])
             else _made(schema, one["name"], one["type"])
             for one in root["fields"]
@@ -87,13 +82,13 @@ class Columns:
 def _made(schema: AvroSchema, name: str, kind: Schema) -> Made:
     found = schema.resolved(kind)
     if isinstance(found, list):
-        filled = [one for one in found if schema.resolved(one) not in ("null", {"type": "null"})]
-        if len(filled) == 1:
-            return _made(schema, name, filled[0])
-        if not filled:
+        some = filled(found)
+        if len(some) == 1:
+            return _made(schema, name, some[0])
+        if not some:
             return _made(schema, name, "null")
     if schema.is_json(kind):
-        return pa.field(name, pa.string(), metadata={KIND: b"json"}), _json
+        return pa.field(name, pa.string(), metadata={KIND: b"json"}), texts(schema, kind)
     if isinstance(found, dict) and logical_type(found):
         return avro_logical.column(name, found)
     if isinstance(found, dict) and found["type"] == "record":
@@ -135,56 +130,6 @@ def _array(schema: AvroSchema, name: str, found: Any) -> Made:
         return pa.ListArray.from_arrays(pa.array(offsets), items, type=kind, mask=null)
 
     return pa.field(name, kind), build
-
-
-def _encoded(values: Sequence[Any]) -> pa.Array:
-    """Of values that are what JSON has already."""
-    return pa.array([None if one is None else _encode(one) for one in values], pa.string())
-
-
-def _json(values: Sequence[Any]) -> pa.Array:
-    return pa.array([None if one is None else json_text(one) for one in values], pa.string())
-
-
-def json_text(value: Any) -> str:
-    """A value as fastavro reads it, as JSON; with the forms of `formats/rows`."""
-    return _encode(plain(value)).decode()
-
-
-def plain(value: Any) -> Any:
-    """The same value of what JSON has."""
-    form = _FORMS.get(value.__class__)
-    return value if form is None else form(value)
-
-
-def _fraction(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-
-
-def _instant(value: datetime) -> str:
-    """A naive time counts as UTC."""
-    utc = value.astimezone(UTC) if value.tzinfo else value
-    fraction = f".{utc.microsecond:06}".rstrip("0") if utc.microsecond else ""
-    return f"{utc.isoformat(timespec='seconds')[:19]}{fraction}Z"
-
-
-def _time(value: time) -> str:
-    text = value.isoformat()
-    return text.rstrip("0") if value.microsecond else text
-
-
-_FORMS: dict[type, Callable[[Any], Any]] = {
-    dict: lambda found: {name: plain(one) for name, one in found.items()},
-    list: lambda found: [plain(one) for one in found],
-    float: _fraction,
-    bytes: lambda found: base64.b64encode(found).decode(),
-    datetime: _instant,
-    date: date.isoformat,
-    time: _time,
-    UUID: str,
-}
 
 
 def types() -> tuple[TypeRow, ...]:

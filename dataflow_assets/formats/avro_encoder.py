@@ -5,28 +5,30 @@
 | int, long | a whole number in its range |
 | float, double | a number, or `NaN`, `Infinity`, `-Infinity` |
 | bytes, fixed | base64 text |
-| union | the first type that takes the value; null where null is one of its types |
+| union | the first type from which the same value is read, else the first that takes it; text is \
+text rather than bytes; null where null is one of its types |
 | decimal | a number, or its digits as text, with no more digits than the type has |
 | date, time, timestamp | RFC 3339 with as many digits of a second as the type has, or a number |
 | uuid, enum | its text |
+| duration | ISO 8601 of months, days and seconds, such as P1M2DT3.5S, or base64 text |
 
 A member that is absent has the field's default, else null where the type takes null.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
 from fastavro import parse_schema, schemaless_writer
 
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.avro_defaults import default
+from dataflow_assets.formats.avro_json import Forms
 from dataflow_assets.formats.avro_logical import logical_type
 from dataflow_assets.formats.avro_schema import AvroSchema, Schema
-from dataflow_assets.formats.avro_values import SIMPLE, Take, enum, fixed, logical, unfit
+from dataflow_assets.formats.avro_values import SIMPLE, Take, enum, fixed, logical, same, unfit
 from dataflow_assets.records.record import MISSING, NotJson, parse
 
 
@@ -40,7 +42,8 @@ class AvroEncoder:
         """
         self._schema = AvroSchema(text)
         self._ignores = ignore_unknown
-        self._named: dict[str, Take] = {}
+        self._forms = Forms(self._schema)
+        self._named: dict[tuple[str, bool], Take] = {}
         self._take = self._made(self._schema.root)
         self._parsed = parse_schema(self._schema.bare)
 
@@ -56,30 +59,26 @@ class AvroEncoder:
             raise unfit("nested too deeply") from None
         return out.getvalue()
 
-    def _made(self, schema: Schema) -> Take:
+    def _made(self, schema: Schema, *, exact: bool = False) -> Take:
+        """`exact`: only what reads back as the same value is taken."""
         found = self._schema.resolved(schema)
         if isinstance(found, list):
-            return self._union(found)
-        if isinstance(found, str):
-            return SIMPLE[found]
-        if name := logical_type(found):
-            return logical(name, found)
-        kind = found["type"]
+            return self._union(found, exact=exact)
+        kind = found if isinstance(found, str) else found["type"]
         if kind == "record":
-            return self._record(found)
+            return self._record(found, exact=exact)
         if kind == "array":
-            return self._array(self._made(found["items"]))
+            return self._array(self._made(found["items"], exact=exact))
         if kind == "map":
-            return self._map(self._made(found["values"]))
-        if kind == "enum":
-            return enum(frozenset(found["symbols"]))
-        return fixed(found["size"]) if kind == "fixed" else SIMPLE[kind]
+            return self._map(self._made(found["values"], exact=exact))
+        take = _simple(kind, found)
+        return same(take, self._forms.of(found)) if exact else take
 
-    def _record(self, found: Any) -> Take:
-        name = found["name"]
+    def _record(self, found: Any, *, exact: bool) -> Take:
+        name = found["name"], exact
         if name not in self._named:
             fields: dict[str, tuple[Take, Any]] = {}
-            ignores = self._ignores
+            ignores = self._ignores and not exact
 
             def take(value: Any) -> dict[str, Any]:
                 if not isinstance(value, dict):
@@ -91,15 +90,18 @@ class AvroEncoder:
 
             self._named[name] = take
             for one in found["fields"]:
-                fields[one["name"]] = self._made(one["type"]), self._absent(one)
+                fields[one["name"]] = self._made(one["type"], exact=exact), self._absent(one)
         return self._named[name]
 
     def _absent(self, field: Mapping[str, Any]) -> Any:
-        """What a field has whose member is absent; MISSING: it must be there."""
+        """What is written of a field whose member is absent; MISSING: it must be there."""
+        if "default" in field:
+            try:
+                return default(self._schema, field["type"], field["default"], _chosen)
+            except ValueError as error:
+                raise ValueError(f"field {field['name']}: {error}") from None
         found = self._schema.resolved(field["type"])
         arms = found if isinstance(found, list) else [found]
-        if "default" in field:
-            return _of_default(field["default"], self._schema.resolved(arms[0]))
         return None if "null" in map(_name, map(self._schema.resolved, arms)) else MISSING
 
     def _array(self, item: Take) -> Take:
@@ -118,10 +120,13 @@ class AvroEncoder:
 
         return take
 
-    def _union(self, arms: list[Schema]) -> Take:
-        resolved = [self._schema.resolved(one) for one in arms]
-        takes = [(_name(one), self._made(one)) for one in resolved if _name(one) != "null"]
-        nullable = len(takes) < len(arms)
+    def _union(self, arms: list[Schema], *, exact: bool) -> Take:
+        some = [one for one in map(self._schema.resolved, arms) if _name(one) != "null"]
+        nullable = len(some) < len(arms)
+        some.sort(key=_is_of_bytes)  # almost every text is base64 of something
+        takes = [(_name(one), self._made(one, exact=exact)) for one in some]
+        if len(some) > 1 and not exact:
+            takes = [(_name(one), self._made(one, exact=True)) for one in some] + takes
 
         def take(value: Any) -> Any:
             if value is None and nullable:
@@ -137,13 +142,31 @@ class AvroEncoder:
         return take
 
 
+def _simple(kind: str, found: Schema) -> Take:
+    if name := logical_type(found):
+        return logical(name, found)
+    if kind == "enum":
+        return enum(frozenset(found["symbols"]))
+    return fixed(found["size"]) if kind == "fixed" else SIMPLE[kind]
+
+
+def _is_of_bytes(schema: Schema) -> bool:
+    kind = schema if isinstance(schema, str) else schema["type"]
+    return kind in ("bytes", "fixed") and not logical_type(schema)
+
+
+def _chosen(arms: list[Schema], place: int, value: Any) -> Any:
+    """A value of a union as fastavro writes it."""
+    return _name(arms[place]), value
+
+
 def _member(key: str, field: tuple[Take, Any], value: Mapping[str, Any]) -> Any:
     take, absent = field
     if key in value:
         return _inside(key, take, value[key])
     if absent is MISSING:
         raise unfit(f"{key}: is missing, and the field has no default")
-    return _inside(key, take, absent)
+    return absent
 
 
 def _inside(key: str, take: Take, value: Any) -> Any:
@@ -152,19 +175,6 @@ def _inside(key: str, take: Take, value: Any) -> Any:
     except RejectedRecord as error:
         between = "" if error.reason.startswith("[") else ": " if ": " not in error.reason else "."
         raise unfit(f"{key}{between}{error.reason}") from None
-
-
-def _of_default(value: Any, schema: Schema) -> Any:
-    """A default as JSON bodies have their values: fractions are exact, bytes are base64."""
-    if isinstance(value, float):
-        return Decimal(repr(value))
-    kind = schema if isinstance(schema, str) else schema["type"]
-    if kind not in ("bytes", "fixed") or not isinstance(value, str):
-        return value
-    raw = value.encode("latin-1")  # so Avro writes bytes in a schema
-    if logical_type(schema) == "decimal":
-        return Decimal(f"{int.from_bytes(raw, 'big', signed=True)}E-{schema.get('scale', 0)}")
-    return base64.b64encode(raw).decode()
 
 
 def _name(schema: Schema) -> str:

@@ -1,17 +1,17 @@
 """Avro schemas: read, checked, and written once more as the decoder is to read them.
 
-fastavro makes a Python object of each date, time and decimal. A column of them is built many times
-faster from what the message holds, so the logical types are left out of the schema that fastavro
-reads. Where a value becomes JSON and not a column (in maps, in unions of several types, in records
-that hold records of their own kind) they stay, for there only the decoder knows the type of each
-value.
+fastavro makes a Python object of each date, time and decimal, and rounds what has too many digits.
+A column of them is built many times faster from what the message holds, so the logical types are
+left out of the schema that fastavro reads; `avro_logical` and `avro_json` know them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from fastavro import parse_schema
@@ -25,9 +25,10 @@ Schema = Any
 _COMPLEX = frozenset({"record", "error", "enum", "array", "map", "fixed"})
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NOT_JSON = frozenset({"float", "double", "bytes", "fixed"})
-_KEPT = ("name", "aliases", "symbols", "size", "default", "order")
+_KEPT = ("name", "symbols", "size")
+ARM = "arm"
+"""The field of a type of a union begins with this, and ends with its place."""
 _INNER = ("type", "items", "values", "fields")
-_LOGICAL = ("logicalType", "precision", "scale")
 _REFUSALS = (SchemaParseException, UnknownType, ValueError, TypeError, LookupError, AttributeError)
 
 
@@ -68,6 +69,10 @@ class AvroSchema:
             else:
                 return schema
 
+    def records(self) -> Iterator[Any]:
+        """Every record that has a name, which all have."""
+        return (one for one in self._names.values() if "fields" in one)
+
     @cached_property
     def recursive(self) -> frozenset[str]:
         """The names of records that can hold a record of their own kind."""
@@ -90,7 +95,7 @@ class AvroSchema:
         """Whether values of a type become JSON: no column has a type for them."""
         found = self.resolved(schema)
         if isinstance(found, list):
-            return len(_filled(found)) > 1 or any(map(self.is_json, _filled(found)))
+            return len(filled(found)) > 1 or any(map(self.is_json, filled(found)))
         if not isinstance(found, dict):
             return False
         return bool(found["type"] == "map" or found.get("name") in self.recursive)
@@ -101,6 +106,8 @@ class AvroSchema:
         while waiting:
             found = self.resolved(waiting.pop())
             kind = found if isinstance(found, str) else "union"
+            if isinstance(found, list) and len(filled(found)) > 1:
+                return False  # the value says which type it is of
             if isinstance(found, dict):
                 kind = found["type"]
                 if "name" in found and found["name"] in seen:
@@ -112,61 +119,58 @@ class AvroSchema:
         return True
 
     @cached_property
-    def _kept(self) -> frozenset[str]:
-        """The names of types whose values are, in some place, part of JSON."""
-        kept = set(self.recursive)
-        for schema in self._everything:
-            if self.is_json(schema):
-                found = self.resolved(schema)
-                kept |= {name for one in _children(found) for name in self._within(one)}
-                kept |= self._within(found)
-        return frozenset(kept)
+    def raw(self) -> Schema:
+        """What fastavro reads: numbers, bytes and texts, with every name where it is used first.
 
-    @property
-    def _everything(self) -> Iterator[Schema]:
-        yield from _parts(self.root)
-        for schema in self._names.values():
-            yield from _parts(schema)
-
-    def _within(self, schema: Schema) -> set[str]:
-        found = self.resolved(schema)
-        named = {found["name"]} if isinstance(found, dict) and "name" in found else set()
-        reached = [self._reached(name) for name in named]
-        inner = [] if named else [self._within(one) for one in _children(found)]
-        return named.union(*reached, *inner)
-
-    @cached_property
-    def plain(self) -> Schema:
-        """The schema that fastavro reads, with every name where it is used first."""
-        return self._written(self.root, set(), kept=False)
+        In a union of several types each is a record of one field, named for its place in the union:
+        the bytes are the same, and the value says of which type it is.
+        """
+        return self._written(self.root, set(), count())
 
     @cached_property
     def bare(self) -> Schema:
         """The schema without any logical type: what fastavro writes, of numbers and bytes."""
-        return self._written(self.root, set(), kept=None)
+        return self._written(self.root, set(), None)
 
-    def _written(self, schema: Schema, done: set[str], *, kept: bool | None) -> Schema:
-        """`kept`: whether values are part of JSON; None: no logical type is kept at all."""
-        kept = None if kept is None else kept or self.is_json(schema)
+    def optional_record(self) -> tuple[AvroSchema, int, int] | None:
+        """Of a schema that is a record or null: that of the record, and the places of both."""
+        found = self.resolved(self.root)
+        if not isinstance(found, list) or len(found) != 2 or len(filled(found)) != 1:
+            return None
+        place = 0 if is_null(found[1]) else 1
+        inner = self.resolved(found[place])
+        if not isinstance(inner, dict) or inner["type"] != "record":
+            return None
+        alone = copy(self)
+        alone.root = inner
+        for name in ("raw", "bare"):
+            alone.__dict__.pop(name, None)
+        return alone, place, 1 - place
+
+    def _written(self, schema: Schema, done: set[str], arms: Iterator[int] | None) -> Schema:
+        """`arms`: numbers for the types of unions; None: they stay as they are."""
         found = self.resolved(schema)
         if isinstance(found, str):
             return found
         if isinstance(found, list):
-            return [self._written(one, done, kept=kept) for one in found]
+            inner = [self._written(one, done, arms) for one in found]
+            if arms is None or len(filled(found)) < 2:
+                return inner
+            return [
+                one if is_null(found[at]) else _arm(next(arms), at, one)
+                for at, one in enumerate(inner)
+            ]
         if "name" in found:
             if found["name"] in done:
                 return found["name"]
             done.add(found["name"])
-            kept = None if kept is None else found["name"] in self._kept
         written = {"type": found["type"], **_some(found, _KEPT)}
-        if kept and logical_type(found):
-            written |= _some(found, _LOGICAL)
         for key in ("items", "values"):
             if key in found:
-                written[key] = self._written(found[key], done, kept=kept)
+                written[key] = self._written(found[key], done, arms)
         if "fields" in found:
             written["fields"] = [
-                _some(one, _KEPT) | {"type": self._written(one["type"], done, kept=kept)}
+                {"name": one["name"], "type": self._written(one["type"], done, arms)}
                 for one in found["fields"]
             ]
         return written
@@ -241,9 +245,19 @@ def _parts(schema: Schema) -> Iterator[Schema]:
         yield from _parts(one)
 
 
-def _filled(union: list[Schema]) -> list[Schema]:
+def filled(union: Sequence[Schema]) -> list[Schema]:
     """The types of a union beside null."""
-    return [one for one in union if one not in ("null", {"type": "null"})]
+    return [one for one in union if not is_null(one)]
+
+
+def is_null(schema: Schema) -> bool:
+    """Whether a type has no value but null."""
+    return schema in ("null", {"type": "null"})
+
+
+def _arm(number: int, place: int, schema: Schema) -> Schema:
+    field = {"name": f"{ARM}{place}", "type": schema}
+    return {"type": "record", "name": f"_dataflow_arm_{number}", "fields": [field]}
 
 
 def _some(found: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -9,8 +9,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, timedelta
 from datetime import datetime as moment
 from decimal import Decimal
+from struct import pack, unpack
 from typing import Any
 from uuid import UUID
+
+import numpy as np
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.times.instant import read
@@ -21,10 +24,11 @@ Take = Callable[[Any], Any]
 _EPOCH = moment(1970, 1, 1, tzinfo=UTC)
 _DAY_ZERO = date(1970, 1, 1).toordinal()
 _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?", re.ASCII)
+_DURATION = re.compile(r"P(?:(\d+)M)?(?:(\d+)D)?(?:T(?:(\d+)(?:\.(\d{1,3}))?S)?)?", re.ASCII)
+_UNSIGNED = 2**32
 _DIGITS_OF = {"millis": 3, "micros": 6, "nanos": 9}
 _RANGES = {"int": 2**31, "long": 2**63}
 _ENDLESS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_BITS_OF_A_FLOAT = 2.0**128
 
 
 def unfit(reason: str) -> RejectedRecord:
@@ -62,15 +66,28 @@ def _fraction(kind: str) -> Take:
             return _ENDLESS[value]
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise unfit("expected a number")
-        try:
-            found = float(value)
-        except OverflowError:
-            found = math.inf
-        if math.isinf(found) or (kind == "float" and abs(found) >= _BITS_OF_A_FLOAT):
+        found = _nearest(kind, value)
+        if math.isinf(found):
             raise unfit(f"a number beyond the range of {kind}")
+        if isinstance(value, int) and found != value and _shortest(kind, found) != value:
+            raise unfit(f"a whole number with more digits than {kind} holds")
         return found
 
     return take
+
+
+def _nearest(kind: str, value: int | Decimal) -> float:
+    """As it is stored; infinity beyond the range."""
+    try:
+        found = float(value)
+        return unpack("<f", pack("<f", found))[0] if kind == "float" else found
+    except OverflowError:
+        return math.inf
+
+
+def _shortest(kind: str, value: float) -> Decimal:
+    """The shortest decimal that reads back the same: so programs write a float."""
+    return Decimal(str(np.float32(value)) if kind == "float" else repr(value))
 
 
 def _text(value: Any) -> str:
@@ -128,7 +145,7 @@ def logical(name: str, schema: Mapping[str, Any]) -> Take:
     if name == "uuid":
         return _uuid_bytes if schema["type"] == "fixed" else _uuid_text
     if name == "duration":
-        return fixed(12)
+        return _duration
     number = SIMPLE[schema["type"]]
     digits = _DIGITS_OF.get(name.rpartition("-")[2], 0)
     of_text = {"date": _days, "time": _time}.get(name.partition("-")[0], _timestamp)
@@ -139,6 +156,31 @@ def logical(name: str, schema: Mapping[str, Any]) -> Take:
         return number(value)  # type: ignore[no-any-return]
 
     return take
+
+
+def same(take: Take, form: Callable[[Any], Any] | None) -> Take:
+    """Takes what reads back as the same value; `form`: what JSON has for what is stored."""
+
+    def exact(value: Any) -> Any:
+        found = take(value)
+        back = found if form is None or found is None else form(found)
+        back = Decimal(repr(back)) if isinstance(back, float) and value != back else back
+        if isinstance(value, bool) is not isinstance(back, bool) or back != value:
+            raise unfit("would be another value")
+        return found
+
+    return exact
+
+
+def _duration(value: Any) -> bytes:
+    match = _DURATION.fullmatch(_text(value))
+    if match is None or value in ("P", "PT"):
+        return fixed(12)(value)  # type: ignore[no-any-return]
+    months, days, seconds = (int(match[place] or 0) for place in (1, 2, 3))
+    millis = seconds * 1000 + int((match[4] or "").ljust(3, "0"))
+    if max(months, days, millis) >= _UNSIGNED:
+        raise unfit("a duration beyond the range of the type")
+    return pack("<III", months, days, millis)
 
 
 def _decimal(schema: Mapping[str, Any]) -> Take:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
+
+from dataflow_assets.formats.rows import fraction, short_fraction
 
 _KNOWN = "google.protobuf."
 _WRAPPERS = frozenset(
@@ -62,20 +62,9 @@ def _enum(field: FieldDescriptor, value: int) -> str | int:
     return value if found is None else found.name
 
 
-def _fraction(_: FieldDescriptor, value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-
-
 def _text(_: FieldDescriptor, value: str | bytes) -> str:
     """Of proto2 Google's Python hands out as bytes what is not UTF-8."""
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _short(field: FieldDescriptor, value: float) -> float | str:
-    """A float of 32 bits as the shortest decimal that reads back the same."""
-    return float(str(np.float32(value))) if math.isfinite(value) else _fraction(field, value)
 
 
 _FORMS: dict[int, Callable[[FieldDescriptor, Any], Any]] = {
@@ -84,6 +73,6 @@ _FORMS: dict[int, Callable[[FieldDescriptor, Any], Any]] = {
     FieldDescriptor.TYPE_ENUM: _enum,
     FieldDescriptor.TYPE_BYTES: lambda _, value: base64.b64encode(value).decode(),
     FieldDescriptor.TYPE_STRING: _text,
-    FieldDescriptor.TYPE_DOUBLE: _fraction,
-    FieldDescriptor.TYPE_FLOAT: _short,
+    FieldDescriptor.TYPE_DOUBLE: lambda _, value: fraction(value),
+    FieldDescriptor.TYPE_FLOAT: lambda _, value: short_fraction(value),
 }

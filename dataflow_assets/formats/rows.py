@@ -83,7 +83,7 @@ def cells(column: pa.Array, field: pa.Field) -> list[Any]:
     if kind == b"numeric":
         return _numbers(column)
     if pa.types.is_floating(arrow):
-        return [_fraction(value) for value in _floats(column)]
+        return [None if value is None else fraction(value) for value in _floats(column)]
     if pa.types.is_binary(arrow):
         found = column.to_pylist()
         return [None if value is None else base64.b64encode(value).decode() for value in found]
@@ -164,8 +164,14 @@ def _floats(column: pa.Array) -> Sequence[float | None]:
     return [None if value is None else float(str(np.float32(value))) for value in found]
 
 
-def _fraction(value: float | None) -> float | str | None:
-    if value is None or math.isfinite(value):
+def short_fraction(value: float) -> float | str:
+    """A float of 32 bits as JSON: the shortest decimal that reads back the same."""
+    return float(str(np.float32(value))) if math.isfinite(value) else fraction(value)
+
+
+def fraction(value: float) -> float | str:
+    """A float as JSON."""
+    if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 

@@ -49,6 +49,21 @@ def problem(text: str) -> str:
 
 
 @lru_cache(maxsize=512)
+def default_problem(text: str) -> str:
+    """What is wrong with an Avro schema whose defaults are used; empty where nothing is."""
+    from dataflow_assets.formats.avro_resolution import check_defaults
+    from dataflow_assets.formats.avro_schema import AvroSchema
+
+    if wrong := problem(text):
+        return wrong
+    try:
+        check_defaults(AvroSchema(text))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@lru_cache(maxsize=512)
 def json_problem(text: str) -> str:
     """What is wrong with the text of a JSON Schema; empty where it is one."""
     from dataflow_assets.formats.json_schema import JsonSchemaEncoder

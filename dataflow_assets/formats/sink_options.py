@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import Sink
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.formats.schema_files import folder_of, json_problem, problem, read
+from dataflow_assets.formats.schema_files import default_problem, folder_of, json_problem, read
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.formats.value_schema import ValueSchema
 from dataflow_assets.spec import Addition, Needs
@@ -53,7 +53,7 @@ class FormattedSink(Sink):
     @field_validator("avro_schema")
     @classmethod
     def _avro(cls, value: str | None) -> str | None:
-        if value and (wrong := problem(value)):
+        if value and (wrong := default_problem(value)):
             raise ValueError(wrong)
         return value
 
@@ -130,7 +130,7 @@ class FormattedSink(Sink):
                 f"{client}: the newest schema of subject {subject} {what}, which a sink of format: "
                 f"{self.format} cannot write; give the whole schema in the manifest"
             )
-        if wrong := (problem if kind == "AVRO" else json_problem)(found.text):
+        if wrong := (default_problem if kind == "AVRO" else json_problem)(found.text):
             raise PermanentError(f"{client}: the newest schema of subject {subject}: {wrong}")
         return ValueSchema(self.format, found.text, number, ignored)
 
@@ -142,6 +142,6 @@ class FormattedSink(Sink):
         if text or not file:
             return text
         found = read(Path(file), key)
-        if wrong := (problem if self.format == "avro" else json_problem)(found):
+        if wrong := (default_problem if self.format == "avro" else json_problem)(found):
             raise PermanentError(f"{key}: {file}: {wrong}")
         return found

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import MessageFormat, MessageSource
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.formats.schema_files import folder_of, problem, read
+from dataflow_assets.formats.schema_files import default_problem, folder_of, problem, read
 from dataflow_assets.formats.schema_registry import SchemaRegistry
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition, Needs
@@ -55,10 +55,17 @@ class FormattedSource(MessageSource):
         folder = folder_of(info)
         return value if value is None or folder is None else str(folder / value)
 
-    @field_validator("avro_schema", "avro_reader_schema")
+    @field_validator("avro_schema")
     @classmethod
     def _readable(cls, value: str | None) -> str | None:
         if value and (wrong := problem(value)):
+            raise ValueError(wrong)
+        return value
+
+    @field_validator("avro_reader_schema")
+    @classmethod
+    def _with_defaults(cls, value: str | None) -> str | None:
+        if value and (wrong := default_problem(value)):
             raise ValueError(wrong)
         return value
 
@@ -102,9 +109,9 @@ class FormattedSource(MessageSource):
         ):
             if file and not text:
                 try:
-                    self._text(key, None, file)
+                    self._text(key.removesuffix("File"), None, file)
                 except PermanentError as error:
-                    yield key, str(error).removeprefix(f"{key}: ")
+                    yield key, str(error).partition(": ")[2]
 
     @override
     def message_format(self) -> MessageFormat | None:
@@ -130,7 +137,8 @@ class FormattedSource(MessageSource):
     def _text(key: str, text: str | None, file: str | None) -> str | None:
         """A schema as text. Raises PermanentError for one that cannot be used."""
         found = text or (read(Path(file), key) if file else None)
-        if found and (wrong := problem(found)):
+        judge = default_problem if key == "avroReaderSchema" else problem
+        if found and (wrong := judge(found)):
             where = "the schema" if text else file
             raise PermanentError(f"{key}: {where}: {wrong}")
         return found

@@ -15,13 +15,9 @@ from dataflow_assets.formats.avro_encoder import AvroEncoder
 from tests.formats.avro_messages import bodies, record
 from tests.formats.test_avro import CELLS, EVERYTHING, LIST, fixed, logical
 
-WRITTEN_OTHERWISE = {"duration"}  # read as text, written from bytes
-
 
 @pytest.mark.parametrize(
-    ("kind", "text"),
-    [(cell[1], cell[5]) for cell in CELLS if cell[0] not in WRITTEN_OTHERWISE],
-    ids=[cell[0] for cell in CELLS if cell[0] not in WRITTEN_OTHERWISE],
+    ("kind", "text"), [(cell[1], cell[5]) for cell in CELLS], ids=[cell[0] for cell in CELLS]
 )
 def test_every_type_is_written_as_it_is_read(kind: Any, text: str) -> None:
     schema, body = record(("a", kind)), f'{{"a":{text}}}'.encode()

@@ -1,0 +1,91 @@
+"""Defaults of Avro fields: JSON in a schema, where bytes are written as the characters 0 to 255."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dataflow_assets.formats.avro_schema import AvroSchema, Schema
+
+Choice = Callable[[list[Schema], int, Any], Any]
+"""A value as that of a type of a union: of these types, the one at this place."""
+
+
+def default(schema: AvroSchema, kind: Schema, value: Any, choice: Choice) -> Any:
+    """A default as a message of the type would hold it: numbers, bytes, texts.
+
+    Called once for each field that has a default. Raises ValueError where it is none of the type.
+    """
+    found = schema.resolved(kind)
+    if isinstance(found, list):
+        return _of_union(schema, found, value, choice)
+    name = found if isinstance(found, str) else found["type"]
+    if name == "record":
+        return _of_record(schema, found, value, choice)
+    if name == "array" and isinstance(value, list):
+        return [default(schema, found["items"], one, choice) for one in value]
+    if name == "map" and isinstance(value, dict):
+        return {key: default(schema, found["values"], one, choice) for key, one in value.items()}
+    return _simple(name, found, value)
+
+
+def _of_union(schema: AvroSchema, arms: list[Schema], value: Any, choice: Choice) -> Any:
+    for place, arm in enumerate(arms):
+        try:
+            found = default(schema, arm, value, choice)
+        except ValueError:
+            continue
+        return None if found is None else choice(arms, place, found)
+    raise ValueError(f"the default {_shown(value)} is of no type of the union")
+
+
+def _of_record(schema: AvroSchema, found: Any, value: Any, choice: Choice) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _unfit(value, found["name"])
+    members = {}
+    for one in found["fields"]:
+        if one["name"] not in value and "default" not in one:
+            raise ValueError(f"the default {_shown(value)} has no {one['name']}")
+        given = value[one["name"]] if one["name"] in value else one["default"]
+        members[one["name"]] = default(schema, one["type"], given, choice)
+    return members
+
+
+def _simple(name: str, found: Schema, value: Any) -> Any:
+    if name in ("bytes", "fixed") and isinstance(value, str):
+        return _bytes(name, found, value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name in ("float", "double") and is_number:
+        return float(value)
+    is_whole = is_number and isinstance(value, int)
+    fits = {
+        "null": value is None,
+        "boolean": isinstance(value, bool),
+        "int": is_whole and -(2**31) <= value < 2**31,
+        "long": is_whole and -(2**63) <= value < 2**63,
+        "string": isinstance(value, str),
+        "enum": name == "enum" and value in found["symbols"],
+    }
+    if not fits.get(name):
+        raise _unfit(value, name)
+    return value
+
+
+def _bytes(name: str, found: Schema, value: str) -> bytes:
+    try:
+        raw = value.encode("latin-1")
+    except UnicodeEncodeError:
+        raise _unfit(value, name) from None
+    if name == "fixed" and len(raw) != found["size"]:
+        raise ValueError(
+            f"the default {_shown(value)} has {len(raw)} bytes, and the type {found['size']}"
+        )
+    return raw
+
+
+def _unfit(value: Any, name: str) -> ValueError:
+    return ValueError(f"the default {_shown(value)} is no {name}")
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:60]

@@ -1,0 +1,179 @@
+"""Avro values as JSON, by their schema: in maps, unions of several types, and what is no record.
+
+Values come from fastavro as messages hold them (`AvroSchema.raw`): numbers, bytes, texts. The same
+type has the same form here as where it is a column that becomes JSON (`formats/rows`).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from dataflow_assets.formats import avro_logical
+from dataflow_assets.formats.avro_logical import Build, logical_type
+from dataflow_assets.formats.avro_schema import ARM, AvroSchema, Schema, filled
+from dataflow_assets.formats.rows import cells, fraction, short_fraction
+
+Form = Callable[[Any], Any]
+"""A value, never null, as the JSON encoder takes it. Raises ValueError where it is none."""
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - all are in UTC, and written so
+_DAY_ZERO = date(1970, 1, 1).toordinal()
+_UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def texts(schema: AvroSchema, kind: Schema) -> Build:
+    """What makes JSON texts of values of a type."""
+    form = Forms(schema).of(kind)
+    if form is None:
+        return _texts
+    inner = form
+    return lambda values: _texts([None if one is None else inner(one) for one in values])
+
+
+def whole_texts(schema: AvroSchema) -> Callable[[Sequence[Any]], pa.Array]:
+    """What makes bodies of values of the schema, `null` of null."""
+    form = Forms(schema).of(schema.root) or (lambda value: value)
+
+    def build(values: Sequence[Any]) -> pa.Array:
+        found = [_encode(None if one is None else form(one)) for one in values]
+        return pa.array(found, pa.binary())
+
+    return build
+
+
+class Forms:
+    """What the values of a schema's types are in JSON."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+        self._named: dict[str, Form] = {}
+
+    def of(self, kind: Schema) -> Form | None:
+        """None where a value is what JSON has already."""
+        if self._schema.is_plain(kind):
+            return None
+        found = self._schema.resolved(kind)
+        if isinstance(found, list):
+            return self._union(found)
+        if isinstance(found, dict) and logical_type(found):
+            return _logical(found)
+        name = found if isinstance(found, str) else found["type"]
+        if name in ("record", "error"):
+            return self._record(found)
+        if name == "array":
+            return _many(self.of(found["items"]))
+        if name == "map":
+            return _named(self.of(found["values"]))
+        return _SIMPLE.get(name)
+
+    def _union(self, arms: Sequence[Schema]) -> Form | None:
+        some = filled(arms)
+        if len(some) == 1:
+            return self.of(some[0])
+        forms = {f"{ARM}{place}": self.of(one) for place, one in enumerate(arms)}
+
+        def form(value: Mapping[str, Any]) -> Any:
+            ((name, inner),) = value.items()
+            found = forms[name]
+            return inner if found is None else found(inner)
+
+        return form
+
+    def _record(self, found: Any) -> Form:
+        name = found["name"]
+        if name not in self._named:
+            forms: dict[str, Form | None] = {}
+
+            def form(value: Mapping[str, Any]) -> dict[str, Any]:
+                return {key: _member(one, value[key]) for key, one in forms.items()}
+
+            self._named[name] = form
+            for one in found["fields"]:
+                forms[one["name"]] = self.of(one["type"])
+        return self._named[name]
+
+
+def _member(form: Form | None, value: Any) -> Any:
+    return value if form is None or value is None else form(value)
+
+
+def _many(item: Form | None) -> Form:
+    return lambda values: [_member(item, one) for one in values]
+
+
+def _named(item: Form | None) -> Form:
+    return lambda values: {key: _member(item, one) for key, one in values.items()}
+
+
+def _texts(values: Sequence[Any]) -> pa.Array:
+    found = [None if one is None else _encode(one).decode() for one in values]
+    return pa.array(found, pa.string())
+
+
+def _logical(schema: Mapping[str, Any]) -> Form:
+    """As the column's own; moments and decimals of every day without a column for each."""
+    field, build = avro_logical.column("", schema)
+
+    def as_column(value: Any) -> Any:
+        return cells(build([value]), field)[0]
+
+    name = logical_type(schema) or ""
+    if name == "date":
+        return lambda days: _day(days) or as_column(days)
+    if "timestamp-" in name:
+        unit = _UNITS[name.rpartition("-")[2]]
+        return lambda number: _instant(number, unit) or as_column(number)
+    if name == "decimal" and pa.types.is_decimal(field.type):
+        return _decimal(field.type.precision, field.type.scale)
+    return as_column
+
+
+def _day(days: int) -> str | None:
+    """None beyond the years of four digits."""
+    try:
+        return date.fromordinal(_DAY_ZERO + days).isoformat()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _instant(number: int, unit: int) -> str | None:
+    """None beyond the years of four digits."""
+    seconds, rest = divmod(number, unit)
+    try:
+        text = (_EPOCH + timedelta(seconds=seconds)).isoformat()
+    except OverflowError:
+        return None
+    digits = f".{rest:0{len(str(unit)) - 1}}".rstrip("0") if rest else ""
+    return f"{text}{digits}Z"
+
+
+def _decimal(precision: int, scale: int) -> Form:
+    most = 10**precision
+
+    def form(value: bytes) -> Decimal:
+        number = int.from_bytes(value, "big", signed=True)
+        if abs(number) >= most:
+            raise ValueError(f"a decimal of more than {precision} digits")
+        return Decimal(f"{number}E-{scale}")
+
+    return form
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+_SIMPLE: dict[str, Form] = {
+    "float": short_fraction,
+    "double": fraction,
+    "bytes": _base64,
+    "fixed": _base64,
+}
