@@ -235,9 +235,12 @@ def _made(
     """The decoder, or why there can be none: each message would look for the reason again."""
     try:
         schema = AvroSchema(text, references)
-        return Decoder(name, schema, AvroSchema(reader) if reader else None, as_json)
     except (ValueError, RecursionError) as error:
         return f"{name} cannot be used: {error}"
+    try:
+        return Decoder(name, schema, AvroSchema(reader) if reader else None, as_json)
+    except (ValueError, RecursionError) as error:
+        return f"{name} cannot be read as avroReaderSchema: {error}"
 
 
 def _usable(found: Decoder | str) -> Decoder:

@@ -100,6 +100,8 @@ class _Resolution:
             try:
                 change = self.of(written, arms[place], where)
             except ValueError:
+                if len(filled(arms)) == 1 and not (is_null(written) or is_null(arms[place])):
+                    raise  # which says more
                 continue
             if is_null(arms[place]) or (len(filled(arms)) == 1 and change is None):
                 return None
@@ -167,7 +169,7 @@ def _changed(change: Change | None, value: Any) -> Any:
 
 
 def _kind(schema: Schema) -> str:
-    return schema if isinstance(schema, str) else schema["type"]  # type: ignore[no-any-return]
+    return schema if isinstance(schema, str) else schema["type"]
 
 
 def _check_names(one: Schema, other: Schema, where: str) -> None:
@@ -191,10 +193,7 @@ def _check_names(one: Schema, other: Schema, where: str) -> None:
 def _check_logical(one: Schema, other: Schema, where: str) -> None:
     first, second = _logical(one), _logical(other)
     if first and second and first != second:
-        raise ValueError(
-            f"{where}: {first} in the message's schema and {second} in the reader's: the numbers "
-            "would mean something else; they must be the same"
-        )
+        raise ValueError(f"{where} was written as {first}, and would be read as {second}")
 
 
 def _logical(schema: Schema) -> str:
@@ -223,7 +222,7 @@ def _simple(kind: str, into: str, where: str) -> Change | None:
     if kind == into:
         return None
     if into not in _WIDER.get(kind, ()):
-        raise ValueError(f"{where}: {kind} in the message's schema is no {into} of the reader's")
+        raise ValueError(f"{where} was written as {kind}, which is not read as {into}")
     if into == "bytes":
         return str.encode
     if into == "string":

@@ -148,11 +148,14 @@ def logical(name: str, schema: Mapping[str, Any]) -> Take:
         return _duration
     number = SIMPLE[schema["type"]]
     digits = _DIGITS_OF.get(name.rpartition("-")[2], 0)
+    day = 86_400 * 10**digits
     of_text = {"date": _days, "time": _time}.get(name.partition("-")[0], _timestamp)
 
     def take(value: Any) -> int:
         if isinstance(value, str):
             value = of_text(value, digits)
+        if name.startswith("time-") and isinstance(value, int) and not 0 <= value < day:
+            raise unfit("a time outside the day")
         return number(value)  # type: ignore[no-any-return]
 
     return take

@@ -32,7 +32,7 @@ def compiled(text: str, references: tuple[tuple[str, str], ...] = ()) -> FileDes
     """
     found = _compiled(text, references)
     if isinstance(found, str):
-        raise ValueError(found)
+        raise ValueError(found)  # noqa: TRY004 - what protoc has said
     return found
 
 
