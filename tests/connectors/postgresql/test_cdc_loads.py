@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
 
+from dataflow_assets.connectors.postgresql import client
 from dataflow_assets.connectors.postgresql.cdc import held_snapshots, snapshot, tables
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
 from dataflow_assets.contracts import Checkpoint, Limit, Run
-from dataflow_assets.errors import Outdated, PermanentError, TransientError
+from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
 from tests.connectors.postgresql.followed import Followed
@@ -214,29 +217,61 @@ def test_a_snapshot_that_nobody_uses_is_let_go(
     assert not HELD._held
 
 
-def test_a_snapshot_gives_way_to_who_alters_a_table(
-    union: Union, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A session that opens would wait behind the statement, which waits for the snapshot."""
-    with closing(union.source.open("followed/loads")) as session:
-        session.plan(session.start(), union.limit)
-    assert HELD._held
+@pytest.fixture
+def impatient(union: Union, monkeypatch: pytest.MonkeyPatch) -> Union:
+    """Its sessions wait for a lock as long as a test can."""
+    monkeypatch.setitem(client._SETTINGS, "lock_timeout", "300ms")
+    union.dsn += "?connect_timeout=9"  # other links than those that wait in the pool
+    return union
+
+
+@contextmanager
+def _altering(union: Union) -> Iterator[threading.Thread]:
+    """Somebody who waits for the locks of a snapshot, and is through at the end."""
     altering = threading.Thread(target=union.run, args=["ALTER TABLE source ADD COLUMN n int"])
     altering.start()
     while not union.run("SELECT 1 FROM pg_locks WHERE NOT granted AND mode LIKE 'AccessExcl%'"):
         time.sleep(0.02)
-
-    def late(*_: object) -> None:
-        raise TransientError("canceling statement due to lock timeout")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(tables, "tables", late)
-        with pytest.raises(TransientError):
-            union.source.open("followed/loads")
+    yield altering
     altering.join(10)
     assert not altering.is_alive()
+
+
+@pytest.mark.parametrize("waits", ["opening", "planning"])
+def test_a_snapshot_gives_way_to_who_alters_a_table(impatient: Union, waits: str) -> None:
+    """A session that looks at the table waits behind the statement, and that for the snapshot."""
+    union = impatient
+    with closing(union.source.open("followed/loads")) as session:
+        session.plan(session.start(), union.limit)
+        assert HELD._held
+        looks: dict[str, Callable[[], object]] = {
+            "opening": partial(union.source.open, "followed/loads"),
+            "planning": partial(session.plan, session.start(), union.limit),
+        }
+        with _altering(union), pytest.raises(TransientError, match="lock timeout"):
+            looks[waits]()
+    assert not HELD._held
     union.run("ALTER TABLE target ADD COLUMN n int")
     assert union.drain() == 100
+
+
+def test_a_snapshot_stays_where_something_else_fails(
+    union: Union, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where rows are appended the parts that are left cannot be read of another one."""
+
+    def full(*_: object, **__: object) -> None:
+        raise Failure("sorry, too many clients already", "53300")
+
+    with closing(union.source.open("followed/loads")) as session:
+        session.plan(session.start(), union.limit)
+        monkeypatch.setattr(tables, "tables", full)
+        with pytest.raises(DataflowError, match="too many clients"):
+            union.source.open("followed/loads")
+        monkeypatch.setattr(tables, "published", full)
+        with pytest.raises(DataflowError, match="too many clients"):
+            session.plan(session.start(), union.limit)
+    assert HELD._held
 
 
 def test_under_constant_writes_a_table_that_is_added_is_right_in_the_end(union: Union) -> None:

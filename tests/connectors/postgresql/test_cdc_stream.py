@@ -14,7 +14,8 @@ import psycopg
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
-from dataflow_assets.connectors.postgresql.cdc import session as session_module
+from dataflow_assets.connectors.postgresql.cdc import idle_log
+from dataflow_assets.connectors.postgresql.cdc import lag as lag_module
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.position import (
     Lsn,
@@ -170,14 +171,14 @@ def test_other_tables_and_rolled_back_changes_are_not_read(table: Followed) -> N
 def test_idle_tables_do_not_keep_the_log(table: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is committed for a few kilobytes of others' log; for much of it the slot moves on."""
     table.drain()
-    monkeypatch.setattr(session_module, "IDLE_BYTES", 1 << 40)
+    monkeypatch.setattr(idle_log, "IDLE_BYTES", 1 << 40)
     with closing(table.source.open("followed/idle")) as session:
         position = table.position()
         table.run("CREATE TABLE noise AS SELECT generate_series(1, 100) i")
         assert session.plan(position, Limit()).empty
         table.wait_until_free()
         assert not session.behind("wal", position["wal"], session.ends()["wal"])
-        monkeypatch.setattr(session_module, "IDLE_BYTES", 10_000)
+        monkeypatch.setattr(idle_log, "IDLE_BYTES", 10_000)
         table.run("INSERT INTO noise SELECT generate_series(1, 1000)")
         assert session.behind("wal", position["wal"], session.ends()["wal"])
         span = session.plan(position, Limit())
@@ -234,9 +235,9 @@ def test_whoever_asks_for_the_end_does_not_wait_for_a_long_look(
     table.options["heartbeatIntervalSeconds"] = seconds
     position = table.position()["wal"]
     table.run("CREATE TABLE noise AS SELECT generate_series(1, 1000) i")
-    monkeypatch.setattr(session_module, "LOOK_BYTES", 10_000)
+    monkeypatch.setattr(idle_log, "LOOK_BYTES", 10_000)
     with closing(table.source.open("followed/asked")) as session:
-        monkeypatch.setattr(session_module, "look", None)
+        monkeypatch.setattr(idle_log, "look", None)
         assert session.behind("wal", position, session.ends()["wal"])
 
 
@@ -253,8 +254,8 @@ def test_the_lag_of_a_long_stretch_is_estimated_from_its_beginning(
     with closing(table.source.open("followed/lag")) as session:
         table.run("INSERT INTO source SELECT i, 'x', 1 FROM generate_series(301, 305) i")
         table.run("CREATE TABLE noise AS SELECT generate_series(1, 10000) i")
-        monkeypatch.setattr(session_module, "LOOK_BYTES", 100_000)
-        monkeypatch.setattr(session_module, "look", noted)
+        monkeypatch.setattr(idle_log, "LOOK_BYTES", 100_000)
+        monkeypatch.setattr(lag_module, "look", noted)
         lag = session.lag(table.position())
     assert asked == [100_000]
     assert lag.records >= 5

@@ -9,13 +9,21 @@ from dataflow_assets.connectors.postgresql.cdc import errors, tables
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD, Key
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.position import SnapshotPart, StreamPart, parse_part
+from dataflow_assets.connectors.postgresql.cdc.position import (
+    Reached,
+    SnapshotPart,
+    StreamPart,
+    parse_part,
+)
 from dataflow_assets.connectors.postgresql.cdc.position import dump_part as dumped
 from dataflow_assets.connectors.postgresql.cdc.snapshot import Snapshot
 from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, PartSlice
-from dataflow_assets.errors import DataflowError, Outdated
+from dataflow_assets.errors import Outdated
+
+_LOCKED = frozenset({"55P03", "57014"})  # lock_timeout, and statement_timeout where it is shorter
 
 
 class Loading:
@@ -39,6 +47,25 @@ class Loading:
         """Tables that a branch reads again from their beginning: another process held their
         snapshot. Each branch begins after a plan of its own."""
         self.tables = found
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of all tables."""
+        return frozenset(table.name for table in self.tables)
+
+    def tables_of(self, names: Collection[str]) -> list[tables.Table]:
+        """The tables of these names."""
+        return [table for table in self.tables if table.name in names]
+
+    def waiting(self, at: Reached | None) -> list[str]:
+        """Tables whose rows are still to be loaded, for a branch that has come so far."""
+        if at is None:
+            return sorted(self.names) if self._source.loads else []
+        return [n for n in sorted(self.names) if n in at.again or not self.follows(at, n)]
+
+    def follows(self, at: Reached, name: str) -> bool:
+        """Whether changes of the table are read from there on."""
+        return at.has(name) or not self._source.loads
 
     def next_turn(self) -> None:
         """Another branch may have its turn now."""
@@ -64,6 +91,11 @@ class Loading:
         if self._used:
             HELD.unused(self._key)
 
+    @property
+    def holds(self) -> bool:
+        """Whether tables are locked for a snapshot that this session has used."""
+        return self._used
+
     def over(self) -> None:
         """Every branch has what was loaded."""
         if self._used:
@@ -72,8 +104,8 @@ class Loading:
 
     def parts(self, snapshot: Snapshot, names: Collection[str], limit: Limit) -> list[str]:
         """The rows of these tables, in parts as a sink records them."""
-        wanted = [table for table in self.tables if table.name in names]
-        return [dumped(part) for part in snapshot.parts(wanted, limit, self._block)]
+        parts = snapshot.parts(self.tables_of(names), limit, self._block)
+        return [dumped(part) for part in parts]
 
     def smaller(self, piece: PartSlice) -> Sequence[str]:
         """As `SourceSession.smaller`: of a snapshot that is gone nothing can be read."""
@@ -115,15 +147,17 @@ class Loading:
 
 @contextmanager
 def giving_way(source: PostgresqlCdcOptions, flow: str) -> Iterator[None]:
-    """Lets go of the flow's snapshot where its tables cannot be looked at.
+    """Lets go of the flow's snapshot where its tables are locked by somebody who waits for it.
 
-    Whoever alters a table waits for the snapshot's locks, and a session that opens waits for that
-    one: the load begins again behind the statement.
+    Whoever alters a table waits for the snapshot's locks, and whoever looks at the table behind
+    that statement waits for it: the load begins again once the statement is through. Other errors
+    leave the snapshot alone, with which parts that are left are read.
     """
     try:
         yield
-    except DataflowError:
-        HELD.let_go(_key(source, flow))
+    except Failure as failure:
+        if failure.sqlstate in _LOCKED:
+            HELD.let_go(_key(source, flow))
         raise
 
 
