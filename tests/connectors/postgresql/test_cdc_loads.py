@@ -17,7 +17,7 @@ from dataflow_assets.connectors.postgresql.cdc import held_snapshots, snapshot, 
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.contracts import Checkpoint, Limit, Run
+from dataflow_assets.contracts import Checkpoint, Limit, PartSlice, Run
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
@@ -272,6 +272,16 @@ def test_a_snapshot_stays_where_something_else_fails(
         with pytest.raises(DataflowError, match="too many clients"):
             session.plan(session.start(), union.limit)
     assert HELD._held
+
+
+def test_a_snapshot_is_found_again_with_another_password(union: Union) -> None:
+    with closing(union.source.open("followed/loads")) as session:
+        span = session.plan(session.start(), union.limit)
+    union.dsn = union.dsn.replace("postgres@", "postgres:changed@")
+    with closing(union.source.open("followed/loads")) as session:
+        again = [session.smaller(piece, union.limit) for piece in span.slices
+                 if isinstance(piece, PartSlice)]  # fmt: skip
+    assert len(again) == len(span.slices) > 0
 
 
 def test_under_constant_writes_a_table_that_is_added_is_right_in_the_end(union: Union) -> None:

@@ -15,11 +15,14 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
+from dataflow_assets.connectors.postgresql.cdc import errors
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump
 from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
+from dataflow_assets.runs.request import Start
 from tests.connectors.postgresql.followed import Followed
 
 KEYED = "id int PRIMARY KEY, name text"
@@ -191,16 +194,26 @@ def test_a_slot_that_somebody_else_reads(
 
 
 def test_a_table_that_is_emptied(followed: Followed) -> None:
+    """Both ways out that the error names; changes before the TRUNCATE are in the same stretch."""
     followed.make(KEYED)
     followed.run("INSERT INTO source VALUES (1, 'a')")
     followed.drain()
-    followed.run("TRUNCATE source; INSERT INTO source VALUES (2, 'b')")
-    with pytest.raises(PermanentError, match=r"emptied by TRUNCATE.*set onTruncate: skip"):
+    followed.run("INSERT INTO source VALUES (2, 'b')")
+    followed.run("TRUNCATE source; INSERT INTO source VALUES (3, 'c')")
+    with pytest.raises(PermanentError, match=r"emptied by TRUNCATE.*set onTruncate: skip, and whe"):
         followed.drain()
-    followed.options = {"onTruncate": "skip"}
-    followed.run("DELETE FROM target")
-    followed.drain()
+    assert followed.rows() == [(1, "a")]
+    followed.but(onTruncate="skip").drain()
+    assert followed.rows() == [(1, "a"), (2, "b"), (3, "c")]
+    followed.run("DELETE FROM target WHERE id NOT IN (SELECT id FROM source)")
+    followed.run("TRUNCATE source; INSERT INTO source VALUES (4, 'd')")
+    with pytest.raises(
+        PermanentError, match=r"load the tables again \(dataflow run --from earlies"
+    ):
+        followed.drain()
+    followed.drain(Start("earliest", table="truncate"))
     assert followed.same()
+    assert followed.rows() == [(4, "d")]
 
 
 def test_a_snapshot_that_is_gone_where_rows_are_appended(followed: Followed) -> None:
@@ -245,8 +258,9 @@ def test_a_snapshot_of_the_same_name_is_another_one(followed: Followed) -> None:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[devservers.PostgreSQL]:
     """A server with room for one slot, which keeps little log for it."""
-    config = {"max_replication_slots": "1", "max_slot_wal_keep_size": "16MB",
-              "min_wal_size": "32MB", "max_wal_size": "32MB"}  # fmt: skip
+    config = {"max_replication_slots": "1", "max_wal_senders": "2",
+              "max_slot_wal_keep_size": "16MB", "min_wal_size": "32MB",
+              "max_wal_size": "32MB"}  # fmt: skip
     with devservers.PostgreSQL(tmp_path / "small", config=config) as server:
         yield server
 
@@ -260,6 +274,14 @@ def test_a_server_without_room_for_slots_and_one_that_gave_the_slot_up(
         followed.drain()
     followed.options = {"snapshotMode": "never"}
     followed.drain()
+    followed.run("INSERT INTO source VALUES (1, 'a')")
+    info = psycopg.conninfo.make_conninfo(followed.dsn, replication="database")
+    with (
+        psycopg.connect(info),
+        psycopg.connect(info),
+        pytest.raises(TransientError, match=r"all WAL senders are in use.* SET max_wal_senders"),
+    ):
+        followed.plan(followed.position())
     followed.run("CREATE TABLE noise (t text)")
     for _ in range(4):
         followed.run("INSERT INTO noise SELECT repeat('x', 1000) FROM generate_series(1, 20000)")
@@ -267,6 +289,17 @@ def test_a_server_without_room_for_slots_and_one_that_gave_the_slot_up(
         followed.run("CHECKPOINT")
     with pytest.raises(PermanentError, match=r"is lost.*Two ways out: drop the slot"):
         followed.drain()
+
+
+@pytest.mark.parametrize("said", ["sorry, too many clients already", "remaining connection slots"])
+def test_a_server_that_is_full_for_a_moment(followed: Followed, said: str) -> None:
+    """Its code is that of too many WAL senders."""
+    with (
+        pytest.raises(TransientError, match=said) as caught,
+        errors.explained(followed.source, "reading"),
+    ):
+        raise Failure(said, "53300")
+    assert "wal_senders" not in str(caught.value)
 
 
 def test_a_server_whose_log_does_not_say_what_changed(tmp_path: Path, engine: SparkSession) -> None:

@@ -89,6 +89,42 @@ def test_large_values_that_were_not_changed_stay(followed: Followed, identity: s
     assert followed.same()
 
 
+def test_a_type_that_was_dropped_behind_a_change(followed: Followed) -> None:
+    """The log names types by their numbers, and has their values as text."""
+    followed.run("CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE DOMAIN few AS int")
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, m mood, ms mood[], f few, n int)")
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, m text, ms text[], f int, n int)")
+    followed.run("INSERT INTO source VALUES (1, 'good', '{good,bad}', 1, 1)")
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (2, 'bad', '{bad,NULL}', 2, 2), (3, NULL, NULL, 3, 3)")
+    followed.run(
+        "ALTER TABLE source ALTER m TYPE text, ALTER ms TYPE text[] USING ms::text[], "
+        "ALTER f TYPE int; DROP TYPE mood; DROP DOMAIN few; UPDATE source SET n = 30 WHERE id = 3"
+    )
+    assert followed.drain() == 3
+    assert followed.same()
+
+
+def test_a_table_that_is_renamed_inside_a_stretch(followed: Followed) -> None:
+    """What becomes of it is not a change of the table that has its name from then on."""
+    followed.make("id int PRIMARY KEY, name text, more text")
+    name = followed.schema
+    followed.run(f'CREATE PUBLICATION "{name}" FOR TABLES IN SCHEMA "{name}"')
+    followed.run("INSERT INTO source VALUES (1, 'a', 'x')")
+    followed.drain()
+    begin = followed.position()
+    followed.run("INSERT INTO source VALUES (2, 'b', 'y')")
+    followed.run(
+        "ALTER TABLE source RENAME TO old; CREATE TABLE source (LIKE target INCLUDING ALL)"
+    )
+    followed.run("UPDATE old SET name = 'archived'; DELETE FROM old WHERE id = 1")
+    followed.run("ALTER TABLE old DROP COLUMN name; INSERT INTO old VALUES (3, 'z')")
+    followed.run("INSERT INTO source VALUES (4, 'd', 'w')")
+    assert tuples(followed.read(begin), ["id", "name", "more"]) == [(2, "b", "y"), (4, "d", "w")]
+    followed.drain()
+    assert followed.rows() == [(1, "a", "x"), (2, "b", "y"), (4, "d", "w")]
+
+
 def test_a_key_that_changes_is_a_deletion_and_an_insert(followed: Followed) -> None:
     followed.make("id int PRIMARY KEY, name text")
     followed.run("INSERT INTO source VALUES (1, 'a'), (2, 'b'), (3, 'c')")

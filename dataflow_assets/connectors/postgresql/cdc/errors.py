@@ -13,7 +13,11 @@ from dataflow_assets.sdk.server_failure import translated
 
 AGAIN = "dataflow run --from earliest --table truncate"
 IN_USE = "55006"
-_NO_RIGHT, _NO_ROOM, _NO_SENDER, _LOCKED = "42501", "53400", "53300", "55P03"
+_NO_RIGHT, _NO_ROOM, _NO_SENDER = "42501", "53400", "53300"
+_SENDERS = (
+    "all WAL senders are in use, of which a flow needs one: if that stays so, run ALTER SYSTEM SET "
+    "max_wal_senders = 20 and restart the server"
+)
 _LEVEL = (
     "ALTER SYSTEM SET wal_level = 'logical', restart the server, and start the flow again; the "
     "log of an earlier time cannot be read"
@@ -38,6 +42,8 @@ def explained(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
         except Failure as failure:
             if advice := _advice(source, failure):
                 raise PermanentError(f"{doing}: {failure.reason}; {advice}") from None
+            if failure.sqlstate == _NO_SENDER and "max_wal_senders" in failure.message:
+                raise TransientError(f"{doing}: {failure.reason}; {_SENDERS}") from None
             raise
 
 
@@ -54,8 +60,6 @@ def _advice(source: PostgresqlCdcOptions, failure: Failure) -> str:
             "SET max_replication_slots = 20 and restart the server. Loading the tables needs a "
             "second slot for a moment"
         )
-    if code == _NO_SENDER:
-        return "run ALTER SYSTEM SET max_wal_senders = 20 and restart the server"
     return _LEVEL if "wal_level" in said else ""
 
 

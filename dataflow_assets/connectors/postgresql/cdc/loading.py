@@ -138,10 +138,11 @@ class Loading:
 
     def _outdated(self, part: SnapshotPart) -> Outdated:
         return Outdated(
-            f"{self._source.title}: the snapshot of {part.lsn} is gone, because the process that "
-            f"held it has ended, and rows of table {part.table} were not read yet. A later "
-            "snapshot would repeat rows in a table that is appended to: load the tables again into "
-            f"an empty one with {errors.AGAIN}"
+            f"{self._source.title}: the snapshot of {part.lsn} is gone (the process that held it "
+            "has ended, or its connection, or it gave way to a statement that waited for its "
+            f"locks), and rows of table {part.table} were not read yet. A later snapshot would "
+            "repeat rows in a table that is appended to: load the tables again into an empty one "
+            f"with {errors.AGAIN}"
         )
 
 
@@ -162,4 +163,5 @@ def giving_way(source: PostgresqlCdcOptions, flow: str) -> Iterator[None]:
 
 
 def _key(source: PostgresqlCdcOptions, flow: str) -> Key:
-    return (flow, source.dsn(), source.slot, *source.tables)
+    """Without the password, which may be another one in the next attempt."""
+    return (flow, *source.servers(), source.slot, *source.tables)

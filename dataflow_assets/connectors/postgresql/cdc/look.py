@@ -56,8 +56,8 @@ def look(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn, most: int = 1) -> 
                 committed = int.from_bytes(data[34:42], "big", signed=True)
             elif kind == _RELATION:
                 found = Announcement.parse(data)
-                if found.place in source.places:
-                    followed.add(found.oid.to_bytes(4, "big"))
+                key = found.oid.to_bytes(4, "big")
+                (followed.add if found.place in source.places else followed.discard)(key)
             elif kind == _TRUNCATE:
                 changes += _is_ours(bytes(data[HEADER + 6 :]), followed)
             if changes and first is None:

@@ -144,7 +144,12 @@ class Stream:
         """
         found = Announcement.parse(data)
         key = found.oid.to_bytes(4, "big")
-        if not self._reads(found.place) or self._announced_last.get(key) == found:
+        if not self._reads(found.place):
+            if key in self._followed:  # it was renamed: from now on it is another table
+                yield from self._flushed()
+                del self._followed[key], self._announced_last[key]
+            return
+        if self._announced_last.get(key) == found:
             return
         yield from self._flushed()
         with lent_to_source(self.source.dsn()) as link:
@@ -175,8 +180,8 @@ class Stream:
         return PermanentError(
             f"table {layout.name} was emptied by TRUNCATE, in the transaction that commits at "
             f"{self._transaction.lsn}: a target of rows cannot follow that. Two ways out: load the "
-            f"tables again ({errors.AGAIN}), or empty the target by hand and set onTruncate: skip "
-            "until the flow has got past it"
+            f"tables again ({errors.AGAIN}); or set onTruncate: skip, and when the flow has got "
+            "past it delete the rows that the table no longer has from the target"
         )
 
 

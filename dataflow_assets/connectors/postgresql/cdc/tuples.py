@@ -72,6 +72,7 @@ class Changes:
         np.cumsum(sizes[:-1], out=starts[1:])
         self._kinds = self._buffer[starts + HEADER]
         self._marks = self._buffer[starts + _MARK]
+        self._check_width(starts + _TUPLE, width)
         self._first, end = self._walk(starts + _TUPLE, width)
         self._paired = (self._kinds == _UPDATE) & (self._marks != _NEW)
         self._second, _ = self._walk(end[self._paired] + 3, width)
@@ -158,6 +159,15 @@ class Changes:
         pieces = pa.Array.from_buffers(pa.binary(), 2 * len(valid), buffers)
         places = pa.array(np.arange(0, 2 * len(valid), 2), mask=~valid)
         return _as_text(pieces.take(places))
+
+    def _check_width(self, at: Ints, width: int) -> None:
+        """Values of other columns would be read as those of ours, without an error."""
+        counts = self._buffer[at - 2].astype(np.int64) << 8 | self._buffer[at - 1]
+        if (counts != width).any():
+            raise PermanentError(
+                f"the log has changes of {counts.max()} columns of a table that it has announced "
+                f"with {width}: please report this"
+            )
 
     def _walk(self, at: Ints, width: int) -> tuple[list[Column], Ints]:
         found = []
