@@ -156,6 +156,24 @@ def test_a_table_that_is_appended_to_is_loaded_again_once_somebody_has_confirmed
     assert union.is_both()
 
 
+@pytest.mark.parametrize("upserts", [True, False])
+def test_a_table_of_which_no_rows_were_loaded_is_loaded_when_somebody_asks(
+    union: Union, upserts: bool
+) -> None:
+    """`snapshotMode: never` loads nothing by itself."""
+    if not upserts:
+        _append(union)
+    several = union.several.but(snapshotMode="never")
+    several.drain()
+    union.run("INSERT INTO more VALUES (2000, 'new'); INSERT INTO source VALUES (101, 'new')")
+    several.drain()
+    union.run("DELETE FROM target WHERE id > 1000")
+    several.drain(Start(reload=(f"{union.schema}.more",), confirmed=True))
+    assert [row[0] for row in union.rows()] == [101, *range(1001, 1901), 2000]
+    union.run("INSERT INTO more VALUES (2001, 'later')")
+    assert several.drain() == 1
+
+
 def test_a_table_that_the_flow_does_not_read_cannot_be_loaded(union: Union) -> None:
     union.drain()
     with pytest.raises(PermanentError, match=r"reads no table public\.other; its tables are s_"):

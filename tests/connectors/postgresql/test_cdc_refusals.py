@@ -101,6 +101,27 @@ def test_a_table_whose_log_does_not_say_which_row_was_changed(
         followed.plan()
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("ALTER TABLE source REPLICA IDENTITY USING INDEX by_code; DROP INDEX by_code",
+         "the index of its replica identity was dropped"),
+        ("ALTER TABLE source DROP CONSTRAINT source_pkey, ADD PRIMARY KEY (id) DEFERRABLE",
+         "a deferrable one, which is no replica identity"),
+    ],
+)  # fmt: skip
+def test_an_index_by_which_the_log_names_no_rows(
+    followed: Followed, change: str, reason: str
+) -> None:
+    """Nothing is published: the server would refuse the application's own updates."""
+    followed.make("id int PRIMARY KEY, code int NOT NULL")
+    followed.run("CREATE UNIQUE INDEX by_code ON source (code); INSERT INTO source VALUES (1, 1)")
+    followed.run(change)
+    with pytest.raises(PermanentError, match=reason):
+        followed.drain()
+    followed.run("UPDATE source SET code = 2; DELETE FROM source")
+
+
 def test_nothing_is_made_that_the_manifest_does_not_allow(followed: Followed) -> None:
     followed.make(KEYED)
     followed.options = {"createPublicationIfNotExists": False, "createSlotIfNotExists": False}
@@ -116,9 +137,14 @@ def test_a_publication_that_lacks_something(followed: Followed) -> None:
     name = followed.schema
     followed.run("CREATE TABLE other (id int PRIMARY KEY)")
     followed.run(f"CREATE PUBLICATION \"{name}\" FOR TABLE other WITH (publish = 'insert')")
-    with pytest.raises(PermanentError, match=r"leaves out update, delete: run ALTER PUBLICATION"):
+    with pytest.raises(PermanentError, match=r"leaves out update, delete, truncate: run ALTER"):
         followed.plan()
     followed.run(f"ALTER PUBLICATION \"{name}\" SET (publish = 'insert, update, delete')")
+    with pytest.raises(PermanentError, match=r"leaves out truncate: run ALTER PUBLICATION"):
+        followed.plan()
+    with pytest.raises(PermanentError, match=r"lacks table \S+: run ALTER"):
+        followed.but(onTruncate="skip").plan()
+    followed.run(f"ALTER PUBLICATION \"{name}\" SET (publish = 'insert, update, delete, truncate')")
     with pytest.raises(
         PermanentError, match=r"lacks table \S+: run ALTER PUBLICATION .* ADD TABLE"
     ):

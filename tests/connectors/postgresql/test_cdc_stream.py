@@ -370,9 +370,34 @@ def test_parts_of_a_snapshot_are_cut_by_blocks(table: Followed) -> None:
 
 
 def test_a_checkpoint_of_the_operator_is_taken_over(table: Followed) -> None:
-    begin = json.loads(str(table.start()["wal"]))["lsn"]
+    """It names the commit that was stored last, which does not come again."""
+    begin = table.start()
+    table.run("INSERT INTO source VALUES (300, 'stored', 1)")
+    table.run("INSERT INTO source VALUES (301, 'new', 1)")
+    (batch,) = table.read(begin, frozenset({"lsn"}))
+    (stored, _) = tuples([batch], ["#lsn"])
+    document = {"lastAckedLSN": stored[0], "phase": "streaming", "slotName": table.schema}
     with closing(table.source.open("followed/adopt")) as session:
-        document = {"lastAckedLSN": begin, "phase": "streaming", "slotName": table.schema}
-        assert session.adopt(document) == {"wal": dump(Reached(Lsn.parse(begin)))}
+        adopted = session.adopt(document)
+        assert session.adopt({"snapshotLSN": stored[0]}) == {
+            "wal": dump(Reached(Lsn.parse(stored[0])))
+        }
         with pytest.raises(PermanentError, match="first load was not finished"):
             session.adopt({**document, "phase": "snapshot"})
+    assert tuples(table.read(adopted), ["id"]) == [(301,)]
+
+
+def test_a_table_that_the_operator_has_not_loaded_is_loaded(table: Followed) -> None:
+    table.run("CREATE TABLE more (LIKE source INCLUDING ALL); INSERT INTO more VALUES (9, 'm', 1)")
+    several = table.but(tables=[f"{table.schema}.source", f"{table.schema}.more"])
+    lsn = json.loads(str(several.start()["wal"]))["lsn"]
+    document = {"snapshotLSN": lsn, "snapshotCompletedTables": [f"{table.schema}.source"]}
+    with closing(several.source.open("followed/adopt")) as session:
+        adopted = session.adopt(document)
+        assert session.behind("wal", adopted["wal"], session.ends()["wal"])
+    assert tuples(several.read(adopted), ["id"]) == []
+    with closing(several.source.open("followed/adopt")) as session:
+        first = session.plan(adopted, Limit())
+        loaded = session.plan({"wal": str(first.slices[0].upto)}, Limit())
+        rows = [b for piece in loaded.slices for b in several.source.batches(piece, frozenset())]
+    assert tuples(rows, ["id"]) == [(9,)]

@@ -10,7 +10,7 @@ import pytest
 
 from dataflow_assets.connectors.postgresql.cdc.text_values import arrow
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
-from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE
+from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE, Rejects
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
@@ -299,6 +299,41 @@ def test_steps_see_rows_and_their_operations(followed: Followed) -> None:
                  "UPDATE source SET id = 4 WHERE id = 3")  # fmt: skip
     followed.drain()
     assert followed.rows() == [(1, "A", "update"), (4, "c", "insert")]
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_deletion_is_never_appended_as_a_row(followed: Followed, steps: bool) -> None:
+    """With steps it is JSON on its way, and must not look like a row of nulls."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    followed.run("CREATE TABLE target (id int, name text)")
+    followed.sink_options, followed.rejects = {}, Rejects("skip")
+    if steps:
+        followed.steps = (Transformation(InsertField.model_validate({"fields": {"name": "seen"}})),)
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (1, 'seen'), (2, 'seen')")
+    followed.run("DELETE FROM source WHERE id = 1; UPDATE source SET id = 3")
+    reports = [*followed.reports()]
+    assert followed.rows() == [(1, "seen"), (2, "seen"), (3, "seen")]
+    assert sum(one.delta.rejected for one in reports) == 2
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_deletion_without_the_key_of_the_sink_deletes_nothing(
+    followed: Followed, steps: bool
+) -> None:
+    """The log has `id` only, and another row's `code` may be the same number."""
+    followed.make("id int PRIMARY KEY, code int UNIQUE, name text")
+    followed.run("ALTER TABLE target DROP CONSTRAINT target_pkey")
+    followed.sink_options = {**UPSERTED, "conflictKey": "code"}
+    followed.rejects = Rejects("skip")
+    if steps:
+        followed.steps = (Transformation(InsertField.model_validate({"fields": {"name": "x"}})),)
+    followed.run("INSERT INTO source VALUES (1, 3, 'x'), (3, 7, 'x')")
+    followed.drain()
+    followed.run("DELETE FROM source WHERE id = 3")
+    reports = [*followed.reports()]
+    assert followed.rows() == [(1, 3, "x"), (3, 7, "x")]
+    assert sum(one.delta.rejected for one in reports) == 1
 
 
 @pytest.mark.parametrize("raw", [True, False])

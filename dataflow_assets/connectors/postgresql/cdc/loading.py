@@ -65,7 +65,7 @@ class Loading:
 
     def follows(self, at: Reached, name: str) -> bool:
         """Whether changes of the table are read from there on."""
-        return at.has(name) or not self._source.loads
+        return at.has(name) or (not self._source.loads and name not in at.again)
 
     def next_turn(self) -> None:
         """Another branch may have its turn now."""

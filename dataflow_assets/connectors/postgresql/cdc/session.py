@@ -128,7 +128,7 @@ class PostgresqlCdcSession(SourceSession):
         known = names if at.tables is None else at.tables
         if upserts:  # changes before the load come too: deletions among them
             return {PARTITION: dump(Reached(at.lsn, known, at.again | wanted & known))}
-        return {PARTITION: dump(Reached(at.lsn, known - wanted, at.again - wanted))}
+        return {PARTITION: dump(Reached(at.lsn, known - wanted, at.again | wanted))}
 
     @override
     def frame(self, spark: SparkSession, span: Span, columns: frozenset[str]) -> DataFrame:
