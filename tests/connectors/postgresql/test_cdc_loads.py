@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -290,6 +291,44 @@ def test_a_snapshot_stays_where_something_else_fails(
         with pytest.raises(DataflowError, match="too many clients"):
             session.plan(session.start(), union.limit)
     assert HELD._held
+
+
+def test_parts_are_cut_by_their_large_values_and_again_where_less_is_allowed(
+    union: Union,
+) -> None:
+    """They lie beside the table's blocks, and a lane allows less after a part took too long."""
+    union.run("ALTER TABLE source ALTER name SET STORAGE EXTERNAL")
+    union.run("INSERT INTO source SELECT i, repeat('x', 20000) FROM generate_series(101, 700) i")
+    with closing(union.source.open("followed/loads")) as session:
+        whole = session.plan(session.start(), Limit(bytes=64 * 1024 * 1024))
+        assert len(whole.slices) == 1
+        (piece,) = whole.slices
+        assert isinstance(piece, PartSlice)
+        for cut in (session.smaller, session.renewed):
+            parts = cut(piece, Limit(bytes=4 * 1024 * 1024))
+            pieces = [replace(piece, part=part) for part in parts]
+            batches = [[*union.source.batches(one, frozenset())] for one in pieces]
+            found = [sum(batch.num_rows for batch in each) for each in batches]
+            assert len(found) >= 3
+            assert sum(found) == 700
+            assert max(found) < 350
+    span = union.plan()
+    assert len(span.slices) == 1
+
+
+def test_the_parts_of_many_tables_are_few_enough_to_be_recorded(union: Union) -> None:
+    """Each names all tables of the flow in the position that it ends in."""
+    names = [f"a_table_with_a_long_name_{number}" for number in range(60)]
+    for name in names:
+        union.run(f"CREATE TABLE {name} (LIKE source INCLUDING ALL)")
+    union.run("INSERT INTO source SELECT i, repeat('x', 7000) FROM generate_series(101, 1100) i")
+    several = union.but(tables=[f"{union.schema}.{name}" for name in ["source", *names]])
+    several.limit = Limit(bytes=8192)
+    span = several.plan()
+    recorded = sum(len(str(piece.upto)) + len(piece.part) for piece in span.slices
+                   if isinstance(piece, PartSlice))  # fmt: skip
+    assert 61 < len(span.slices) < 400
+    assert recorded < 600_000
 
 
 def test_a_snapshot_is_found_again_with_another_password(union: Union) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -326,6 +327,64 @@ def test_a_server_that_is_full_for_a_moment(followed: Followed, said: str) -> No
     ):
         raise Failure(said, "53300")
     assert "wal_senders" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "advised"),
+    [
+        ("permission denied to use replication slots", "42501", True),
+        ("permission denied to start WAL sender", "42501", True),
+        ("permission denied for table replication_log", "42501", False),
+        ("all replication slots are in use", "53400", True),
+        ("temporary file size exceeds temp_file_limit (1kB)", "53400", False),
+    ],
+)
+def test_advice_is_given_on_what_the_server_has_said(
+    followed: Followed, said: str, code: str, advised: bool
+) -> None:
+    with (
+        pytest.raises(DataflowError, match=re.escape(said)) as caught,
+        errors.explained(followed.source, "reading"),
+    ):
+        raise Failure(said, code)
+    assert advised == ("REPLICATION" in str(caught.value) or "drop one" in str(caught.value))
+
+
+def test_a_name_of_a_slot_from_a_secret_that_is_none(followed: Followed) -> None:
+    followed.make(KEYED)
+    source = followed.source.model_copy(update={"slot_name": "orders\n"})
+    with pytest.raises(PermanentError, match=r"not the name of a slot.*spaces and line ends"):
+        source.open("followed/secret")
+
+
+class Cramped(devservers.PostgreSQL):
+    """A server that can write no file of more than 20 MB, as if its disk were full then."""
+
+    def command(self) -> list[str]:
+        return ["prlimit", "--fsize=20000000", *super().command()]
+
+
+@pytest.mark.full
+def test_a_disk_that_is_full_under_the_slot(tmp_path: Path, engine: SparkSession) -> None:
+    """The server keeps a large transaction in a file until it has read its commit."""
+    config = {"logical_decoding_work_mem": "64kB"}
+    with Cramped(tmp_path / "cramped", config=config) as server:
+        followed = Followed(server.dsn(), "public", engine, patience=1)
+        followed.make(KEYED)
+        followed.drain()
+        position = followed.position()
+        with psycopg.connect(server.dsn()) as connection, connection.cursor() as cursor:
+            with cursor.copy("COPY source FROM STDIN") as copy:
+                copy.write("".join(f"{number}\tx\n" for number in range(300_000)))
+        with pytest.raises(TransientError, match=r"slot public .* could not write .* No space"):
+            followed.drain()
+        assert followed.position() == position
+        server.config = {"logical_decoding_work_mem": "256MB"}  # it needs no file any more
+        server.stop()
+        server.start()
+        followed.patience = 20
+        assert followed.drain() == 300_000
+        assert followed.rows() == followed.rows("source")
 
 
 def test_a_server_whose_log_does_not_say_what_changed(tmp_path: Path, engine: SparkSession) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import threading
 import time
 from contextlib import closing
@@ -14,7 +15,7 @@ import psycopg
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
-from dataflow_assets.connectors.postgresql.cdc import idle_log
+from dataflow_assets.connectors.postgresql.cdc import idle_log, walsender
 from dataflow_assets.connectors.postgresql.cdc import lag as lag_module
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.position import (
@@ -25,9 +26,9 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     parse,
     parse_part,
 )
-from dataflow_assets.connectors.postgresql.cdc.read import Stream
+from dataflow_assets.connectors.postgresql.cdc.read import Stream, begin
 from dataflow_assets.contracts import Limit, PartSlice
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.runs.request import Start
 from tests.connectors.postgresql.followed import Followed, tuples
 
@@ -261,6 +262,82 @@ def test_the_lag_of_a_long_stretch_is_estimated_from_its_beginning(
     assert lag.records >= 5
     assert lag.bytes is not None
     assert lag.bytes > 100_000
+
+
+def test_looks_that_take_long_are_far_apart(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction that stays open makes each of them go through all log since its beginning."""
+    table.drain()
+    looks: list[float] = []
+
+    def slow(source: PostgresqlCdcSource, after: Lsn, upto: Lsn) -> Seen:
+        looks.append(time.monotonic())
+        time.sleep(0.05)
+        return look(source, after, upto)
+
+    monkeypatch.setattr(idle_log, "look", slow)
+    monkeypatch.setattr(idle_log, "SLOW_SECONDS", 0.05)
+    position, deadline = table.position(), time.monotonic() + 2
+    with closing(table.source.open("followed/asked")) as session:
+        while time.monotonic() < deadline:
+            table.run("CREATE TABLE IF NOT EXISTS noise (i int); INSERT INTO noise VALUES (1)")
+            assert not session.behind("wal", position["wal"], session.ends()["wal"])
+        assert 2 <= len(looks) <= 5
+        table.run("INSERT INTO source VALUES (300, 'x', 1)")
+        while not session.behind("wal", position["wal"], session.ends()["wal"]):
+            assert time.monotonic() < deadline + 5
+        assert not session.plan(position, Limit()).empty
+
+
+def test_another_server_is_looked_at_from_the_beginning(table: Followed) -> None:
+    """Where one had no changes its promoted standby may have some, at the same places."""
+    table.drain()
+    after = parse(table.position()["wal"])
+    assert after is not None
+    table.run("INSERT INTO source VALUES (300, 'x', 1)")
+    end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+    known = idle_log.IdleLog(table.source)
+    known.of("the first")
+    known._idle = after.lsn, end
+    assert known.seen(after.lsn, end).first is None
+    known.of("the second")
+    assert known.seen(after.lsn, end).changes == 1
+
+
+def test_a_server_that_is_paused_is_an_error(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel goes on to answer: the connection alone does not tell."""
+    monkeypatch.setattr(walsender, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(walsender, "SILENT_SECONDS", 0.4)
+    after = parse(table.start()["wal"])
+    assert after is not None
+    with closing(walsender.Walsender(table.dsn)) as sender:
+        begin(table.source, sender, after.lsn)
+        os.kill(sender._libpq.backend_pid, signal.SIGSTOP)
+        try:
+            table.run("INSERT INTO source VALUES (300, 'x', 1)")
+            end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+            with pytest.raises(TransientError, match=r"has sent nothing for .* it is paused"):
+                list(sender.messages(end))
+        finally:
+            os.kill(sender._libpq.backend_pid, signal.SIGCONT)
+    table.wait_until_free()
+    assert tuples(table.read({"wal": dump(after)}), ["id"]) == [(300,)]
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_messages_in_the_log_are_passed_over(table: Followed, transactional: bool) -> None:
+    """`pg_logical_emit_message`: whatever programs of the database tell each other by it."""
+    table.drain()
+    emit = f"SELECT pg_logical_emit_message({transactional}, 'I', repeat('I', 5000))"
+    table.run(emit)
+    assert table.drain() == 0
+    table.run(f"BEGIN; {emit}; INSERT INTO source VALUES (300, 'x', 1); {emit}; COMMIT; {emit}")
+    table.run(f"BEGIN; INSERT INTO source VALUES (301, 'no', 1); {emit}; ROLLBACK")
+    assert table.drain() == 1
+    assert table.same()
 
 
 def test_a_process_that_has_many_files_open_reads_too(table: Followed) -> None:

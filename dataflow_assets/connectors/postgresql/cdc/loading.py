@@ -13,16 +13,19 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     Reached,
     SnapshotPart,
     StreamPart,
+    dump,
+    dump_part,
     parse_part,
 )
-from dataflow_assets.connectors.postgresql.cdc.position import dump_part as dumped
-from dataflow_assets.connectors.postgresql.cdc.snapshot import Snapshot
+from dataflow_assets.connectors.postgresql.cdc.snapshot import MOST_PARTS, Snapshot, pieces
 from dataflow_assets.connectors.postgresql.client import TextLink
 from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import Outdated
 
+RECORDED_BYTES = 500_000  # of the parts of a load, which a sink records all at once
+PART_BYTES = 200  # of a part, beside the position that it ends in
 _LOCKED = frozenset({"55P03", "57014"})  # lock_timeout, and statement_timeout where it is shorter
 
 
@@ -104,15 +107,19 @@ class Loading:
 
     def parts(self, snapshot: Snapshot, names: Collection[str], limit: Limit) -> list[str]:
         """The rows of these tables, in parts as a sink records them."""
-        parts = snapshot.parts(self.tables_of(names), limit, self._block)
-        return [dumped(part) for part in parts]
+        each = len(dump(Reached(snapshot.lsn, self.names))) + PART_BYTES
+        most = max(1, min(MOST_PARTS, RECORDED_BYTES // each))
+        parts = snapshot.parts(self.tables_of(names), limit, self._block, most)
+        return [dump_part(part) for part in parts]
 
-    def smaller(self, piece: PartSlice) -> Sequence[str]:
+    def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         """As `SourceSession.smaller`: of a snapshot that is gone nothing can be read."""
         part = parse_part(piece.part)
-        if isinstance(part, SnapshotPart) and not self._holds(part):
+        if isinstance(part, StreamPart):
+            return (piece.part,)
+        if not self._holds(part):
             raise self._outdated(part)
-        return (piece.part,)
+        return tuple(dump_part(one) for one in pieces(part, self.tables, limit, self._block))
 
     def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         """As `SourceSession.renewed`: a table that has parts left is read again, as it is later.
@@ -123,7 +130,7 @@ class Loading:
         """
         part = parse_part(piece.part)
         if isinstance(part, StreamPart) or self._holds(part):
-            return (piece.part,)
+            return self.smaller(piece, limit)
         with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
             snapshot = self.held() or self.begun(link)
         if part.table in self._renewed:

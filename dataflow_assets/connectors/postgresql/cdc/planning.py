@@ -128,6 +128,8 @@ class Planning:
         if begin.value >= end.value:
             return self._stretch(at, begin, begin) if moves else Span(())
         looked = Lsn(min(end.value, begin.value + idle_log.LOOK_BYTES))
+        if self._idle.rests and not moves and not self._idle.is_long(begin, end):
+            return Span(())
         found = self._idle.seen(begin, looked)
         if found.first is None:
             if looked.value == end.value and not moves and not self._idle.is_long(begin, end):
@@ -149,7 +151,8 @@ class Planning:
     def _checked(self, link: TextLink, at: Lsn, new: Sequence[str] = ()) -> Slot:
         """`new`: tables whose changes need not have been published before."""
         source, loading = self._source, self._loading
-        tables.published(link, source, loading.tables_of(new), begun=False)
+        if new:
+            tables.published(link, source, loading.tables_of(new), begun=False)
         followed = loading.tables_of(sorted(loading.names.difference(new)))
         tables.published(link, source, followed, begun=True)
         return slot.check(source, slot.find(link, source), at)
@@ -159,6 +162,7 @@ class Planning:
         slot.freed(link, self._source)
         end = slot.end_of_log(link)
         slot.check_end(link, self._source, begin, end)
+        self._idle.of(slot.server(link))
         return end
 
 

@@ -49,7 +49,8 @@ log = logging.getLogger(__name__)
 _OPEN = """
 SELECT current_setting('wal_level'), current_setting('block_size')::int,
        (SELECT system_identifier FROM pg_control_system()),
-       (SELECT oid::int8 FROM pg_database WHERE datname = current_database())
+       (SELECT oid::int8 FROM pg_database WHERE datname = current_database()),
+       pg_is_in_recovery()
 """
 
 
@@ -58,12 +59,15 @@ class PostgresqlCdcSession(SourceSession):
 
     def __init__(self, source: PostgresqlCdcOptions, flow: str) -> None:
         self._source, self._flow = source, flow
+        source.check_slot()
         with (
             explained(source, "opening"),
             giving_way(source, flow),
             lent_to_source(source.dsn()) as link,
         ):
-            ((level, block, system, database),) = link.execute(_OPEN)
+            ((level, block, system, database, standby),) = link.execute(_OPEN)
+            if standby:
+                raise errors.on_standby(source)
             if level != "logical":
                 raise errors.wrong_level(source, level)
             self._identity = f"{system}.{database}"
@@ -98,6 +102,7 @@ class PostgresqlCdcSession(SourceSession):
         with explained(self._source, "looking for changes"):
             with lent_to_source(self._source.dsn()) as link:
                 known, end = slot.find(link, self._source), slot.end_of_log(link)
+                self._idle.of(slot.server(link))
             if known is None or known.pid is not None or self._idle.has_news(known.confirmed, end):
                 return {PARTITION: dump_end(end)}
             return {PARTITION: dump_end(known.confirmed)}
@@ -108,7 +113,7 @@ class PostgresqlCdcSession(SourceSession):
 
     @override
     def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
-        return self._loading.smaller(piece)
+        return self._loading.smaller(piece, limit)
 
     @override
     def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:

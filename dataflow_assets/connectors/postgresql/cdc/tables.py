@@ -33,7 +33,7 @@ SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relreplident::text,
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid
                AND i.indimmediate AND CASE c.relreplident WHEN 'i' THEN i.indisreplident
                                       ELSE i.indisprimary END),
-       pg_relation_size(c.oid)::int8, greatest(c.reltuples, 0)::int8
+       pg_relation_size(c.oid)::int8, pg_table_size(c.oid)::int8, greatest(c.reltuples, 0)::int8
 FROM leaves JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
 ORDER BY c.oid
 """
@@ -57,6 +57,9 @@ class Leaf:
     """Whether there is the index that a replica identity of d or i names rows by. The server takes
     no deferrable one."""
     bytes: int
+    """Of its blocks."""
+    size: int
+    """With the large values that it keeps apart."""
     rows: int
     """As the server estimates it."""
 
@@ -109,8 +112,8 @@ def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> Tabl
             f"{name} at {source.server()} is not a table: only tables have a log of their changes"
         )
     leaves = tuple(
-        Leaf(leaf, (schema, relation), identity, has_index, size, estimate)
-        for leaf, schema, relation, _, identity, has_index, size, estimate in link.execute(
+        Leaf(leaf, (schema, relation), identity, has_index, heap, size, estimate)
+        for leaf, schema, relation, _, identity, has_index, heap, size, estimate in link.execute(
             _LEAVES, oid
         )
     )

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN
 from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER
 from dataflow_assets.contracts import DELETE, INSERT, UPDATE
 from dataflow_assets.errors import PermanentError
@@ -137,13 +138,19 @@ class Changes:
         return unknown if is_key else unknown | self.key_only
 
     def check_known(self, absent: Bools, table: str, name: str) -> None:
-        """Raises PermanentError where a row got another key and a value is not in the log."""
+        """Raises PermanentError where a row got another key and a value is not in the log.
+
+        Args:
+            absent: whether a value is not known, of each row.
+            table: as statements name it.
+            name: of the column.
+        """
         if (absent & self._is_new & self._changed[self.message]).any():
             raise PermanentError(
                 f"table {table}: the key of a row was changed, and the value of {name} is not in "
                 "the log, because it is large and was not changed: the row under its new key would "
                 f"lack it. Run ALTER TABLE {table} REPLICA IDENTITY FULL, so that the log has such "
-                "values in future, then load the tables again: dataflow run --from earliest"
+                f"values in future, then load the tables again: {AGAIN}"
             )
 
     def texts(self, column: Column) -> pa.Array:
