@@ -373,9 +373,12 @@ def test_a_disk_that_is_full_under_the_slot(tmp_path: Path, engine: SparkSession
         followed.make(KEYED)
         followed.drain()
         position = followed.position()
-        with psycopg.connect(server.dsn()) as connection, connection.cursor() as cursor:
-            with cursor.copy("COPY source FROM STDIN") as copy:
-                copy.write("".join(f"{number}\tx\n" for number in range(300_000)))
+        rows = "".join(f"{number}\tx\n" for number in range(300_000))
+        with (
+            psycopg.connect(server.dsn()) as connection,
+            connection.cursor().copy("COPY source FROM STDIN") as copy,
+        ):
+            copy.write(rows)
         with pytest.raises(TransientError, match=r"slot public .* could not write .* No space"):
             followed.drain()
         assert followed.position() == position
