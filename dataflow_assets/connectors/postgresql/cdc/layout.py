@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER
-from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
 
@@ -57,6 +57,11 @@ class Layout:
     def name(self) -> str:
         """As metadata name it."""
         return ".".join(self.place)
+
+    @property
+    def sql(self) -> str:
+        """As statements name it."""
+        return qualified(*self.place)
 
     @property
     def read(self) -> tuple[LoggedColumn, ...]:
