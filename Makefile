@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs bench demo demo-lake demo-cdc demo-clean servers-up servers-down
+.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -43,8 +43,11 @@ fuzz-manifests: setup ## A hundred thousand hostile manifests, on all cores; the
 chaos: setup ## 200 kills and pauses that meet running work, over all sinks; values and order are compared; CHAOS="--kills 20 --modes 'kafka append' --seed 7"; the result goes to docs/evidence/chaos.md
 	$(BIN)/python -m tests.stress.chaos $(CHAOS)
 
-test-all: setup ## Every law on Spark, with every other end: an hour or two; the result goes to docs/evidence/test-all.md
+test-all: setup $(if $(shell command -v go),kube-apiserver) ## Every law on Spark, with every other end: an hour or two; the result goes to docs/evidence/test-all.md
 	$(BIN)/python -m tests.stress.whole_suite --testers $(TESTERS)
+
+kube-apiserver: setup ## A Kubernetes API server for tests, built with Go into .cache: a quarter of an hour, once
+	$(BIN)/python -m devservers.kubernetes
 
 soak: setup ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to docs/evidence/soak.md
 	$(BIN)/python -m tests.stress.soak $(SOAK)

@@ -120,6 +120,11 @@ class Tls(Spec):
             PermanentError: a file is missing, or a value is not what the option needs.
         """
         key = self.key_file.get_secret_value() if self.key_file else None
+        values = {"ca_file": self.ca_file, "cert_file": self.cert_file, "key_file": key}
+        for name, value in values.items():
+            if value is not None and not value.strip():
+                alias = type(self).model_fields[name].alias
+                raise PermanentError(f"{where}.{alias}: the value, or its secret, is empty")
         found = Material(
             pem(self.ca_file, f"{where}.caFile"),
             pem(self.cert_file, f"{where}.certFile"),

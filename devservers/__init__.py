@@ -13,6 +13,7 @@ from devservers.clickhouse import ClickHouse
 from devservers.folder import Servers, down, read, up
 from devservers.kafka import Kafka, ProxiedKafka
 from devservers.keycloak import Keycloak
+from devservers.kubernetes import Kubernetes
 from devservers.nessie import Nessie
 from devservers.postgresql import PostgreSQL
 from devservers.proxy import Proxy
@@ -27,6 +28,7 @@ __all__ = [
     "ClickHouse",
     "Kafka",
     "Keycloak",
+    "Kubernetes",
     "Nessie",
     "PostgreSQL",
     "ProxiedKafka",

@@ -24,6 +24,7 @@ from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_blocks import UNFIT, Reader, why
 from dataflow_assets.formats.avro_columns import Columns, json_text
 from dataflow_assets.formats.avro_cursor import Block, Ints, Misfit
+from dataflow_assets.formats.avro_resolution import misread
 from dataflow_assets.formats.avro_schema import AvroSchema
 from dataflow_assets.formats.avro_vectors import Vectors
 from dataflow_assets.formats.rows import cells
@@ -160,6 +161,8 @@ class Decoder:
         self, name: str, schema: AvroSchema, reader: AvroSchema | None, as_json: frozenset[str]
     ) -> None:
         self.name = name
+        if reader is not None and (unequal := misread(schema, reader)):
+            raise RejectedRecord("decode", f"{name} cannot be read as avroReaderSchema: {unequal}")
         self._columns = Columns.of(reader or schema, as_json)
         self._vectors = None if reader else Vectors.of(schema, as_json)
         self._read = Reader(schema, reader, as_columns=self._columns is not None)

@@ -19,6 +19,7 @@ from fastavro.read import SchemaResolutionError
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.avro_depth import Depth
+from dataflow_assets.formats.avro_json_values import default
 from dataflow_assets.formats.avro_schema import AvroSchema, Schema
 
 UNFIT = (
@@ -39,6 +40,7 @@ UNFIT = (
 _MARK = secrets.token_bytes(8)
 _FIELD = "_dataflow_mark"
 _VALUE = "_dataflow_value"
+_WHOLE = "_dataflow_whole"
 _TYPE = {"type": "fixed", "name": "_dataflow_mark_type", "size": len(_MARK)}
 
 
@@ -48,11 +50,12 @@ class Reader:
     def __init__(self, schema: AvroSchema, reader: AvroSchema | None, *, as_columns: bool) -> None:
         """`as_columns`: records may have a field more, the mark: nobody reads it."""
         known = [one for one in (schema, reader) if one is not None]
+        self._as_columns = as_columns
         self._inside = as_columns and all(map(_can_hold_mark, known))
         self._written = self._items(schema)
         self._wanted = None if reader is None else self._items(reader)
-        self._alone = parse_schema(schema.plain)
-        self._wanted_alone = None if reader is None else parse_schema(reader.plain)
+        self._alone = _parsed(self._read(schema))
+        self._wanted_alone = None if reader is None else _parsed(self._read(reader))
         self._depth = Depth(schema) if schema.recursive else None
 
     def _items(self, schema: AvroSchema) -> Schema:
@@ -60,16 +63,20 @@ class Reader:
         if self._inside:
             item = schema.plain | {"fields": [*schema.plain["fields"], mark]}
         else:
-            fields = [{"name": _VALUE, "type": schema.plain}, mark]
+            fields = [{"name": _VALUE, "type": self._read(schema)}, mark]
             item = {"type": "record", "name": "_dataflow_item", "fields": fields}
-        return parse_schema({"type": "array", "items": item})
+        return _parsed({"type": "array", "items": item})
+
+    def _read(self, schema: AvroSchema) -> Schema:
+        return schema.plain if self._as_columns else schema.whole
 
     def __call__(self, values: Sequence[bytes]) -> list[Any]:
         """Raises one of UNFIT where a value is none of the schema."""
         if self._depth is not None:
             self._depth.check(values)
         block = BytesIO(b"".join((_long(len(values)), _MARK.join(values), _MARK, b"\0")))
-        found = cast("list[Any]", schemaless_reader(block, self._written, self._wanted))
+        whole = cast("dict[str, Any]", schemaless_reader(block, self._written, self._wanted))
+        found: list[Any] = whole[_WHOLE]
         if len(found) != len(values) or any(one[_FIELD] != _MARK for one in found):
             raise ValueError("the value ends before or behind the end of the message")
         return found if self._inside else [one[_VALUE] for one in found]
@@ -99,6 +106,23 @@ def why(error: Exception) -> str:
         return "the number of a type or symbol that the schema does not have"
     text = (str(error).splitlines() or [""])[0]
     return text[:200] or type(error).__name__
+
+
+def _parsed(schema: Schema) -> Schema:
+    """For fastavro, with defaults as it hands out values.
+
+    As the one field of a record, which has the bytes of that field alone: what has no name fastavro
+    parses again, and would refuse the defaults.
+    """
+    named: dict[str, Any] = {}
+    fields = [{"name": _WHOLE, "type": schema}]
+    record = {"type": "record", "name": "_dataflow_whole_type", "fields": fields}
+    found = parse_schema(record, named_schemas=named)
+    for one in named.values():
+        for field in one.get("fields", ()):
+            if "default" in field:
+                field["default"] = default(field["default"], field["type"], named)
+    return found
 
 
 def _can_hold_mark(schema: AvroSchema) -> bool:

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from dataflow_assets.contracts import KIND, SYSTEM_COLUMNS, TypeRow
 from dataflow_assets.formats import avro_logical
+from dataflow_assets.formats.avro_json_values import Duration, Nanos, Short
 from dataflow_assets.formats.avro_logical import Build, Made, logical_type
 from dataflow_assets.formats.avro_schema import AvroSchema, Schema
 
@@ -184,6 +185,9 @@ _FORMS: dict[type, Callable[[Any], Any]] = {
     date: date.isoformat,
     time: _time,
     UUID: str,
+    Short: lambda found: _fraction(float(str(np.float32(found)))),
+    Nanos: lambda found: f"{np.datetime64(int(found), 'ns')}".rstrip("0").rstrip(".") + "Z",
+    Duration: avro_logical.duration,
 }
 
 

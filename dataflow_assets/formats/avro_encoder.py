@@ -5,7 +5,7 @@
 | int, long | a whole number in its range |
 | float, double | a number, or `NaN`, `Infinity`, `-Infinity` |
 | bytes, fixed | base64 text |
-| union | the first type that takes the value; null where null is one of its types |
+| union | of the types that take the value, the first that loses nothing; null where it is one |
 | decimal | a number, or its digits as text, with no more digits than the type has |
 | date, time, timestamp | RFC 3339 with as many digits of a second as the type has, or a number |
 | uuid, enum | its text |
@@ -16,11 +16,12 @@ A member that is absent has the field's default, else null where the type takes 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 from fastavro import parse_schema, schemaless_writer
 
 from dataflow_assets.errors import RejectedRecord
@@ -99,8 +100,12 @@ class AvroEncoder:
         found = self._schema.resolved(field["type"])
         arms = found if isinstance(found, list) else [found]
         if "default" in field:
-            return _of_default(field["default"], self._schema.resolved(arms[0]))
+            return _of_default(field["default"], self._first(arms[0]), self._first)
         return None if "null" in map(_name, map(self._schema.resolved, arms)) else MISSING
+
+    def _first(self, schema: Schema) -> Schema:
+        found = self._schema.resolved(schema)
+        return self._first(found[0]) if isinstance(found, list) else found
 
     def _array(self, item: Take) -> Take:
         def take(value: Any) -> list[Any]:
@@ -120,13 +125,13 @@ class AvroEncoder:
 
     def _union(self, arms: list[Schema]) -> Take:
         resolved = [self._schema.resolved(one) for one in arms]
-        takes = [(_name(one), self._made(one)) for one in resolved if _name(one) != "null"]
+        takes = [(one, _name(one), self._made(one)) for one in resolved if _name(one) != "null"]
         nullable = len(takes) < len(arms)
 
         def take(value: Any) -> Any:
             if value is None and nullable:
                 return None
-            for name, one in takes:
+            for _, name, one in sorted(takes, key=lambda arm: _loss(value, arm[0], takes)):
                 try:
                     return name, one(value)
                 except RejectedRecord:
@@ -154,17 +159,39 @@ def _inside(key: str, take: Take, value: Any) -> Any:
         raise unfit(f"{key}{between}{error.reason}") from None
 
 
-def _of_default(value: Any, schema: Schema) -> Any:
-    """A default as JSON bodies have their values: fractions are exact, bytes are base64."""
+def _of_default(value: Any, schema: Schema, inner: Callable[[Schema], Schema]) -> Any:
+    """A default as JSON bodies have their values: fractions are exact, bytes are base64.
+
+    `inner`: what a type inside stands for; of a union the first one.
+    """
     if isinstance(value, float):
         return Decimal(repr(value))
     kind = schema if isinstance(schema, str) else schema["type"]
+    if isinstance(value, list):
+        return [_of_default(one, inner(schema["items"]), inner) for one in value]
+    if isinstance(value, dict) and kind == "map":
+        return {key: _of_default(one, inner(schema["values"]), inner) for key, one in value.items()}
+    if isinstance(value, dict):
+        kinds = {one["name"]: inner(one["type"]) for one in schema["fields"]}
+        return {key: _of_default(one, kinds[key], inner) for key, one in value.items()}
     if kind not in ("bytes", "fixed") or not isinstance(value, str):
         return value
     raw = value.encode("latin-1")  # so Avro writes bytes in a schema
     if logical_type(schema) == "decimal":
         return Decimal(f"{int.from_bytes(raw, 'big', signed=True)}E-{schema.get('scale', 0)}")
     return base64.b64encode(raw).decode()
+
+
+def _loss(value: Any, arm: Schema, arms: Sequence[tuple[Schema, str, Take]]) -> int:
+    """How much of a value a type of a union would lose or bend; the least comes first."""
+    kind = arm if isinstance(arm, str) else arm["type"]
+    if isinstance(value, dict) and kind == "record":
+        return len(value.keys() - {one["name"] for one in arm["fields"]})
+    if isinstance(value, str) and kind in ("bytes", "fixed") and not logical_type(arm):
+        return int(any(name == "string" for _, name, _ in arms))
+    if kind == "float" and isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return int(Decimal(float(np.float32(float(value)))) != value)
+    return 0
 
 
 def _name(schema: Schema) -> str:

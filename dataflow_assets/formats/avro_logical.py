@@ -171,7 +171,8 @@ def _packed(values: Sequence[bytes | None], kind: pa.DataType, width: int, most:
     if numbers and max(map(abs, numbers)) >= most:
         raise ValueError(f"a decimal of more than {kind.precision} digits")
     data = b"".join([one.to_bytes(width, "little", signed=True) for one in numbers])
-    bits = np.packbits([one is not None for one in values], bitorder="little").tobytes()
+    there = np.fromiter((one is not None for one in values), np.bool_, len(values))
+    bits = np.packbits(there, bitorder="little").tobytes()
     return pa.Array.from_buffers(kind, len(values), [pa.py_buffer(bits), pa.py_buffer(data)])
 
 

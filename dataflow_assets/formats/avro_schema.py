@@ -17,6 +17,7 @@ from typing import Any
 from fastavro import parse_schema
 from fastavro.schema import SchemaParseException, UnknownType
 
+from dataflow_assets.formats.avro_json_values import marked
 from dataflow_assets.formats.avro_logical import logical_type
 
 Schema = Any
@@ -27,7 +28,6 @@ PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "by
 _NOT_JSON = frozenset({"float", "double", "bytes", "fixed"})
 _KEPT = ("name", "aliases", "symbols", "size", "default", "order")
 _INNER = ("type", "items", "values", "fields")
-_LOGICAL = ("logicalType", "precision", "scale")
 _REFUSALS = (SchemaParseException, UnknownType, ValueError, TypeError, LookupError, AttributeError)
 
 
@@ -141,32 +141,40 @@ class AvroSchema:
         return self._written(self.root, set(), kept=False)
 
     @cached_property
+    def whole(self) -> Schema:
+        """The schema that fastavro reads where the values become JSON as a whole."""
+        return self._written(self.root, set(), kept=True, everywhere=True)
+
+    @cached_property
     def bare(self) -> Schema:
         """The schema without any logical type: what fastavro writes, of numbers and bytes."""
         return self._written(self.root, set(), kept=None)
 
-    def _written(self, schema: Schema, done: set[str], *, kept: bool | None) -> Schema:
+    def _written(
+        self, schema: Schema, done: set[str], *, kept: bool | None, everywhere: bool = False
+    ) -> Schema:
         """`kept`: whether values are part of JSON; None: no logical type is kept at all."""
         kept = None if kept is None else kept or self.is_json(schema)
         found = self.resolved(schema)
         if isinstance(found, str):
-            return found
+            return {"type": found, **marked(found)} if kept and found == "float" else found
         if isinstance(found, list):
-            return [self._written(one, done, kept=kept) for one in found]
+            return [self._written(one, done, kept=kept, everywhere=everywhere) for one in found]
         if "name" in found:
             if found["name"] in done:
                 return found["name"]
             done.add(found["name"])
-            kept = None if kept is None else found["name"] in self._kept
+            kept = None if kept is None else everywhere or found["name"] in self._kept
         written = {"type": found["type"], **_some(found, _KEPT)}
-        if kept and logical_type(found):
-            written |= _some(found, _LOGICAL)
+        if kept:
+            written |= marked(found)
         for key in ("items", "values"):
             if key in found:
-                written[key] = self._written(found[key], done, kept=kept)
+                written[key] = self._written(found[key], done, kept=kept, everywhere=everywhere)
         if "fields" in found:
             written["fields"] = [
-                _some(one, _KEPT) | {"type": self._written(one["type"], done, kept=kept)}
+                _some(one, _KEPT)
+                | {"type": self._written(one["type"], done, kept=kept, everywhere=everywhere)}
                 for one in found["fields"]
             ]
         return written

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, timedelta
 from datetime import datetime as moment
@@ -24,7 +25,7 @@ _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?", re.ASCII)
 _DIGITS_OF = {"millis": 3, "micros": 6, "nanos": 9}
 _RANGES = {"int": 2**31, "long": 2**63}
 _ENDLESS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_BITS_OF_A_FLOAT = 2.0**128
+_BEYOND_A_FLOAT = 2.0**128 - 2.0**103  # from here on the nearest one is Infinity
 
 
 def unfit(reason: str) -> RejectedRecord:
@@ -66,7 +67,7 @@ def _fraction(kind: str) -> Take:
             found = float(value)
         except OverflowError:
             found = math.inf
-        if math.isinf(found) or (kind == "float" and abs(found) >= _BITS_OF_A_FLOAT):
+        if math.isinf(found) or (kind == "float" and abs(found) >= _BEYOND_A_FLOAT):
             raise unfit(f"a number beyond the range of {kind}")
         return found
 
@@ -128,17 +129,35 @@ def logical(name: str, schema: Mapping[str, Any]) -> Take:
     if name == "uuid":
         return _uuid_bytes if schema["type"] == "fixed" else _uuid_text
     if name == "duration":
-        return fixed(12)
+        return _duration
     number = SIMPLE[schema["type"]]
     digits = _DIGITS_OF.get(name.rpartition("-")[2], 0)
+    day = 86_400 * 10**digits
     of_text = {"date": _days, "time": _time}.get(name.partition("-")[0], _timestamp)
 
     def take(value: Any) -> int:
         if isinstance(value, str):
             value = of_text(value, digits)
+        if name.startswith("time-") and isinstance(value, int) and not 0 <= value < day:
+            raise unfit("a time outside the day")
         return number(value)  # type: ignore[no-any-return]
 
     return take
+
+
+def _duration(value: Any) -> bytes:
+    match = _DURATION.fullmatch(_text(value))
+    if match is None:
+        return _DURATION_BYTES(value)  # type: ignore[no-any-return]
+    months, days, seconds, millis = (int(found or "0") for found in match.groups())
+    parts = months, days, seconds * 1_000 + millis
+    if max(parts) >= 2**32:
+        raise unfit("a duration beyond the range of Avro's")
+    return struct.pack("<III", *parts)
+
+
+_DURATION = re.compile(r"P(\d+)M(\d+)DT(\d+)\.(\d{3})S", re.ASCII)
+_DURATION_BYTES = fixed(12)
 
 
 def _decimal(schema: Mapping[str, Any]) -> Take:

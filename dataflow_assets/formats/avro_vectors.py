@@ -42,9 +42,7 @@ class Vectors:
             return None
         made = []
         for one in root["fields"]:
-            column = (
-                None if schema.is_json(one["type"]) else _made(schema, one["name"], one["type"])
-            )
+            column = _made(schema, one["name"], one["type"])
             if column is None:
                 return None
             is_text = one["name"] in as_json and schema.is_plain(one["type"])
@@ -61,6 +59,8 @@ class Vectors:
 
 
 def _made(schema: AvroSchema, name: str, kind: Schema) -> Column | None:
+    if schema.is_json(kind):  # also a record that goes on without end
+        return None
     found = schema.resolved(kind)
     if isinstance(found, list):
         return _optional(schema, name, found)

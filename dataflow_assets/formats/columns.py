@@ -21,9 +21,9 @@ from dataflow_assets.contracts import (
 from dataflow_assets.errors import NewColumns, PermanentError
 from dataflow_assets.formats.conversions import convert
 from dataflow_assets.formats.json_types import is_optional
-from dataflow_assets.formats.rows import infinite, table_columns
+from dataflow_assets.formats.rows import infinite, moments, table_columns
 
-_UNFIT = (pa.ArrowException, ValueError)
+_UNFIT = (pa.ArrowException, ValueError, ArithmeticError)
 _RULES = (NO_NUL, INFINITE)
 
 Refused = dict[int, str]
@@ -145,7 +145,7 @@ def _halved(
     except _UNFIT as error:
         half = len(column) // 2
         if half == 0:
-            text = str(column[0])
+            text = str(moments(column)[0] if pa.types.is_temporal(given.type) else column[0])
             shown = text if len(text) <= 60 else f"{text[:60]}..."
             reason = f"{shown} is not a valid {wanted.type}: {str(error).splitlines()[0][:200]}"
             yield pa.nulls(1, wanted.type), reason

@@ -65,6 +65,8 @@ def _simple(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return _decimal(column, pa.decimal256(_WIDEST, 0)).cast(wanted)
     if pa.types.is_date(wanted) and pa.types.is_timestamp(column.type):
         return _day(column, wanted)
+    if pa.types.is_floating(wanted) and pa.types.is_decimal(column.type):
+        return column.cast(pa.string()).cast(wanted)  # Arrow divides, and is not the nearest
     return column.cast(wanted)
 
 
@@ -105,6 +107,8 @@ def _checked(texts: pa.Array, pattern: str, what: str) -> pa.Array:
 
 
 def _text(column: pa.Array, given: pa.Field) -> pa.Array:
+    if kind_of(given) == b"json":
+        return pa.array([_bare(text) for text in column.to_pylist()], pa.string())
     if pa.types.is_string(given.type):
         return column
     if pa.types.is_temporal(given.type):
@@ -113,6 +117,11 @@ def _text(column: pa.Array, given: pa.Field) -> pa.Array:
         return column.cast(pa.string())
     found = _plain(cells(column, given))
     return pa.array([_written(value) for value in found], pa.string())
+
+
+def _bare(text: str | None) -> str | None:
+    """A lone text of JSON stands for itself."""
+    return msgspec.json.decode(text, type=str) if text and text[:1] == '"' else text
 
 
 def _written(value: Any) -> str | None:

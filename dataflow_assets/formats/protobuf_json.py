@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ def _member(message: Message, field: FieldDescriptor) -> Any:
     if field.has_presence and not message.HasField(field.name):
         return None
     value = getattr(message, field.name)
-    if isinstance(value, Mapping):
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
         inner = field.message_type.fields_by_name["value"]
         return {_key(key): _value(inner, value[key]) for key in value}
     return _value(field, value) if _is_one(field) else [_value(field, one) for one in value]
@@ -68,6 +68,11 @@ def _fraction(_: FieldDescriptor, value: float) -> float | str:
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
+def _text(_: FieldDescriptor, value: str | bytes) -> str:
+    """Of proto2 Google's Python hands out as bytes what is not UTF-8."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
 def _short(field: FieldDescriptor, value: float) -> float | str:
     """A float of 32 bits as the shortest decimal that reads back the same."""
     return float(str(np.float32(value))) if math.isfinite(value) else _fraction(field, value)
@@ -78,6 +83,7 @@ _FORMS: dict[int, Callable[[FieldDescriptor, Any], Any]] = {
     FieldDescriptor.TYPE_GROUP: lambda _, value: plain(value),
     FieldDescriptor.TYPE_ENUM: _enum,
     FieldDescriptor.TYPE_BYTES: lambda _, value: base64.b64encode(value).decode(),
+    FieldDescriptor.TYPE_STRING: _text,
     FieldDescriptor.TYPE_DOUBLE: _fraction,
     FieldDescriptor.TYPE_FLOAT: _short,
 }

@@ -18,7 +18,6 @@ _MAIN = "dataflow_schema.proto"
 _NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\.proto")
 
 
-@lru_cache(maxsize=256)
 def compiled(text: str, references: tuple[tuple[str, str], ...] = ()) -> FileDescriptor:
     """The file of a schema.
 
@@ -31,6 +30,22 @@ def compiled(text: str, references: tuple[tuple[str, str], ...] = ()) -> FileDes
     Raises:
         ValueError with the line of a mistake.
     """
+    found = _compiled(text, references)
+    if isinstance(found, str):
+        raise ValueError(found)  # noqa: TRY004 - what protoc has said
+    return found
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor | str:
+    """The file, or what is wrong with it: each message would start protoc again."""
+    try:
+        return _built(text, references)
+    except ValueError as error:
+        return str(error)
+
+
+def _built(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptor:
     with tempfile.TemporaryDirectory(prefix="dataflow-proto-") as name:
         folder = Path(name)
         for path, content in (*references, (_MAIN, text)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,10 @@ from dataflow_assets.tls import Material, context
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 TIMES = urllib3.Timeout(connect=5.0, read=30.0)
 _NO_SCHEMA = 40403
+_LARGEST = 2**31 - 1
+ABSENT_SECONDS = 30.0
+"""How long a registry is taken at its word that it has no schema of an id."""
+_MOST_ABSENT = 10_000
 _BUSY = frozenset({408, 425, 429})
 _UNTRUSTED = ("certificate", "alert", "wrong version number", "unknown ca")
 
@@ -40,7 +45,7 @@ class RegistryClient:
         """The schema of an id, with all that it refers to.
 
         Called inside tasks, once for each batch and id. An id never gets another schema, so that
-        what was found is kept for the life of the process.
+        what was found is kept for the life of the process; that there is none, for half a minute.
 
         Args:
             number: as a message names it.
@@ -49,6 +54,10 @@ class RegistryClient:
             RejectedRecord where the registry has no such schema; TransientError where it cannot be
             reached; PermanentError where a person must act.
         """
+        if number > _LARGEST:
+            raise RejectedRecord("decode", f"{self}: there can be no schema of the id {number}")
+        if time.monotonic() < _absent.get((self, number), 0.0):
+            raise self._no_schema(number)
         return _by_id(self, number)
 
     def latest(self, subject: str) -> tuple[int, StoredSchema]:
@@ -62,7 +71,7 @@ class RegistryClient:
         found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if found is None:
             raise PermanentError(f"{self}: there is no subject {subject}: register a schema for it")
-        return int(found["id"]), self._stored(found)
+        return self._number(found), self._stored(found)
 
     def register(self, subject: str, kind: str, text: str) -> int:
         """The id of a schema in a subject; one that is new there is registered.
@@ -86,7 +95,7 @@ class RegistryClient:
         found = self._content(answer, path)
         if found is None:
             raise self._no_registry(answer, path)
-        return int(found["id"])
+        return self._number(found)
 
     def __str__(self) -> str:
         return f"schema registry {self.url}"
@@ -95,8 +104,27 @@ class RegistryClient:
         references: dict[str, str] = {}
         self._follow(found, references)
         return StoredSchema(
-            found.get("schemaType") or "AVRO", found["schema"], tuple(references.items())
+            found.get("schemaType") or "AVRO", self._schema(found), tuple(references.items())
         )
+
+    def _number(self, found: Mapping[str, Any]) -> int:
+        if not isinstance(found.get("id"), int):
+            raise self._no_answer("id")
+        return int(found["id"])
+
+    def _schema(self, found: Mapping[str, Any]) -> str:
+        if not isinstance(found.get("schema"), str):
+            raise self._no_answer("schema")
+        return str(found["schema"])
+
+    def _no_answer(self, lacks: str) -> PermanentError:
+        return PermanentError(
+            f"{self}: an answer without `{lacks}`; url must be where a registry answers in "
+            "Confluent's API"
+        )
+
+    def _no_schema(self, number: int) -> RejectedRecord:
+        return RejectedRecord("decode", f"{self} has no schema of the id {number}")
 
     def _follow(self, found: Mapping[str, Any], known: dict[str, str]) -> None:
         """Each reference after those that it refers to itself."""
@@ -112,7 +140,7 @@ class RegistryClient:
                     "the schema refers to",
                 )
             self._follow(inner, known)
-            known[one["name"]] = inner["schema"]
+            known[one["name"]] = self._schema(inner)
 
     def _get(self, path: str) -> Mapping[str, Any] | None:
         return self._content(self._ask("GET", path), path)
@@ -176,11 +204,17 @@ class RegistryClient:
         )
 
 
+_absent: dict[tuple[RegistryClient, int], float] = {}
+
+
 @lru_cache(maxsize=4096)
 def _by_id(registry: RegistryClient, number: int) -> StoredSchema:
     found = registry._get(f"/schemas/ids/{number}")  # noqa: SLF001 - its own cache
     if found is None:
-        raise RejectedRecord("decode", f"{registry} has no schema of the id {number}")
+        while len(_absent) >= _MOST_ABSENT:
+            _absent.pop(next(iter(_absent)), None)
+        _absent[registry, number] = time.monotonic() + ABSENT_SECONDS
+        raise registry._no_schema(number)  # noqa: SLF001
     return registry._stored(found)  # noqa: SLF001
 
 

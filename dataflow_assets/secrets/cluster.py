@@ -3,7 +3,8 @@
 Kubernetes gives each pod the address of its API server in the environment, and a token and a
 certificate authority as files. The token is replaced while the pod runs, so it is read for each
 request. A service account that may not read a Secret is no error: the next place is asked, and
-what the API server said is told where no place has the Secret.
+what the API server said is told where no place has the Secret. A token that is not accepted is one
+of a moment: no other place is asked, because its value may be an old one.
 
 Sensors resolve all flows every few seconds, so an answer holds for `SECONDS`; `forget` ends that.
 """
@@ -85,7 +86,7 @@ def _asked(key: Key) -> _Data | Absent:
         return {name: str(text) for name, text in (answer.get("data") or {}).items()}
     if status == HTTPStatus.NOT_FOUND:
         return Absent(f"the Kubernetes API has no secret {key.secret}")
-    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+    if status == HTTPStatus.FORBIDDEN:
         return Absent(f"the Kubernetes API refused secret {key.secret}: {said}")
     raise TransientError(
         f"secret {key.secret} cannot be read from the Kubernetes API at {_server()}: {said}"

@@ -78,7 +78,7 @@ def test_an_error_sink_tells_readings_apart(kind: str, request: pytest.FixtureRe
     assert store.pending("ns/f", None, 10) == []
     store.replayed([first])
     assert store.pending("ns/f", None, 10) == []
-    if kind != "lake":  # where the row is gone, the replay's checkpoint knows
+    if kind not in {"lake", "nessie"}:  # where the row is gone, the replay's checkpoint knows
         store.store([record(5)])
         assert store.pending("ns/f", None, 10) == []
 

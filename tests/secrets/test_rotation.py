@@ -210,18 +210,6 @@ def drive(engine: SparkSession) -> Iterator[Callable[..., Driving]]:
         one.end()
 
 
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[devservers.PostgreSQL]:
-    """A server that asks everybody but its owner for a password."""
-    folder = tmp_path_factory.mktemp("locked")
-    rules = "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
-    (folder / "pg_hba.conf").write_text(rules)
-    folder.chmod(0o755)
-    config = {"hba_file": str(folder / "pg_hba.conf")}
-    with devservers.PostgreSQL(folder / "data", config=config) as server:
-        yield server
-
-
 def test_a_run_into_postgresql_goes_on_with_the_new_password(
     locked: devservers.PostgreSQL,
     store: Store,
@@ -242,10 +230,6 @@ def test_a_run_into_postgresql_goes_on_with_the_new_password(
             )
         file.write_text(f"postgresql://flow:{password}@127.0.0.1:{locked.port}/postgres")
 
-    with psycopg.connect(locked.dsn(), autocommit=True) as connection:
-        connection.execute("CREATE ROLE flow LOGIN")
-        connection.execute("CREATE SCHEMA flow AUTHORIZATION flow")
-        connection.execute("GRANT CREATE ON SCHEMA public TO flow")
     change("first")
     name = store.path.stem.removeprefix("dataflow-memory-")
     sink = PostgresqlSink.model_validate(

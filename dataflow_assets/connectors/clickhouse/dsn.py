@@ -22,6 +22,11 @@ _URL = re.compile(
     r"(?P<hosts>[^/?@]+)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?$",
     re.DOTALL,
 )
+_STRICT = re.compile(
+    r"^(?P<scheme>clickhouse|https?)://(?P<user>[^:@/?]*)(?::(?P<password>[^@/?]*))?@"
+    r"(?P<hosts>[^/?@]+)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?$",
+    re.DOTALL,
+)
 _HTTP = {False: 8123, True: 8443}
 _NATIVE = {9000: False, 9440: True}
 # Of the Go driver, and of no use here: pools, protocol blocks, logging.
@@ -57,6 +62,7 @@ class Dsn:
     password: str = field(default="", repr=False)
     secure: bool = False
     verify: bool = True
+    """A CA that is given is always used."""
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
     """`ca_cert`, `client_cert` and `client_cert_key`, if given: PEM text or a file's name."""
     compress: str | bool = True
@@ -75,7 +81,7 @@ def parse(text: str) -> Dsn:
 
     Raises PermanentError naming what is allowed.
     """
-    match = _URL.match(text.strip())
+    match = _matched(text)
     if match is None:
         usual = (
             "not a URL of ClickHouse; write http://user:password@host:8123/database,"
@@ -93,7 +99,7 @@ def parse(text: str) -> Dsn:
         user=unquote(match["user"] or "") or query.get("username") or query.get("user", "default"),
         password=unescaped(match["password"] or "") or query.get("password", ""),
         secure=secure,
-        verify=not _flag(query, "skip_verify"),
+        verify=not _flag(query, "skip_verify") or bool(query.get("ca_cert")),
         files=_files(query, secure=secure),
         compress=_compression(query.get("compress", "true")),
         path=query.get("http_path", ""),
@@ -104,12 +110,18 @@ def parse(text: str) -> Dsn:
     )
 
 
+def _matched(text: str) -> re.Match[str] | None:
+    """As URLs are read; else with odd characters in the password as they are."""
+    return _STRICT.match(text.strip()) or _URL.match(text.strip())
+
+
 def with_tls(text: str, tls: Tls) -> str:
     """A connection string with the certificates of a block `tls` as texts.
 
     Raises PermanentError for a block that is broken, or that contradicts the string.
     """
-    if not parse(text).secure:
+    parsed = parse(text)
+    if not parsed.secure:
         raise PermanentError(
             "connectionString: there is a block tls, but the connection is not encrypted; write "
             "https:// or secure=true"
@@ -118,7 +130,9 @@ def with_tls(text: str, tls: Tls) -> str:
     given = dict(zip(_CERTIFICATES, (found.ca, found.cert, found.key), strict=True))
     more = {key: value for key, value in given.items() if value}
     more |= {} if found.verify else {"skip_verify": "true"}
-    return text.strip() + ("&" if "?" in text else "?") + urlencode(more, quote_via=quote)
+    match = _matched(text)
+    has_query = match is not None and match["query"] is not None  # a password may have a `?`
+    return text.strip() + ("&" if has_query else "?") + urlencode(more, quote_via=quote)
 
 
 def material(parsed: Dsn) -> Material:

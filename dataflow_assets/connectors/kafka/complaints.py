@@ -18,6 +18,7 @@ from dataflow_assets.errors import DataflowError, PermanentError, TransientError
 GRACE = 0.5  # seconds in which another broker may take in a client that one has refused
 _DENIED = KafkaError._AUTHENTICATION  # noqa: SLF001 - so the client's own errors are called
 _TLS = KafkaError._SSL  # noqa: SLF001
+_CUT_OFF = "mechanism handshake failed: Local:"
 _OPENSSL = "SSL routines"  # of what a broker says to the client's certificate, too
 _DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
 _HUNG_UP = "brokers are down"  # which is also said where all of them hang up
@@ -36,7 +37,9 @@ class Complaints:
 
     def hear(self, error: KafkaError) -> None:
         """The client's error callback."""
-        if error.code() in (_DENIED, _TLS) or _OPENSSL in error.str():
+        if _CUT_OFF in error.str():  # the connection has failed, and nobody was refused
+            self._refused = None
+        elif error.code() in (_DENIED, _TLS) or _OPENSSL in error.str():
             self._since = self._since if self._refused else time.monotonic()
             self._refused = error
         if not (error.code() == _DOWN and self.last):  # which says less than the one before it

@@ -28,6 +28,12 @@ _URL = re.compile(
     r"(?P<host>[^/?@]*)(?:/(?P<dbname>[^?]*))?(?:\?(?P<query>.*))?$",
     re.DOTALL,
 )
+_STRICT = re.compile(
+    r"^postgres(?:ql)?://(?P<user>[^:@/?]*)(?::(?P<password>[^@/?]*))?@"
+    r"(?P<host>[^/?@]*)(?:/(?P<dbname>[^?]*))?(?:\?(?P<query>.*))?$",
+    re.DOTALL,
+)
+"""As URLs are read; `_URL` takes odd characters of a password as they are."""
 _DROPPED = ("pool_", "statement_cache", "description_cache", "default_query_exec_mode")
 _FILES = frozenset({"sslcert", "sslkey", "sslrootcert", "sslcrl"})
 _CHECKED = ("verify-ca", "verify-full")
@@ -66,7 +72,7 @@ def conninfo(text: str, application: str) -> str:
 
     Whatever encoding the database has: all that we send and read is UTF-8.
     """
-    settings = _LIVENESS | _with_files(parse(text))
+    settings = _LIVENESS | _with_files(_with_authorities(parse(text)))
     own = {"application_name": application, "client_encoding": "utf8"}
     return make_conninfo("", **{**settings, **own})
 
@@ -84,10 +90,27 @@ def with_tls(text: str, tls: Tls) -> str:
             f"connectionString: sslmode={mode} does not encrypt for certain, and there is a block "
             f"tls; allowed beside it: {', '.join(_ENCRYPTED)}"
         )
-    checked = {"sslrootcert": "system"} if mode == "verify-full" and material.verify else {}
     given = {"sslrootcert": material.ca, "sslcert": material.cert, "sslkey": material.key}
     named = {key: value for key, value in given.items() if value}
-    return make_conninfo("", **{**settings, "sslmode": mode, **checked, **named})
+    own = _with_authorities({**settings, "sslmode": mode, **named})
+    return make_conninfo("", **own)
+
+
+def _with_authorities(settings: dict[str, str]) -> dict[str, str]:
+    """The system's authorities where a server is to be checked and none are given, as Go does.
+
+    Raises PermanentError for a mode that libpq does not have with them.
+    """
+    mode = settings.get("sslmode")
+    if mode not in _CHECKED or settings.get("sslrootcert"):
+        return settings
+    if mode == "verify-ca":
+        raise PermanentError(
+            "connectionString: sslmode=verify-ca needs the CA that has signed the server's "
+            "certificate: set sslrootcert (or caFile of the block tls), or write "
+            "sslmode=verify-full, which takes the system's"
+        )
+    return settings | {"sslrootcert": "system"}
 
 
 def material(text: str) -> Material:
@@ -95,11 +118,12 @@ def material(text: str) -> Material:
     settings = parse(text)
     mode = settings.get("sslmode", "prefer")
     root = settings.get("sslrootcert", "")
+    checked = mode in _CHECKED or root == "system" or (mode == "require" and bool(root))
     return Material(
         "" if root == "system" else _pem("sslrootcert", root),
         _pem("sslcert", settings.get("sslcert", "")),
         _pem("sslkey", settings.get("sslkey", "")),
-        verify=mode in _CHECKED or root == "system",
+        verify=checked,  # libpq checks `require`, too, where it has a CA
         names=mode == "verify-full" or root == "system",
     )
 
@@ -183,7 +207,7 @@ def scrub(message: str, text: str) -> str:
 
 
 def _from_url(text: str) -> dict[str, str] | None:
-    match = _URL.match(text)
+    match = _STRICT.match(text) or _URL.match(text)
     if match is None:
         return None
     host, port = _hosts(match["host"])

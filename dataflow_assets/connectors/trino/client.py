@@ -15,6 +15,7 @@ import msgspec
 
 from dataflow_assets.connectors.trino.connection import TrinoConnection
 from dataflow_assets.connectors.trino.errors import Failure, failing
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.oauth import tokens
 from dataflow_assets.tls import pem
 
@@ -28,6 +29,7 @@ Rows = list[list[Any]]
 USER = "dataflow-operator"
 _TRIES = 3  # of one request; a statement is tried again by the run, with backoff
 _ANSWER_SECONDS = 30.0
+_FORGOTTEN = frozenset({404, 410})
 
 
 class Client:
@@ -39,6 +41,8 @@ class Client:
         _warn(options.in_clear)
         self._where = f"{options.host}:{options.port}"
         self._http = _session(options)
+        self._encrypted = options.scheme == "https"
+        self._anonymous = options.keycloak is None
         # An authenticated user is the token's own, where none is named.
         asked = options.keycloak is not None and options.scheme == "https"
         user = options.user or (None if asked else USER)
@@ -89,9 +93,9 @@ class Client:
 
     def prepare(self, sql: str) -> Statement:
         """Hands a statement over that does not run yet. Raises Failure."""
-        with failing(self._where):
+        with failing(self._where, anonymous=self._anonymous):
             status = self._request.process(self._request.post(sql))
-        return Statement(self._request, self._where, status)
+        return Statement(self._request, self._where, status, encrypted=self._encrypted)
 
     def close(self) -> None:
         """Ends the connections."""
@@ -101,8 +105,11 @@ class Client:
 class Statement:
     """One statement that Trino knows."""
 
-    def __init__(self, request: TrinoRequest, where: str, status: TrinoStatus) -> None:
+    def __init__(
+        self, request: TrinoRequest, where: str, status: TrinoStatus, *, encrypted: bool
+    ) -> None:
         self._request, self._where, self._status = request, where, status
+        self._encrypted = encrypted
         self._ended = False
         self._columns: list[tuple[str, str]] = []
 
@@ -117,9 +124,15 @@ class Statement:
         return str(self._status.id)
 
     def run(self) -> int:
-        """To the end; how many rows were written. Raises Failure."""
-        for _ in self.pages():
-            pass
+        """To the end; how many rows were written. Raises Failure.
+
+        Where it is stopped before, the statement is cancelled: it would go on for minutes.
+        """
+        try:
+            for _ in self.pages():
+                pass
+        finally:
+            self.close()
         return int(self._status.update_count or 0)
 
     def pages(self) -> Iterator[Rows]:
@@ -132,8 +145,28 @@ class Statement:
             if self._status.next_uri is None:
                 self._ended = True
                 return
+            self._status = self._next(self._status.next_uri)
+
+    def _next(self, uri: str) -> TrinoStatus:
+        if self._encrypted and not uri.startswith("https://"):
+            self._ended = True
+            raise PermanentError(
+                f"{self._where} answers over https that it goes on over http: the token would be "
+                "sent without encryption; set http-server.process-forwarded=true in Trino's "
+                "configuration, for it is behind a proxy"
+            )
+        try:
             with failing(self._where):
-                self._status = self._request.process(self._request.get(self._status.next_uri))
+                return self._request.process(self._request.get(uri))
+        except Failure as failure:
+            self._ended = bool(failure.name)
+            if failure.status not in _FORGOTTEN:
+                raise
+            self._ended = True
+            raise Failure(
+                f"{self._where} does not know query {self.id} any more: was the coordinator "
+                "started again?"
+            ) from None
 
     def close(self) -> None:
         """Cancels what has not come to its end: nobody waits for it any more."""

@@ -205,11 +205,19 @@ class TrinoConnection(NamedTable):
     def usual_schema(self) -> str:
         if self.namespace is None:
             raise PermanentError("schemaSecretRef was not resolved")
-        return self.namespace
+        return self.namespace.lower()
 
     @override
     def known_schema(self) -> str | None:
-        return _shown(self.namespace, self.namespace_secret_ref)
+        if self.namespace_secret_ref:
+            return self.namespace_secret_ref.name
+        return (self.namespace or "").lower()
+
+    @override
+    def _split(self) -> tuple[str, str]:
+        """In small letters, as Trino has all names."""
+        schema, name = super()._split()
+        return schema.lower(), name.lower()
 
     @property
     def shared(self) -> Any:

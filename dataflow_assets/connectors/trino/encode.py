@@ -19,6 +19,8 @@ from dataflow_assets.connectors.trino.type_names import Type
 from dataflow_assets.formats.rows import moments
 
 _encode = msgspec.json.Encoder().encode
+_BOUNDED = frozenset({"varchar", "char"})
+"""Types that may say how long their text is."""
 
 
 def lines(rows: pa.RecordBatch, names: Sequence[str], *more: Sequence[str]) -> list[bytes]:
@@ -95,9 +97,24 @@ def value(expression: str, kind: Type) -> str:
         return f"json_parse({expression})"
     if kind.name == "map":
         return f"CAST(json_parse({expression}) AS {kind.spelled})"
-    if kind.has("varbinary", "json", "map"):
+    if kind.name in _BOUNDED and kind.numbers:
+        return _bounded(expression, kind)
+    if kind.inner and (kind.has("varbinary", "json", "map") or _is_bounded(kind)):
         return _inside(expression, kind)
     return expression if kind.spelled == "varchar" else f"CAST({expression} AS {kind.spelled})"
+
+
+def _bounded(expression: str, kind: Type) -> str:
+    """A cast cuts text off: where letters would go, it is one that cannot succeed."""
+    told = literal(f"longer than {kind.spelled}: ")
+    number = f"CAST({told} || {expression} AS bigint)"
+    refused = f"CAST(CAST({number} AS varchar) AS {kind.spelled})"
+    cast = f"CAST({expression} AS {kind.spelled})"
+    return f"IF(length(rtrim({expression})) > {kind.numbers[0]}, {refused}, {cast})"
+
+
+def _is_bounded(kind: Type) -> bool:
+    return (kind.name in _BOUNDED and bool(kind.numbers)) or any(map(_is_bounded, kind.inner))
 
 
 def _inside(expression: str, kind: Type) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 from typing_extensions import override
@@ -33,7 +34,18 @@ _LATER = frozenset(
         "USER_CANCELED",
     }
 )
-_NEVER = frozenset({"UNSUPPORTED_TABLE_TYPE", "ICEBERG_INVALID_METADATA"})
+_NEVER = frozenset(
+    {
+        "UNSUPPORTED_TABLE_TYPE",
+        "JDBC_NON_TRANSIENT_ERROR",
+        "ICEBERG_INVALID_METADATA",
+        "ICEBERG_BAD_DATA",
+        "ICEBERG_MISSING_DATA",
+        "HIVE_BAD_DATA",
+        "HIVE_INVALID_METADATA",
+    }
+)
+"""Of types that are those of a moment otherwise."""
 _STATUS_LATER = frozenset({408, 429, 500, 502, 503, 504})
 _ADVICE = {
     "CATALOG_NOT_FOUND": "correct `catalog`",
@@ -44,6 +56,7 @@ _ADVICE = {
     "EXCEEDED_TIME_LIMIT": "raise queryTimeoutSeconds, or lower maxRecordsPerBatch",
     "QUERY_TEXT_TOO_LARGE": "set maxStatementLength to the coordinator's query.max-length",
 }
+_ANONYMOUS = "Trino asks for a token: set `keycloak`"
 _UNAUTHORIZED = (
     "Trino refuses the token: check that it has not expired, is for Trino's audience and is of the "
     "issuer that Trino trusts"
@@ -59,6 +72,7 @@ class Failure(ServerFailure):
     ) -> None:
         self.message = message.strip()[:LONGEST]
         self.name, self.type, self.status = name, kind, status
+        self.anonymous = False  # no token was sent
         super().__init__(self.reason)
 
     @property
@@ -83,18 +97,21 @@ class Failure(ServerFailure):
     def error(self, what: str) -> DataflowError:
         advice = _ADVICE.get(self.name)
         if self.status in {401, 403}:
-            advice = _UNAUTHORIZED
+            advice = _ANONYMOUS if self.anonymous else _UNAUTHORIZED
         text = f"{what}: {self.reason}" + (f"; {advice}" if advice else "")
         return TransientError(text) if self.transient else PermanentError(text)
 
 
 @contextmanager
-def failing(where: str) -> Iterator[None]:
+def failing(where: str, *, anonymous: bool = False) -> Iterator[None]:
     """Errors of the client and of the way inside as a Failure.
 
     Args:
         where: host and port of the coordinator.
+        anonymous: no token is sent.
     """
+    import json
+
     import requests
     from trino import exceptions
 
@@ -103,7 +120,12 @@ def failing(where: str) -> Iterator[None]:
     except exceptions.TrinoQueryError as error:
         raise _of_query(error) from None
     except exceptions.HttpError as error:
-        raise _of_status(str(error)) from None
+        failure = _of_status(str(error))
+        failure.anonymous = anonymous
+        raise failure from None
+    except json.JSONDecodeError:
+        text = f"{where} answers with something that is not Trino's: is serverURL its address?"
+        raise Failure(text, status=HTTPStatus.OK) from None
     except (exceptions.Error, requests.RequestException, OSError) as error:
         raise Failure(f"no answer from {where}: {_cause(error)}") from None
 

@@ -31,6 +31,12 @@ class TrinoSourceOptions(TrinoConnection, PolledSource):
     """Orders rows with equal change values, so it must be unique. Available as the metadata
     `id`."""
 
+    @field_validator("change_tracking_column", "order_by_column")
+    @classmethod
+    def _small(cls, value: str) -> str:
+        """Trino has all names in small letters."""
+        return value.lower()
+
     @override
     def no_table(self) -> PermanentError:
         return PermanentError(
@@ -68,9 +74,17 @@ class TrinoSinkOptions(UpsertOptions, TrinoConnection):
     @classmethod
     def _types(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         for name, kind in value.items():
+            if name != name.lower():
+                raise ValueError(f"{name}: Trino has all names in small letters: {name.lower()}")
             if not _TYPE.fullmatch(kind.strip()):
                 raise ValueError(f"{name}: not the name of a type of Trino")
         return value
+
+    @field_validator("conflict_key")
+    @classmethod
+    def _small(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Trino has all names in small letters."""
+        return tuple(name.lower() for name in value)
 
     @field_validator("checkpoint_table")
     @classmethod

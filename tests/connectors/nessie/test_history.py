@@ -202,6 +202,29 @@ def test_a_merge_is_one_snapshot(events: Events) -> None:
     assert ids(read(events.source(), after)[0]) == [8]
 
 
+def test_a_merge_is_read_whole_by_a_run_that_begins_in_its_middle(events: Events) -> None:
+    """What it added is found by comparing it with the snapshot before, by each session anew."""
+    events.append(2)
+    after = read(events.source())[1]
+    work = events.fork(events.branch)
+    for _ in range(3):
+        events.append(2, work)
+    events.trees.merge(work, events.branch)
+    found: list[int] = []
+    source = events.source(maxRowsPerPoll=1)
+    for _ in range(8):
+        nessie_history._snapshots.clear()
+        with closing(source.open("default/f")) as session:
+            left = session.lag(after).records
+            span = session.plan(after, Limit())
+            reached = session.fold({one.partition: one.upto for one in span.slices})
+        assert left is not None
+        if span.slices:
+            found += [number for part in parts(source, span) for number in ids(part)]
+            after = reached
+    assert found == [2, 3, 4, 5, 6, 7]
+
+
 def test_a_merge_that_takes_rows_away_follows_the_rule(events: Events) -> None:
     events.append(4)
     after = read(events.source())[1]

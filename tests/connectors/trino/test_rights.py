@@ -23,7 +23,12 @@ def test_a_right_that_is_missing_is_named(
     execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
     config = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema, "table": "target"}
     narrow = {**config, "user": NARROW}
-    TrinoSink.model_validate(narrow).open(TARGET, Run()).close()
+    session = TrinoSink.model_validate(narrow).open(TARGET, Run())
+    session.close()
+    whole = TrinoSink.model_validate(config).open(TARGET, Run())
+    whole.close()
+    assert session.identity == whole.identity, "else the table would be another one"
+    assert session.identity != f"lake.{trino_schema}.target", "else a new one would be the same"
     assert "at least once" not in caplog.text
     keyed = {"upsertMode": True, "conflictKey": "id"}
     with pytest.raises(PermanentError) as caught:

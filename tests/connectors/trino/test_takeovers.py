@@ -88,7 +88,7 @@ def test_a_driver_that_waits_for_a_query_stores_nothing_once_another_has_come(
     third = others[1]
     kept = stored(third).document
     assert (kept.checkpoint.epoch, kept.checkpoint.positions) == (third.checkpoint.epoch, {})
-    assert (kept.pending, kept.doubt) == (None, pending)
+    assert (kept.pending, kept.doubts) == (None, (pending,))
     third.close()
 
 

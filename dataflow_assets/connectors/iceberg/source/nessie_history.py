@@ -25,6 +25,7 @@ from pyiceberg.typedef import Identifier
 
 from dataflow_assets.connectors.iceberg.client import NessieCatalog, TableCommit
 from dataflow_assets.connectors.iceberg.source.data_files import MERGED, Changed, changed
+from dataflow_assets.connectors.iceberg.table.position import SnapshotPosition
 from dataflow_assets.errors import TransientError
 
 KEPT = 20_000
@@ -44,36 +45,44 @@ class BranchHistory:
         self._line: list[TableCommit] = []  # the newest first, each with a snapshot of its own
         self._whole = False
 
-    def completed(self, table: Table, wanted: Collection[int | None], *, whole: bool) -> Table:
+    def completed(
+        self, table: Table, wanted: Collection[SnapshotPosition], *, whole: bool
+    ) -> Table:
         """The table with its snapshots back to all that are wanted; `whole`: with all there are.
 
-        One that is not on the branch is not found. Raises TransientError where the branch moved
-        between two questions.
+        Where a position is inside what a snapshot added, the snapshot before it is there too: only
+        both tell what a merge added. One that is not on the branch is not found. Raises
+        TransientError where the branch moved between two questions.
         """
         head = table.metadata.current_snapshot_id
-        missing = {one for one in wanted if one is not None and one != head}
-        if head is None or not (missing or whole):
+        inside = {one.snapshot for one in wanted if one.snapshot and one.scan == "added"}
+        missing = {one.snapshot for one in wanted if one.snapshot and one.snapshot != head}
+        if head is None or not (missing or inside or whole):
             return table
-        line = self._back_to(head, missing, whole=whole)
+        line = self._back_to(head, missing | inside, inside, whole=whole)
         return _with_snapshots(table, self._loaded(table, line))
 
-    def _back_to(self, head: int, missing: set[int], *, whole: bool) -> list[TableCommit]:
+    def _back_to(
+        self, head: int, missing: set[int], inside: set[int], *, whole: bool
+    ) -> list[TableCommit]:
         for known in ([*self._line], []):
-            if not self._covers(head, missing, whole=whole):
-                self._line = self._walked(missing, known, whole=whole)
+            if not self._covers(head, missing, inside, whole=whole):
+                self._line = self._walked(missing, inside, known, whole=whole)
         snapshots = [commit.snapshot for commit in self._line]
         if head not in snapshots:
             raise TransientError(f"the branch of {'.'.join(self._identifier)} moved meanwhile")
-        found = [snapshots.index(one) for one in missing if one in snapshots]
+        found = [snapshots.index(one) + (one in inside) for one in missing if one in snapshots]
         complete = whole or len(found) < len(missing)
         return self._line[snapshots.index(head) : None if complete else max(found) + 1]
 
-    def _covers(self, head: int, missing: set[int], *, whole: bool) -> bool:
-        snapshots = {commit.snapshot for commit in self._line}
-        return head in snapshots and (self._whole or (not whole and missing <= snapshots))
+    def _covers(self, head: int, missing: set[int], inside: set[int], *, whole: bool) -> bool:
+        snapshots = [commit.snapshot for commit in self._line]
+        if head not in snapshots or self._whole or whole:
+            return head in snapshots and self._whole
+        return missing <= {*snapshots} and inside <= {*snapshots[:-1]}
 
     def _walked(
-        self, missing: set[int], known: Sequence[TableCommit], *, whole: bool
+        self, missing: set[int], inside: set[int], known: Sequence[TableCommit], *, whole: bool
     ) -> list[TableCommit]:
         """Back to what is known, to what is missing, or to the commit that made the table."""
         found: list[TableCommit] = []
@@ -86,7 +95,7 @@ class BranchHistory:
                 continue  # it changed properties only
             found.append(commit)
             left.discard(commit.snapshot)
-            if not (left or known or whole):
+            if not (left or known or whole or commit.snapshot in inside):
                 self._whole = False
                 return found
         self._whole = True

@@ -70,7 +70,7 @@ class IcebergSourceSession(SourceSession):
             )
         return table
 
-    def _look(self, *back_to: int | None, whole: bool = False) -> Table:
+    def _look(self, *back_to: SnapshotPosition, whole: bool = False) -> Table:
         """The table as it is now, with the snapshots back to these, or with all that are known.
 
         Raises TransientError for another table: a new session tells.
@@ -95,7 +95,8 @@ class IcebergSourceSession(SourceSession):
         given = self._source.start_snapshot_id
         if given is None:
             return _positions(BEGINNING)
-        return _positions(position_behind(self._look(int(given)).metadata, int(given)))
+        there = SnapshotPosition(int(given))
+        return _positions(position_behind(self._look(there).metadata, int(given)))
 
     def seek(self, where: str) -> Positions:
         """A timestamp: behind the last snapshot that was committed before it."""
@@ -122,7 +123,7 @@ class IcebergSourceSession(SourceSession):
         """
         stop = SnapshotPosition.parse(until[TABLE]) if until else None
         start = _parsed(after.get(TABLE))
-        table = self._look(start.snapshot, stop.snapshot if stop else None)
+        table = self._look(start, *([stop] if stop else []))
         head = _head(table, stop)
         if head is None:
             return Span(())
@@ -183,7 +184,7 @@ class IcebergSourceSession(SourceSession):
     def lag(self, after: Positions) -> Lag:
         """Rows by the snapshots' summaries; the age of the oldest snapshot with unread rows."""
         start = _parsed(after.get(TABLE))
-        table = self._look(start.snapshot)
+        table = self._look(start)
         head = table.metadata.current_snapshot()
         ends = _positions(_behind(head))
         if head is None:

@@ -95,6 +95,7 @@ def _check(
     client: Client, table: Table, columns: pa.Schema, mode: Mode, key: Sequence[str]
 ) -> None:
     refuse_unknown_columns(table.place, columns.names, [c.name for c in table.columns])
+    _refuse_rounding(table, columns)
     able = capabilities.ask(client, table, key if mode == "upsert" else ())
     if mode == "upsert":
         capabilities.check_upsert(table, able, key)
@@ -103,6 +104,20 @@ def _check(
             f"mode overwrite needs CREATE OR REPLACE TABLE, which catalog {table.place.catalog} "
             "does not have: delete the rows, and append"
         )
+
+
+def _refuse_rounding(table: Table, columns: pa.Schema) -> None:
+    """A cast rounds silently, where an INSERT of the same values would be refused."""
+    for column in table.columns:
+        if column.name not in columns.names or column.kind.name != "decimal":
+            continue
+        kind, scale = columns.field(column.name).type, (*column.kind.numbers, 0)[1]
+        if pa.types.is_decimal(kind) and kind.scale > scale:
+            raise PermanentError(
+                f"column {column.name} of {table.place} is {column.type} and the frame's is "
+                f"decimal({kind.precision}, {kind.scale}): digits would be rounded away; round or "
+                "cast it in the frame"
+            )
 
 
 def _statement(table: Table, source: statement.Source, mode: Mode, key: Sequence[str]) -> str:

@@ -27,6 +27,10 @@ _STATE = "SELECT state FROM system.runtime.queries WHERE query_id = {query}"
 _KILL = "CALL system.runtime.kill_query(query_id => {query}, message => 'another run took over')"
 
 
+class UnknownEnd(PermanentError):
+    """Nobody can tell whether a statement has stored its rows; a person can look at them."""
+
+
 def has_committed(
     client: Client, table: Table | None, found: Capabilities, pending: Pending, flow: str
 ) -> bool:
@@ -34,12 +38,12 @@ def has_committed(
 
     Raises:
         TransientError: the query still runs.
-        PermanentError: nothing tells any more.
+        UnknownEnd: nothing tells any more.
     """
     state = _ended(client, pending, flow)
     if table is None:
         return False
-    if found.snapshots:
+    if found.snapshots or pending.base is not None:
         return _is_listed(client, table, pending, flow)
     if not state:
         log.warning(
@@ -54,7 +58,7 @@ def has_committed(
 
 def _ended(client: Client, pending: Pending, flow: str) -> str:
     """The state in which the query ended; empty where Trino does not know it any more."""
-    until = time.monotonic() + PATIENCE
+    until, asked = time.monotonic() + PATIENCE, False
     while True:
         state = str(client.value(_STATE.format(query=literal(pending.query))) or "")
         if not state or state in _ENDED:
@@ -64,26 +68,39 @@ def _ended(client: Client, pending: Pending, flow: str) -> str:
                 f"flow {flow}: query {pending.query} of an earlier run still works ({state}): "
                 "whether its rows are stored is known once it ends"
             )
-        if state != "FINISHING":  # a commit under way is waited for
+        if state != "FINISHING" and not asked:  # a commit under way is waited for
+            asked = True
             with suppress(Failure):
                 client.run(_KILL.format(query=literal(pending.query)))
         time.sleep(_PAUSE)
 
 
 def _is_listed(client: Client, table: Table, pending: Pending, flow: str) -> bool:
+    """By the snapshots since the statement began; where those are gone, by the names of files.
+
+    A catalog of Nessie shows the last snapshot only, and snapshots expire.
+    """
     snapshots = table.place.hidden("snapshots")
     mine = f"element_at(summary, 'trino_query_id') = {literal(pending.query)}"
     base = literal(pending.base or "")
-    found, known = client.rows(
-        f"SELECT count_if({mine}), count_if(CAST(snapshot_id AS varchar) = {base}) FROM {snapshots}"  # noqa: S608 - quoted
-    )[0]
-    if not found and pending.base and not known:
-        raise PermanentError(
-            f"flow {flow}: whether query {pending.query} has stored its rows in {table.place} "
-            "cannot be known any more: the snapshots of that time have expired. Look at the rows, "
-            "then start the flow with table: truncate, or from a position with --from"
-        )
-    return bool(found)
+    before = f"{base} IN (CAST(snapshot_id AS varchar), CAST(parent_id AS varchar))"
+    found, known = client.rows(f"SELECT count_if({mine}), count_if({before}) FROM {snapshots}")[0]  # noqa: S608 - quoted
+    if found or known or not pending.base:
+        return bool(found)
+    if _has_files(client, table, pending.query):
+        return True
+    raise UnknownEnd(
+        f"flow {flow}: whether query {pending.query} has stored its rows in {table.place} cannot "
+        "be known any more: the snapshots of that time have expired. Look at the rows, then start "
+        "the flow with table: truncate, or from a position with --from"
+    )
+
+
+def _has_files(client: Client, table: Table, query: str) -> bool:
+    """Whether the table has files of the query: Trino begins their names with its id."""
+    name = literal(f"%/{query}-%")
+    files = table.place.hidden("files")
+    return bool(client.value(f"SELECT count(*) FROM {files} WHERE file_path LIKE {name}"))  # noqa: S608 - quoted
 
 
 def head(client: Client, table: Table) -> str | None:

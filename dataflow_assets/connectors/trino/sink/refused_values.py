@@ -77,4 +77,9 @@ def _doubtful(kind: Type) -> bool:
         return kind.digits > 9
     if kind.name.startswith("interval") or kind.name in {"ipaddress", "json", "map"}:
         return True
-    return any(map(_doubtful, kind.inner))
+    return any(map(_doubtful_inside, kind.inner))
+
+
+def _doubtful_inside(kind: Type) -> bool:
+    """Also text: how long it may be is checked of columns only."""
+    return bool(kind.name in {"varchar", "char"} and kind.numbers) or _doubtful(kind)

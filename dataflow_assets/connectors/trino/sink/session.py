@@ -18,7 +18,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.trino.client import Client
 from dataflow_assets.connectors.trino.errors import CONFLICT, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
-from dataflow_assets.connectors.trino.sink.recovery import has_committed, head
+from dataflow_assets.connectors.trino.sink.recovery import UnknownEnd, has_committed, head
 from dataflow_assets.connectors.trino.sink.writer import TrinoTicket
 from dataflow_assets.connectors.trino.table import capabilities, create_table, stage, statement
 from dataflow_assets.connectors.trino.table.capabilities import Capabilities
@@ -58,6 +58,7 @@ class TrinoSinkSession(StoredSession):
         self._table: Table | None = None
         self._able = Capabilities(snapshots=False, merge=False)
         self._commits = 0
+        self._unknown: UnknownEnd | None = None
         with translated(f"opening {sink.address()}"):
             self._client = Client(sink, "dataflow-assets")
         self._checkpoints = CheckpointTable(self._client, sink, target)
@@ -123,6 +124,8 @@ class TrinoSinkSession(StoredSession):
 
     @override
     def begin(self, span: Span) -> Span:
+        if self._unknown is not None:
+            raise self._unknown
         begun = super().begin(span)
         reach("trino.begin")
         return begun
@@ -207,8 +210,8 @@ class TrinoSinkSession(StoredSession):
         base = head(self._client, table) if self._able.snapshots else None
         pending = Pending(prepared.id, state.checkpoint, base)
         # A conflict may be the lost answer of the catalog: that query may have committed.
-        doubt = found.document.pending or found.document.doubt
-        document = msgspec.structs.replace(found.document, pending=pending, doubt=doubt)
+        doubts = found.undecided
+        document = msgspec.structs.replace(found.document, pending=pending, doubts=doubts)
         stored = self._checkpoints.swap(found, document, stamp)
         if stored is None:
             raise TransientError(f"the checkpoint of {self._target.flow} was changed meanwhile")
@@ -222,18 +225,18 @@ class TrinoSinkSession(StoredSession):
             checkpoint=state.checkpoint,
             intent=state.intent,
             pending=None,
-            doubt=None,
+            doubts=(),
         )
         if self._checkpoints.swap(stored, done) is None:
             # Raises TakenOver, if that is why.
-            return self._checkpoints.move(step, pending=None, doubt=None).state
+            return self._checkpoints.move(step, pending=None, doubts=()).state
         return state
 
     def _sql(self, table: Table, source: statement.Source, found: Stored, stamp: str) -> str:
         condition = self._checkpoints.may_write(stamp)
         if self._sink.upsert_mode:
             return statement.merge(table, source, condition, self._sink.key)
-        for earlier in filter(None, (found.document.pending, found.document.doubt)):
+        for earlier in found.undecided:
             condition += f" AND {statement.unless_committed(table, earlier.query)}"
         return statement.insert(table, source, condition, guarded=self._able.exactly_once)
 
@@ -242,17 +245,33 @@ class TrinoSinkSession(StoredSession):
 
         Raises TakenOver where another driver has come while the end of a query was waited for.
         """
-        document = stored.document
-        for pending in filter(None, (document.pending, document.doubt)):
-            flow = self._target.flow
-            if has_committed(self._client, self._table, self._able, pending, flow):
-                known = document.checkpoint
+        known, kept = stored.document.checkpoint, list[Pending]()
+        for pending in stored.undecided:
+            committed = self._asked(pending, known)
+            if committed is None:
+                return stored
+            if committed and _continues(pending.checkpoint, known):
                 now = replace(pending.checkpoint, epoch=known.epoch, run=known.run)
-                return self._moved(stored, partial(_become, now), pending=None, doubt=None)
-        if document.pending is None:
+                return self._moved(stored, partial(_become, now), pending=None, doubts=())
+            if not committed and self._able.exactly_once:
+                kept.append(pending)
+        if stored.document.pending is None and tuple(kept) == stored.document.doubts:
             return stored
-        kept = document.pending if self._able.exactly_once else None
-        return self._moved(stored, _as_it_is, pending=None, doubt=kept)
+        return self._moved(stored, _as_it_is, pending=None, doubts=tuple(kept))
+
+    def _asked(self, pending: Pending, known: Checkpoint) -> bool | None:
+        """Whether its rows are there; None where nobody can tell, which `begin` will say.
+
+        A restart takes it out of the way: what was read before counts for nothing then.
+        """
+        self._unknown, flow = None, self._target.flow
+        try:
+            return has_committed(self._client, self._table, self._able, pending, flow)
+        except UnknownEnd as error:
+            if not _continues(pending.checkpoint, known):
+                return True
+            self._unknown = error
+            return None
 
     def _emptied(self, stored: Stored) -> Stored:
         """Takes the rows out while the checkpoint's row is this session's."""
@@ -295,6 +314,11 @@ class TrinoSinkSession(StoredSession):
     def _tell(self) -> None:
         if self._table and not self._sink.upsert_mode and not self._able.exactly_once:
             log.warning(_AT_LEAST_ONCE, self._target.flow, self._place.catalog)
+
+
+def _continues(pending: Checkpoint, known: Checkpoint) -> bool:
+    """Whether a statement was of this reading: a restart begins another one, `reset` none."""
+    return bool(known.positions) and pending.reading == known.reading
 
 
 def _become(checkpoint: Checkpoint, _: BranchState) -> BranchState:

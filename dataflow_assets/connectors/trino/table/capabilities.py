@@ -82,7 +82,7 @@ def _works(client: Client, sql: str, right: str) -> str:
                 f"the user of the flow needs the right to {right}: {failure.reason}; without it "
                 "nobody can tell whether rows are stored once"
             ) from None
-        if failure.transient and failure.type != "EXTERNAL":
+        if failure.transient:  # an outage, also one of the catalog or of its store
             raise
         return failure.reason
     return ""

@@ -47,8 +47,8 @@ class Document(msgspec.Struct, frozen=True):
     checkpoint: Checkpoint
     intent: tuple[PartSlice, ...] = ()
     pending: Pending | None = None
-    doubt: Pending | None = None
-    """A statement whose rows were not there; until others are written, they might yet come."""
+    doubts: tuple[Pending, ...] = ()
+    """Statements whose rows were not there; until others are written, they might yet come."""
     emptying: bool = False
     """Rows of the table are being deleted."""
 
@@ -64,6 +64,12 @@ class Stored:
     def state(self) -> BranchState:
         """As the engine decides by it."""
         return BranchState(self.document.checkpoint, self.document.intent)
+
+    @property
+    def undecided(self) -> tuple[Pending, ...]:
+        """Statements that may have written rows, the last one first."""
+        pending = self.document.pending
+        return (*([pending] if pending else []), *self.document.doubts)
 
 
 class CheckpointTable:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
 from dataflow_assets.connectors.trino import types
 from dataflow_assets.connectors.trino.client import Client, literal, quote
-from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.errors import DENIED, Failure
 from dataflow_assets.connectors.trino.options import TrinoSinkOptions
 from dataflow_assets.connectors.trino.table.stage import drop
 from dataflow_assets.connectors.trino.table.table import Place, find
@@ -32,8 +32,9 @@ def create(client: Client, sink: TrinoSinkOptions, place: Place, sample: pa.Sche
             f"table {sink.address().name} cannot be made: the first records hold no object "
             "with its columns; name them under `columns`, or create the table"
         )
+    _refuse_capitals(sink, wanted)
     docs = {f.name: _doc(sink, f) for f in fields}
-    kinds = supported(client, place, wanted)
+    kinds = supported(client, place, wanted, frozenset(sink.columns))
     docs = {n: d for n, d in docs.items() if d and Type.of(kinds[n]).name == "varchar"}
     _make(client, place, kinds, docs)
 
@@ -55,26 +56,54 @@ def _doc(sink: TrinoSinkOptions, field: pa.Field) -> str:
     return "" if field.name == DATA and sink.raw_mode else types.doc(field)
 
 
-def supported(client: Client, place: Place, wanted: dict[str, str]) -> dict[str, str]:
+def _refuse_capitals(sink: TrinoSinkOptions, names: Iterable[str]) -> None:
+    """Records would have no column afterwards: Trino has all names in small letters."""
+    if capitals := [name for name in names if name != name.lower()]:
+        raise PermanentError(
+            f"table {sink.address().name} cannot be made: Trino has all names of columns in small "
+            f"letters, and the records have {', '.join(capitals)}; rename them with a step "
+            "`snakeCase` or `replaceField`"
+        )
+
+
+def supported(
+    client: Client, place: Place, wanted: dict[str, str], declared: frozenset[str] = frozenset()
+) -> dict[str, str]:
     """The types that the catalog makes of these; text where it has none that loses nothing.
 
     Found by making an empty table and looking at it. Raises Failure.
+
+    Args:
+        client: of the sink.
+        place: beside which the empty table is made.
+        wanted: by column.
+        declared: the columns whose types a person has chosen.
+
+    Raises:
+        PermanentError: Trino knows no such type as one that was declared.
     """
     try:
         made = _tried(client, place, wanted)
     except Failure as failure:
-        if failure.transient:
+        if failure.transient or failure.name == DENIED:
             raise
-        made = {name: _alone(client, place, kind) for name, kind in wanted.items()}
+        made = {
+            name: _alone(client, place, kind, name if name in declared else "")
+            for name, kind in wanted.items()
+        }
     return {name: _lossless(kind, made[name]) for name, kind in wanted.items()}
 
 
-def _alone(client: Client, place: Place, kind: str) -> str:
+def _alone(client: Client, place: Place, kind: str, declared: str) -> str:
     try:
         return _tried(client, place, {"c": kind})["c"]
     except Failure as failure:
-        if failure.transient:
+        if failure.transient or failure.name == DENIED:
             raise
+        if declared and failure.name != "NOT_SUPPORTED":
+            raise PermanentError(
+                f"columns.{declared}: Trino does not take the type {kind}: {failure.reason}"
+            ) from None
         return "varchar"
 
 

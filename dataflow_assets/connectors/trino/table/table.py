@@ -23,8 +23,6 @@ _PLAIN_COLUMNS = """
 SELECT column_name, data_type, is_nullable, NULL FROM {catalog}.information_schema.columns
 WHERE table_schema = {schema} AND table_name = {table} ORDER BY ordinal_position
 """
-_FIRST = "SELECT CAST(min_by(snapshot_id, made_current_at) AS varchar) FROM {history}"
-_UUID = "SELECT value FROM {properties} WHERE key = 'uuid' OR key = 'table-uuid'"
 
 
 @dataclass(frozen=True)
@@ -117,14 +115,27 @@ def identity(client: Client, place: Place) -> str:
     Iceberg: a digest of where its files are. Elsewhere the name: a table that was re-created is
     not told from the one before it. Raises Failure.
     """
+    location = _location(client, place)
+    return hashlib.sha256(location.encode()).hexdigest()[:16] if location else str(place)
+
+
+def _location(client: Client, place: Place) -> str:
+    """Where the table's files are; empty where nothing tells.
+
+    Who may only read the table is not shown how it is made, but where its metadata is.
+    """
     try:
-        found = client.value(f"SHOW CREATE TABLE {place.quoted}")
+        return _property(str(client.value(f"SHOW CREATE TABLE {place.quoted}")), "location")
     except Failure as failure:
         if failure.transient or failure.name in MISSING:
             raise
-        return str(place)
-    location = _property(str(found), "location")
-    return hashlib.sha256(location.encode()).hexdigest()[:16] if location else str(place)
+    try:
+        file = client.value(f"SELECT max(file) FROM {place.hidden('metadata_log_entries')}")  # noqa: S608
+    except Failure as failure:
+        if failure.transient:
+            raise
+        return ""
+    return str(file or "").rpartition("/metadata/")[0]
 
 
 def _property(statement: str, name: str) -> str:

@@ -1,0 +1,198 @@
+"""What Trino would do silently, or what is one moment's trouble, is told for what it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import devservers
+from dataflow_assets.connectors.memory import Store
+from dataflow_assets.connectors.trino import TrinoSink
+from dataflow_assets.connectors.trino.client import Client, Statement
+from dataflow_assets.connectors.trino.errors import Failure
+from dataflow_assets.connectors.trino.table import capabilities
+from dataflow_assets.connectors.trino.table.table import Place, find
+from dataflow_assets.contracts import Run, Target
+from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.manifests.load import load
+from dataflow_assets.testing import chosen
+from tests.connectors.trino.driver import execute
+from tests.matrix.test_matrix import run
+from tests.systems import manifest
+
+pytestmark = [pytest.mark.full, pytest.mark.alone, pytest.mark.timeout(600)]
+
+Drained = Callable[..., int]
+
+
+@pytest.fixture
+def drained(
+    trino: devservers.Trino, trino_schema: str, tmp_path: Path, engine: SparkSession, store: Store
+) -> Drained:
+    """Rows into a table `target`, or as `config` says; how many were stored."""
+    read = {"store": store.path.stem.removeprefix("dataflow-memory-"), "topic": "t"}
+
+    def drain(*rows: dict[str, Any], **config: Any) -> int:
+        store.produce("t", 0, [json.dumps(row).encode() for row in rows])
+        where = {"serverURL": trino.uri, "catalog": "lake", "schema": trino_schema}
+        where |= {"table": "target"} | config
+        path = manifest(tmp_path, ("memory-offsets", read), ("trino", where))
+        with path.open("a", encoding="utf-8") as file:
+            file.write("  onRejected: table\n  maxRejectedPercent: 90\n")
+        return run(chosen(load(path), None), engine)
+
+    return drain
+
+
+def declared(server: devservers.Trino, schema: str, **more: Any) -> TrinoSink:
+    config = {"serverURL": server.uri, "catalog": "lake", "schema": schema, "table": "target"}
+    return TrinoSink.model_validate(config | more)
+
+
+def test_capital_letters_in_the_names_of_a_manifest_are_small_ones(
+    drained: Drained, trino: devservers.Trino, trino_schema: str
+) -> None:
+    """As in all statements of Trino; else the same table would have two checkpoints."""
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    upper = {"schema": trino_schema.upper(), "upsertMode": True, "conflictKey": "ID"}
+    assert drained({"id": 1, "name": "one"}, table="Target", **upper) == 1
+    assert execute(trino, f"SELECT * FROM lake.{trino_schema}.target") == [[1, "one"]]
+    one, other = (declared(trino, trino_schema, table=name) for name in ("Target", "target"))
+    assert one.address() == other.address()
+
+
+def test_a_table_is_not_made_with_columns_that_no_record_would_reach(drained: Drained) -> None:
+    with pytest.raises(PermanentError) as caught:
+        drained({"userId": 1, "name": "one"}, autoCreateTable=True)
+    assert str(caught.value) == (
+        "table target cannot be made: Trino has all names of columns in small letters, and the "
+        "records have userId; rename them with a step `snakeCase` or `replaceField`"
+    )
+
+
+@pytest.mark.parametrize("kind", ["decimall(10, 2)", "decimal(50, 2)"])
+def test_a_type_that_trino_does_not_know_is_refused(drained: Drained, kind: str) -> None:
+    """And is no reason to store amounts as text."""
+    with pytest.raises(PermanentError, match=r"columns\.amount: Trino does not take the type deci"):
+        drained({"id": 1, "amount": 1.5}, autoCreateTable=True, columns={"amount": kind})
+
+
+def test_text_that_is_too_long_is_rejected_inside_arrays_and_rows_too(
+    drained: Drained, trino: devservers.Trino, trino_schema: str
+) -> None:
+    where = {"catalog": "memory", "schema": "default", "table": f"long_{trino_schema}"}
+    where["checkpointTable"] = f"lake.{trino_schema}.checkpoints"
+    place = f"memory.default.{where['table']}"
+    execute(trino, f"CREATE TABLE {place} (id bigint, tags array(varchar(3)), r row(a char(2)))")
+    try:
+        rows = (
+            {"id": 1, "tags": ["abc", None], "r": {"a": "x"}},
+            {"id": 2, "tags": ["abcd"], "r": None},
+            {"id": 3, "tags": [], "r": {"a": "xyz"}},
+        )
+        assert drained(*rows, **where) == 1
+        assert execute(trino, f"SELECT id, tags, r[1] FROM {place}") == [[1, ["abc", None], "x "]]
+        told = execute(trino, f"SELECT reason FROM {place}_rejected ORDER BY id")
+        assert [reason for (reason,) in told] == [
+            "column tags: not the text of a array(varchar(3))",
+            'column r: not the text of a row("a" char(2))',
+        ]
+    finally:
+        for name in (place, f"{place}_rejected"):
+            execute(trino, f"DROP TABLE IF EXISTS {name}")
+
+
+def test_frames_store_no_value_but_their_own(
+    trino: devservers.Trino, trino_schema: str, spark: SparkSession
+) -> None:
+    """Neither text that is cut off nor digits that are rounded away."""
+    name = f"short_{trino_schema}"
+    execute(trino, f"CREATE TABLE memory.default.{name} (code varchar(5), price decimal(9, 2))")
+    sink = declared(trino, "default", catalog="memory", table=name)
+    frames = sink.frames("default", name)
+    try:
+        long = spark.sql("SELECT 'DE-4711' AS code")
+        with pytest.raises(PermanentError, match=r"longer than varchar\(5\): DE-4711"):
+            frames.write(long, "append", ())
+        fine = spark.sql("SELECT CAST(1.2345 AS decimal(12, 4)) AS price")
+        with pytest.raises(PermanentError, match=r"column price of .+ digits would be rounded"):
+            frames.write(fine, "append", ())
+        frames.write(spark.sql("SELECT 'DE-47' AS code, 1.25BD AS price"), "append", ())
+        assert execute(trino, f"SELECT code FROM memory.default.{name}") == [["DE-47"]]
+    finally:
+        execute(trino, f"DROP TABLE memory.default.{name}")
+
+
+def test_an_outage_while_a_catalog_is_tried_is_no_lack_of_its(
+    trino: devservers.Trino, trino_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken for one, exactly once would be at least once, or the flow would end for good."""
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    with closing(Client(declared(trino, trino_schema), "tests")) as client:
+        table = find(client, Place("lake", trino_schema, "target"))
+        assert table is not None
+        down = Failure("the store answers 503", "ICEBERG_FILESYSTEM_ERROR", "EXTERNAL")
+
+        def failing(_: Client, __: str) -> int:
+            raise down
+
+        monkeypatch.setattr(Client, "run", failing)
+        with pytest.raises(Failure) as caught:
+            capabilities.ask(client, table, ())
+    assert caught.value.transient
+
+
+def test_a_coordinator_that_was_started_again_is_asked_again(
+    trino: devservers.Trino, trino_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows no query of before: 404. A wrong address is 404 to the first request."""
+    execute(trino, f"CREATE TABLE lake.{trino_schema}.target (id bigint, name varchar)")
+    sink = declared(trino, trino_schema)
+    forgotten = "20200101_000000_00000_aaaaa"
+    process = Client.prepare
+
+    def unknown(self: Client, sql: str) -> Statement:
+        statement = process(self, sql)
+        known = statement._status.next_uri
+        statement._status.next_uri = known.replace(statement.id, forgotten) if known else None
+        return statement
+
+    monkeypatch.setattr(Client, "prepare", unknown)
+    with pytest.raises(TransientError, match=r"does not know query 2\S+ any more: was the coord"):
+        sink.open(Target("ns/f", "trino", "h", "t"), Run())
+    monkeypatch.undo()
+    wrong = declared(trino, trino_schema, serverURL=f"{trino.uri}/wrong")
+    with closing(Client(wrong, "tests")) as client:
+        assert client.value("SELECT 1") == 1, "a path of the address is not used"
+
+
+def test_a_statement_that_nobody_waits_for_is_cancelled(
+    trino: devservers.Trino, trino_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next run waits for it."""
+    with closing(Client(declared(trino, trino_schema), "tests")) as client:
+        long = (
+            "SELECT count(*) FROM UNNEST(sequence(1, 10000)) a(x), UNNEST(sequence(1, 10000)) b(y)"
+        )
+        statement = client.prepare(f"{long} WHERE x * y % 7 = x % 5")
+        following, fetched = Statement._next, list[str]()
+
+        def interrupted(self: Statement, uri: str) -> Any:
+            fetched.append(uri)
+            if len(fetched) > 2:
+                raise KeyboardInterrupt
+            return following(self, uri)
+
+        monkeypatch.setattr(Statement, "_next", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            statement.run()
+        monkeypatch.undo()
+    mine = f"query_id = '{statement.id}'"
+    query = f"SELECT state, error_code FROM system.runtime.queries WHERE {mine}"
+    assert execute(trino, query) == [["FAILED", "USER_CANCELED"]]
