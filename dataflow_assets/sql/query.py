@@ -74,6 +74,8 @@ class SqlQuery(Step):
     type: ClassVar[str] = "query"
     examples: ClassVar[tuple[Example, ...]] = ()
     plan: InstanceOf[Plan]
+    text: str = ""
+    """The INSERT as it is written, for people."""
 
     @override
     def compile(self, context: Context) -> Apply:

@@ -79,7 +79,7 @@ def test_an_insert_is_a_flow(tmp_path: Path) -> None:
     flow = one(loaded(tmp_path, SOURCE, TARGET, "INSERT INTO o SELECT a, b FROM s WHERE a > 1;"))
     assert (flow.id, flow.line, flow.language) == ("default/o.s", 3, "sql")
     assert isinstance(flow.source, SqlKafkaSource)
-    assert flow.source.consumer_group == "KafkaSource-s"
+    assert flow.source.consumer_group == "KafkaSource-o.s"
     assert flow.source.starting_offsets == "group"
     sink = flow.branches[0].sink
     assert isinstance(sink, SqlKafkaSink)
@@ -385,6 +385,19 @@ def test_two_inserts_into_one_table_must_not_delete_each_others_rows(tmp_path: P
     assert told.line == 5
     by_key = "INSERT INTO o SELECT id, b FROM u WHERE id > 3;"
     assert loaded(tmp_path, SOURCE, TARGET, UPSERTS, first, by_key).findings == ()
+
+
+def test_two_flows_must_not_begin_where_the_other_one_is(tmp_path: Path) -> None:
+    grouped = SOURCE.replace(PLAIN, f"{PLAIN}, 'properties.group.id' = 'g'")
+    other = TARGET.replace("TABLE o", "TABLE p").replace("'o'", "'p'")
+    inserts = ("INSERT INTO o SELECT a, b FROM s;", "INSERT INTO p SELECT a, b FROM s;")
+    (told,) = loaded(tmp_path, grouped, TARGET, other, *inserts).findings
+    assert (told.line, told.path) == (5, "INSERT INTO p")
+    assert told.message.startswith("the INSERT in line 4 reads this topic with the same prop")
+    earliest = grouped.replace("'g'", "'g', 'scan.startup.mode' = 'earliest-offset'")
+    assert len(loaded(tmp_path, earliest, TARGET, other, *inserts).flows) == 2
+    found = loaded(tmp_path, SOURCE, TARGET, other, *inserts).flows
+    assert len({getattr(flow.source, "consumer_group", "") for flow in found}) == 2
 
 
 def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:

@@ -244,7 +244,11 @@ def test_fail_on_missing_field(sql: Sql, run: Run) -> None:
 
 
 def test_a_missing_topic_is_created_compacted(sql: Sql, run: Run, kafka: devservers.Kafka) -> None:
-    from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, untyped
+        AdminClient,
+        ConfigResource,
+        ResourceType,
+    )
 
     new = Sql(sql.path, kafka, sql.source, f"{sql.target}-new")
     new.send([(b'{"k":1}', b'{"a":"x"}')])

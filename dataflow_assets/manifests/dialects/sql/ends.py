@@ -57,8 +57,8 @@ _NAMES: Mapping[str, str] = {
 _PROPERTIES = (CONSUMER, PRODUCERS)
 
 
-def source(table: Declared, notes: Notes) -> SqlKafkaSource | None:
-    """The table as a source; None where `notes` has got the reason."""
+def source(table: Declared, flow: str, notes: Notes) -> SqlKafkaSource | None:
+    """The table as a source of a flow; None where `notes` has got the reason."""
     if table.layouts is None:
         message = "is a sink only: a query reads a table of kafka or upsert-kafka"
         notes.wrong((table.document, "connector"), message)
@@ -69,7 +69,7 @@ def source(table: Declared, notes: Notes) -> SqlKafkaSource | None:
         **reached,
         **_start(table, notes),
         "topic": table.text("topic"),
-        "consumer_group": table.text("properties.group.id", f"KafkaSource-{table.name}"),
+        "consumer_group": table.text("properties.group.id", f"KafkaSource-{flow}"),
         "formats": formats,
         "on_topic_recreated": "fail",
     }

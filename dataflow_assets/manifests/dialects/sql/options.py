@@ -35,7 +35,7 @@ COMMON: Sequence[Key] = (
         "The brokers, each `host:port`, separated by commas.",
         "required",
     ),
-    Key("properties.group.id", "used", "The consumer group.", "`KafkaSource-<table>`"),
+    Key("properties.group.id", "used", "The consumer group.", "`KafkaSource-<flow>`"),
     Key("properties.*", "used", "See below."),
     Key(
         "value.fields-include",

@@ -22,7 +22,7 @@ from dataflow_assets.manifests.dialects.justone.notes import Notes
 from dataflow_assets.manifests.dialects.keys import meant, suggest
 from dataflow_assets.manifests.dialects.sql import ends
 from dataflow_assets.manifests.dialects.sql.inserts import plan
-from dataflow_assets.manifests.dialects.sql.options import SETTINGS
+from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
 from dataflow_assets.manifests.dialects.sql.read_statements import read_script
 from dataflow_assets.manifests.dialects.sql.relations import Catalog, Refusals, Relation, related
 from dataflow_assets.manifests.dialects.sql.syntax import (
@@ -77,6 +77,8 @@ class _File:
     tables: dict[str, Declared] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
+    groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
+    """By brokers, topic and consumer group the first INSERT that begins where the group is."""
 
     def wrong(self, what: str, place: Place, message: str) -> None:
         self.notes.findings.append(Finding(self.file, place.line, place.column, what, message))
@@ -235,7 +237,9 @@ def _flow(
         state.wrong(what, insert.place, f"{message}; a flow has the name {name}")
         return
     seen[name] = insert.place
-    source, sink = ends.source(relation.table, state.notes), ends.sink(target, state.notes)
+    _check_group(insert, relation.table, state)
+    source = ends.source(relation.table, name, state.notes)
+    sink = ends.sink(target, state.notes)
     if source is None or sink is None or len(state.notes.findings) > before:
         return
     tables = (relation.table, target)
@@ -246,7 +250,7 @@ def _flow(
         source=source,
         branches=(Branch(sink),),
         policies=_policies(state),
-        transformations=(Transformation(SqlQuery(plan=made)),),
+        transformations=(Transformation(SqlQuery(plan=made, text=insert.text)),),
         file=File(state.file),
         line=insert.place.line,
         hash=_hash(insert, tables, made),
@@ -254,6 +258,23 @@ def _flow(
         language="sql",
     )
     yield Reading(document, flow=flow)
+
+
+def _check_group(insert: Insert, table: Declared, state: _File) -> None:
+    """A second flow would begin where the first one has got to, and lack all that was before."""
+    group = table.text("properties.group.id")
+    mode = table.text("scan.startup.mode", "group-offsets")
+    if table.connector != KAFKA or mode != "group-offsets" or not group:
+        return
+    read = (table.text("properties.bootstrap.servers"), table.text("topic"), group)
+    first = state.groups.setdefault(read, insert.place)
+    if first != insert.place:
+        message = (
+            f"the INSERT in line {first.line} reads this topic with the same properties.group.id: "
+            "a new flow would begin where that one has got to; set scan.startup.mode of "
+            f"{table.name} to earliest-offset, or leave the group out"
+        )
+        state.wrong(f"INSERT INTO {insert.table}", insert.place, message)
 
 
 def _document(
