@@ -20,6 +20,7 @@ from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties,
 from dataflow_assets.manifests.dialects.documents import Document, parse
 from dataflow_assets.manifests.dialects.justone import read as justone
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql import read as sql
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.named_files import unusable
 from dataflow_assets.manifests.neighbours import clashes
@@ -174,6 +175,8 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
         text = Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         return _refused(file, "is not UTF-8 text")
+    if file.endswith(".sql"):
+        return _FileReading(tuple(sql.read(text, file)))
     if text.count(":") + text.count(",") > MOST_ENTRIES:
         return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
