@@ -28,6 +28,7 @@ lint: setup ## Style, format, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
 
 types: setup ## Strict types
 	$(BIN)/mypy .

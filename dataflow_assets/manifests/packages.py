@@ -19,8 +19,8 @@ def not_installed(connectors: Iterable[str]) -> str:
     for name in connectors:
         if lacking := missing(name):
             return (
-                f"{name} needs {' and '.join(lacking)}: pip install '{NAME}[{name}]', then start "
-                "Dagster, or the command, again"
+                f"{name} needs {', '.join(map(_said, lacking))}: pip install '{NAME}[{name}]', "
+                "then start Dagster, or the command, again"
             )
     return ""
 
@@ -35,19 +35,23 @@ def missing(extra: str) -> tuple[str, ...]:
     wanted = [Requirement(text) for text in required]
     own = [one for one in wanted if one.marker and one.marker.evaluate({"extra": extra})]
     named = {other for one in own if one.name == NAME for other in one.extras}
-    direct = tuple(_said(one) for one in own if one.name != NAME and not _met(one))
+    direct = tuple(f"{one.name}{one.specifier}" for one in own if not _met(one))
     return direct + tuple(text for other in sorted(named) for text in missing(other))
 
 
 def _met(one: Requirement) -> bool:
-    try:
-        return one.specifier.contains(metadata.version(one.name), prereleases=True)
-    except metadata.PackageNotFoundError:
-        return False
+    found = _version(one.name)
+    return found is not None and one.specifier.contains(found, prereleases=True)
 
 
-def _said(one: Requirement) -> str:
+def _said(requirement: str) -> str:
+    name = Requirement(requirement).name
+    found = _version(name)
+    return f"{name} (not installed)" if found is None else f"{requirement} (installed is {found})"
+
+
+def _version(name: str) -> str | None:
     try:
-        return f"{one.name} {one.specifier} (installed is {metadata.version(one.name)})"
+        return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return f"the package {one.name}, which is not installed"
+        return None
