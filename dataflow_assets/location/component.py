@@ -14,7 +14,7 @@ kind: DataFlow
 metadata:
   name: orders
 spec:
-  suspended: true # nothing is read or written until this line is gone
+  maintenance: { suspended: true } # nothing is read or written until this line is gone
   source:
     type: kafka
     config:

@@ -11,7 +11,7 @@ from dataflow_assets.location.component import EXAMPLE, FlowsComponent
 
 
 @pytest.mark.filterwarnings("ignore:`parse_obj_as` is deprecated")  # by Dagster 1.13
-@pytest.mark.filterwarnings("ignore:Class `.*CodeReference")  # the same
+@pytest.mark.filterwarnings("ignore::dagster.BetaWarning")  # its own, of what it builds
 def test_what_is_scaffolded_loads_and_is_a_suspended_flow() -> None:
     with create_defs_folder_sandbox() as sandbox:
         path = sandbox.scaffold_component(component_cls=FlowsComponent)
