@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from dataflow_assets.connectors.memory import Store
-from sensors.sources import sources
+from dataflow_assets.location.sensors.sources import sources
 from tests.dagster.switch import Switch
 
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 import devservers
 from dataflow_assets.assets import graph, metadata
 from dataflow_assets.assets.runs import job_name
-from sensors.lag import lag_sensor
-from sensors.sources import sources
+from dataflow_assets.location.sensors.lag import lag_sensor
+from dataflow_assets.location.sensors.sources import sources
 from tests.connectors.postgresql.followed import Followed
 from tests.dagster.flows import location
 
