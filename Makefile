@@ -34,7 +34,8 @@ types: setup ## Strict types
 	$(BIN)/mypy .
 
 test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
-	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal -m "not alone"
+	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal -m "not heavy and not alone"
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m heavy
 	$(BIN)/pytest -m alone
 
 fuzz: setup ## A million hostile messages through every step, on all cores; the result goes to docs/evidence/fuzz.md

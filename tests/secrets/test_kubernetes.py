@@ -22,7 +22,7 @@ from dataflow_assets.secrets import SecretRef, Secrets, cluster
 from dataflow_assets.testing import chosen
 from devservers.kubernetes import missing
 
-pytestmark = [pytest.mark.full, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(600)]
 
 REF = SecretRef(name="pg", key="dsn")
 VARIABLE = "DATAFLOW_SECRET__SHOP__PG__DSN"
