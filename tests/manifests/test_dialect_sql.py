@@ -87,7 +87,7 @@ def test_an_insert_is_a_flow(tmp_path: Path) -> None:
     assert flow.source.starting_offsets == "group"
     sink = flow.branches[0].sink
     assert isinstance(sink, SqlKafkaSink)
-    assert (sink.topic, sink.upsert_mode, sink.key_columns) == ("o", True, ("k",))
+    assert (sink.topic, sink.upsert_mode, sink.layouts.key_columns) == ("o", True, ("k",))
     assert step(flow).origins("k") == frozenset({"a"})
 
 
