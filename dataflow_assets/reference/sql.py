@@ -57,6 +57,10 @@ can be replayed, unless an option says that they are to be left out. Rows are wr
 of their partition, keys choose partitions as Java does (murmur2 of the key's bytes), and a missing
 topic is created, compacted where it has a PRIMARY KEY.
 
+A changed query goes on from the checkpoint: rows that were written before stay as they are. To
+write all of them again, `dataflow run --from earliest`; from an upsert table that only replaces and
+deletes rows by their keys.
+
 Two INSERTs into one table do not know each other: where one of them has deletes, give each a table
 of its own.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime, time
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -232,8 +232,3 @@ def _nested(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
 
 def _or_null(one: Cast) -> Cast:
     return lambda value: None if value is None else one(value)
-
-
-def is_date(value: object) -> bool:
-    """Whether a value is a date without a time."""
-    return isinstance(value, date) and not isinstance(value, datetime)

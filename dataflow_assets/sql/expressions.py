@@ -6,7 +6,6 @@ null is None.
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -88,18 +87,6 @@ def columns(expression: Expression) -> frozenset[int]:
     if isinstance(expression, Call):
         return frozenset[int]().union(*map(columns, expression.arguments))
     return frozenset() if isinstance(expression, Constant) else columns(expression.given)
-
-
-def replaced(expression: Expression, by: Sequence[Expression]) -> Expression:
-    """The expression over the rows that `by` are computed from."""
-    if isinstance(expression, Column):
-        return by[expression.at]
-    if isinstance(expression, Call):
-        inner = tuple(replaced(one, by) for one in expression.arguments)
-        return Call(expression.type, expression.name, inner)
-    if isinstance(expression, Constant):
-        return expression
-    return dataclasses.replace(expression, given=replaced(expression.given, by))
 
 
 def compiled(expression: Expression, environment: Environment) -> Evaluate:

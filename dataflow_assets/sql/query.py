@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any, ClassVar, Literal
 
 from pydantic import InstanceOf
@@ -19,6 +20,7 @@ from dataflow_assets.sql.bytes.write import Write, writer
 from dataflow_assets.sql.casts import cutter
 from dataflow_assets.sql.expressions import Expression, columns, compiled
 from dataflow_assets.sql.function import Environment, Evaluate, Row
+from dataflow_assets.sql.texts import parsed_moment
 from dataflow_assets.sql.types import Type
 
 _KEY = "key"
@@ -135,7 +137,7 @@ class _Rows:
         if not text:
             raise RejectedRecord("step", "the record has no key, and key.format needs one")
         try:
-            found = self._key(_unwrapped(parse(str(text).encode())))
+            found = self._key(parse(str(text).encode()))
         except ValueError as error:
             raise RejectedRecord("step", f"key: {error}") from None
         return _SKIP if found is None else found
@@ -224,10 +226,6 @@ def _computed(evaluate: Evaluate, row: Row, name: str) -> Any:
         raise RejectedRecord("step", f"{name}: {error}") from None
 
 
-def _unwrapped(body: Any) -> Any:
-    return body.raw.decode() if isinstance(body, NotJson) and body.raw else body
-
-
 def _metadata(cell: Cell) -> Callable[[Mapping[str, Any]], Any]:
     name = cell.metadata
     if name == "timestamp" and cell.type is not None:
@@ -237,7 +235,9 @@ def _metadata(cell: Cell) -> Callable[[Mapping[str, Any]], Any]:
             found = metadata.get(name)
             if isinstance(found, int):
                 raise RejectedRecord("step", "the record's timestamp is beyond the year 9999")
-            return None if found is None else cut(found)
+            if isinstance(found, str):  # of a rejected record that is put back
+                found = parsed_moment(found.removesuffix("Z")).replace(tzinfo=UTC)
+            return None if found is None else cut(found.astimezone(UTC))
 
         return time
     return lambda metadata: metadata.get(name)

@@ -155,13 +155,22 @@ def _number(one: Type, other: Type) -> Type:
     return DOUBLE if {one.kind, other.kind} & {"DOUBLE", "DECIMAL"} else Type("FLOAT")
 
 
+def _widens(given: Type, wanted: Type) -> bool:
+    """Whole numbers into larger ones, decimals and floating ones; nothing into whole numbers."""
+    if wanted.integer:
+        return given.integer and BITS[given.kind] <= BITS[wanted.kind]
+    return wanted.kind != "FLOAT" or given.kind != "DOUBLE"
+
+
 def assignable(given: Type, wanted: Type) -> bool:
     """Whether Flink casts by itself, where a query's column goes into that of a table."""
-    if given in (NULL, wanted) or (given.numeric and wanted.numeric):
+    if given in (NULL, wanted):
         return True
+    if given.numeric and wanted.numeric:
+        return _widens(given, wanted)
     if given.kind == wanted.kind and given.items:
         pairs = zip(given.items, wanted.items, strict=False)
         return len(given.items) == len(wanted.items) and all(assignable(a, b) for a, b in pairs)
-    families = (("CHAR", "VARCHAR"), ("TIMESTAMP", "TIMESTAMP_LTZ", "DATE"), ("VARBINARY",))
-    same = any(given.kind in one and wanted.kind in one for one in families)
-    return same or given.kind == wanted.kind
+    times = ("TIMESTAMP", "TIMESTAMP_LTZ")
+    either = (given.text and wanted.text) or (given.kind in times and wanted.kind in times)
+    return either or given.kind == wanted.kind

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dataflow_assets.connectors.kafka.sink.sql import SqlKafkaSink
 from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
 from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.dialects.sql.read import read
 from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.sql.query import SqlQuery
 from tests import ROOT
@@ -83,7 +87,7 @@ def test_an_insert_is_a_flow(tmp_path: Path) -> None:
     assert flow.source.starting_offsets == "group"
     sink = flow.branches[0].sink
     assert isinstance(sink, SqlKafkaSink)
-    assert (sink.topic, sink.upsert_mode, sink.key_columns) == ("o", True, ("k",))
+    assert (sink.topic, sink.upsert_mode, sink.layouts.key_columns) == ("o", True, ("k",))
     assert step(flow).origins("k") == frozenset({"a"})
 
 
@@ -350,6 +354,7 @@ def test_a_mistake_in_a_declaration(
     [
         ("INSERT INTO o SELECT a FROM s", 15, "the query has 1 columns, and o takes 2: k, v"),
         ("INSERT INTO o SELECT a, B FROM s", 25, "no column B; did you mean b? Names are case-"),
+        ("INSERT INTO o SELECT 1.5, b FROM s", 22, "is DECIMAL(2, 1), and o.k is BIGINT"),
         ("INSERT INTO o SELECT b, b FROM s", 22, "is STRING, and o.k is BIGINT: write CAST(... AS"),
         ("INSERT INTO x SELECT a, b FROM s", 13, "no table x above; allowed: s, o, u"),
         ("INSERT INTO o SELECT a, b FROM t", 32, "no table t in this file; allowed: s, o, u"),
@@ -361,6 +366,7 @@ def test_a_mistake_in_a_declaration(
         ("INSERT INTO o SELECT a, b FROM s UNION ALL SELECT a, b FROM s", 34, "UNION ALL is not"),
         ("INSERT INTO o SELECT a, b FROM TABLE(TUMBLE(TABLE s))", 32, "a window needs state"),
         ("INSERT OVERWRITE o SELECT a, b FROM s", 8, "INSERT OVERWRITE is not supported"),
+        ("INSERT INTO s SELECT * FROM s", 13, "the flow reads what it writes: t is also its"),
         ("INSERT INTO s SELECT id, b FROM u", 13, "u has updates and deletes, and s takes inserts"),
         (
             "INSERT INTO o SELECT id + 1, b FROM u",
@@ -404,6 +410,30 @@ def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
     bad = "CREATE TABLE x (a INTT) WITH ('connector' = 'kafka');"
     found = loaded(tmp_path, bad, SOURCE, "SELCT;", "INSERT INTO nowhere SELECT q FROM s;")
     assert [one.line for one in found.findings] == [1, 3, 4, 4]
+
+
+@pytest.mark.parametrize("part", ["(", "NOT ", "1 + ", "CASE WHEN TRUE THEN "])
+def test_deep_nesting_is_a_finding(tmp_path: Path, part: str) -> None:
+    query = f"INSERT INTO o SELECT a, b FROM s WHERE {part * 5000}a = 1"
+    found = loaded(tmp_path, SOURCE, TARGET, query)
+    assert found.flows == ()
+    assert found.findings
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_no_text_breaks_the_reading(data: st.DataObject) -> None:
+    """Words and symbols of a file are left out, doubled and exchanged."""
+    text = (ROOT / "examples" / "sql" / "adults.sql").read_text()
+    pieces = re.findall(r"\w+|\s+|[^\w\s]", text)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at, other = (data.draw(st.integers(0, len(pieces) - 1)) for _ in range(2))
+        way = data.draw(st.sampled_from(["drop", "twice", "exchange"]))
+        changed = {"drop": "", "twice": pieces[at] * 2, "exchange": pieces[other]}
+        pieces[at] = changed[way]
+    found = read("".join(pieces), "one.sql")
+    lines = "".join(pieces).count("\n") + 1
+    assert all(1 <= each.line <= lines for one in found for each in one.findings)
 
 
 def test_a_value_is_never_in_a_message(tmp_path: Path) -> None:

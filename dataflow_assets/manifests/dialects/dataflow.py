@@ -227,12 +227,12 @@ def _looping(
     ends = [(branch.place, branch.sink) for branch in branches]
     ends += [((*_ERRORS, "config"), errors)] if errors else []
     for place, sink in ends:
-        if _same(source, sink):
+        if same(source, sink):
             message = f"the flow reads what it writes: {sink.address().name} is also its source"
             yield document.finding(place, message, key=True)
 
 
-def _same(source: Source, sink: Sink) -> bool:
+def same(source: Source, sink: Sink) -> bool:
     """Whether both are one topic or table of one server; a query reads what it likes."""
     one, other = source.address(), sink.address()
     named = (one.system, one.namespace, one.name) == (other.system, other.namespace, other.name)

@@ -26,8 +26,6 @@ class Layout:
     fail_on_missing: bool = False
     ignore_nulls: bool = False
     plain_decimals: bool = False
-    null_keys: Literal["FAIL", "DROP", "LITERAL"] = "FAIL"
-    null_key: str = "null"
     delimiter: str = ","
     quote: str | None = '"'
     escape: str | None = None
@@ -36,3 +34,14 @@ class Layout:
     comments: bool = False
     charset: str = "UTF-8"
     endianness: Literal["big", "little"] = "big"
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Of the records of one topic."""
+
+    value: Layout
+    key: Layout | None = None
+    """None: records have no keys, or keys are not read."""
+    key_columns: tuple[str, ...] = ()
+    """The columns of the key, as the table names them, in the order of its layout."""

@@ -15,7 +15,6 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.contracts import Group, Grouped, MessageFormat, Texts
-from dataflow_assets.formats.avro import AvroFormat
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
 from dataflow_assets.sql.bytes.layout import Layout
 from dataflow_assets.sql.bytes.write import RAW_BYTES, writer
@@ -73,6 +72,8 @@ def _texts(given: pa.Array, layout: Layout, skipped: bytes) -> Texts:
 
 
 def _of_avro(given: pa.Array, layout: Layout, skipped: bytes) -> Texts:
+    from dataflow_assets.formats.avro import AvroFormat
+
     found = AvroFormat(schema=schema_of(layout)).texts(given)
     if not layout.ignore_errors or not found.refused:
         return found

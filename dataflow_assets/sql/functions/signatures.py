@@ -58,8 +58,3 @@ def fit(types: Sequence[Type], words: Sequence[str]) -> None:
         if one != NULL and not any(_FAMILIES[each](one) for each in word.split("|")):
             wanted = word.replace("|", " or ")
             raise ValueError(f"argument {index + 1} is of type {one}; allowed: {wanted}")
-
-
-def same_as(index: int) -> Callable[[Sequence[Type]], Type]:
-    """The result has the type of an argument."""
-    return lambda types: types[index]

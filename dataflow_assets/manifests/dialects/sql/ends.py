@@ -83,9 +83,7 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
     given: dict[str, Any] = {
         **_reached(table, notes),
         "topic": table.text("topic"),
-        "value": table.layouts.value,
-        "key": table.layouts.key,
-        "key_columns": table.layouts.key_columns,
+        "layouts": table.layouts,
         "upsert_mode": table.connector == UPSERT,
         "auto_create_topic": table.text("properties.allow.auto.create.topics", "true") != "false",
     }

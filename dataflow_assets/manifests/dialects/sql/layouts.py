@@ -13,20 +13,10 @@ from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
 from dataflow_assets.sql.bytes.avro_schemas import problem
-from dataflow_assets.sql.bytes.layout import Layout
+from dataflow_assets.sql.bytes.layout import Layout, Layouts
 from dataflow_assets.sql.types import STRING, Type
 
 _RAW = ("CHAR", "VARCHAR", "VARBINARY", "BOOLEAN", "FLOAT", "DOUBLE")
-
-
-@dataclass(frozen=True)
-class Layouts:
-    """Of one topic."""
-
-    value: Layout
-    key: Layout | None
-    key_columns: tuple[str, ...]
-    """The columns of the key, as the table names them, in the order of its layout."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing_extensions import override
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
-from dataflow_assets.manifests.dialects.dataflow import Reading
+from dataflow_assets.manifests.dialects.dataflow import Reading, same
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.justone.keys import entry, names
@@ -49,6 +50,7 @@ _ENDS: Sequence[tuple[Path, int]] = (
     (("spec", "source", "config"), 0),
     (("spec", "sink", "config"), 1),
 )
+_DEEP = "an expression of this file is nested too deeply: split it by views"
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "dataflow.onRejected": ("table", "fail", "skip"),
     "dataflow.suspended": ("true", "false"),
@@ -92,12 +94,18 @@ class _File:
 
 def read(text: str, file: str) -> list[Reading]:
     """A reading for each flow, and one of findings and notes."""
-    script = read_script(text)
     state = _File(file, text)
-    for place, message in script.problems:
-        state.wrong("SQL", place, message)
-    inserts = [one for one in script.statements if isinstance(one, Insert)]
-    flows = list(_flows(script.statements, inserts, state))
+    inserts: list[Insert] = []
+    flows: list[Reading] = []
+    try:
+        script = read_script(text)
+        for place, message in script.problems:
+            state.wrong("SQL", place, message)
+        inserts = [one for one in script.statements if isinstance(one, Insert)]
+        flows = list(_flows(script.statements, inserts, state))
+    except RecursionError:
+        state.wrong("SQL", Place(1, 1), _DEEP)
+        flows = []
     if not inserts and not state.notes.findings:
         state.note("SQL", Place(1, 1), "no INSERT INTO in this file, and so no flow")
     whole = Document(file, None, {(): Lines(1, 1, 1, 1)})
@@ -238,8 +246,12 @@ def _flow(
         return
     seen[name] = insert.place
     _check_group(insert, relation.table, state)
+    pickle.dumps(made)  # as it travels to the tasks; RecursionError where it is nested too deeply
     source = ends.source(relation.table, name, state.notes)
     sink = ends.sink(target, state.notes)
+    if source is not None and sink is not None and same(source, sink):
+        message = f"the flow reads what it writes: {sink.address().name} is also its source"
+        state.wrong(what, insert.table_place, message)
     if source is None or sink is None or len(state.notes.findings) > before:
         return
     tables = (relation.table, target)

@@ -13,10 +13,11 @@ from dataflow_assets.manifests.dialects.justone.notes import Notes
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
-from dataflow_assets.manifests.dialects.sql.layouts import Layouts, layouts
+from dataflow_assets.manifests.dialects.sql.layouts import layouts
 from dataflow_assets.manifests.dialects.sql.read_tables import included
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.sql.bytes.layout import Layouts
 from dataflow_assets.sql.expressions import Column as Cell
 from dataflow_assets.sql.expressions import Expression
 from dataflow_assets.sql.function import Environment
