@@ -97,15 +97,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     processes start the same server.
     """
     for item in items:
-        if _heavy(item) or item.get_closest_marker("heavy"):
+        if _heavy(item):
+            item.add_marker("heavy")
+        if item.get_closest_marker("heavy"):
             server = "trino" if "trino" in item.nodeid else "others"
             item.add_marker(pytest.mark.xdist_group(server))
     if config.getoption("--full"):
         return
     for item in items:
-        if _heavy(item):
-            essential = ESSENTIAL.get(getattr(item, "originalname", ""), frozenset())
-            item.add_marker("heavy" if item.callspec.id in essential else "full")  # type: ignore[attr-defined]
+        essential = ESSENTIAL.get(getattr(item, "originalname", ""), frozenset())
+        if _heavy(item) and item.callspec.id not in essential:  # type: ignore[attr-defined]
+            item.add_marker("full")
     left = [item for item in items if item.get_closest_marker("full")]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]

@@ -1,6 +1,7 @@
 """Every test there is, the laws on Spark and with every other end: `make test-all`.
 
-The tests marked `heavy` run after the others, and then those marked `alone`. The result goes to docs/evidence/test-all.md.
+The tests marked `heavy` run after the others, and then those marked `alone`. The result goes to
+docs/evidence/test-all.md.
 """
 
 from __future__ import annotations
