@@ -39,6 +39,7 @@ def test_a_table_can_be_altered_right_after_its_first_load(followed: Followed, d
     driven.until(lambda: len(followed.rows()[0]) == 3 and followed.same(), SOON)
     assert followed.rows()[0] == (2, "row 2", 0.5)
     assert driven.left(followed.flow) == []
+    driven.end()
     assert sum(report.delta.rows for report in driven.reports(followed.flow)) == 100 + 50 + 2
 
 

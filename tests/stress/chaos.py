@@ -145,7 +145,7 @@ def main() -> None:
     sys.stdout.write(result.page())
     sys.stderr.write(f"{result.slow()}\n")
     if given.write:
-        RESULT.write_text(result.page(), encoding="utf-8")
+        given.result.write_text(result.page(), encoding="utf-8")
 
 
 def _arguments() -> argparse.Namespace:
@@ -154,6 +154,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="sink and way")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[])
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--result", type=Path, default=RESULT, help="the page that is written")
     parser.add_argument("--no-result", dest="write", action="store_false", help="do not write it")
     return parser.parse_args()
 

@@ -33,7 +33,8 @@ class LoggedColumn:
     name: str
     type: TypeOf
     identifies: bool
-    """Whether the log has it of rows that are deleted."""
+    """Whether it names rows: in the log by the replica identity, of which alone the log has the
+    values of rows that are deleted; in rows that are loaded first by the primary key."""
 
     @property
     def field(self) -> pa.Field:

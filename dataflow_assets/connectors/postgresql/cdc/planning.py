@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dataflow_assets.connectors.postgresql.cdc import errors, idle_log, slot, tables
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
@@ -29,6 +29,16 @@ log = logging.getLogger(__name__)
 RECORD_BYTES = 128  # of the log, by which a number of records is a stretch of it
 
 
+@dataclass(frozen=True)
+class _Ahead:
+    """Log that is to be read."""
+
+    at: Reached
+    end: Lsn
+    moves: bool = True
+    """The position moves on where there are no changes, too."""
+
+
 class Planning:
     """Plans the spans of one session."""
 
@@ -51,28 +61,20 @@ class Planning:
     def plan(self, after: Positions, limit: Limit, until: Positions | None) -> Span:
         """As `SourceSession.plan`."""
         at = stored(after)
-        bound = None if until is None else stored(until)
         self._loading.next_turn()
         waiting = self._loading.waiting(at)
         if at is not None and not waiting:
             self._loading.unused()
-        with (
-            explained(self._source, "planning"),
-            giving_way(self._source, self._flow),
-            lent_to_source(self._source.dsn()) as link,
-        ):
-            if waiting:
-                return self._load(link, at, waiting, limit)
-            if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
-                slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
-                return Span(())
-            known = self.made(link) if at is None else self._checked(link, at.lsn)
-            begin = known.confirmed if at is None else at.lsn
-            end = self._end(link, begin)
-        upto = end if bound is None or bound.lsn.value > end.value else bound.lsn
-        position = at or Reached(begin, self._loading.names)
         with explained(self._source, "planning"):
-            return self._follow(position, upto, limit, moves=at is None or until is not None)
+            with (
+                giving_way(self._source, self._flow),
+                lent_to_source(self._source.dsn()) as link,
+            ):
+                if waiting:
+                    found = self._load(link, at, waiting, limit)
+                else:
+                    found = self._ahead(link, at, until)
+            return found if isinstance(found, Span) else self._follow(found, limit)
 
     def made(self, link: TextLink) -> Slot:
         """Publication and slot as they are before the first read; made where they are missing.
@@ -92,7 +94,21 @@ class Planning:
         assert known is not None  # noqa: S101 - it was just made
         return known
 
-    def _load(self, link: TextLink, at: Reached | None, waiting: list[str], limit: Limit) -> Span:
+    def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
+        """The log up to its end, or to where the run ends."""
+        bound = None if until is None else stored(until)
+        if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
+            slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
+            return Span(())
+        known = self.made(link) if at is None else self._checked(link, at.lsn)
+        begin = at or Reached(known.confirmed, self._loading.names)
+        end = self._end(link, begin.lsn)
+        upto = end if bound is None or bound.lsn.value > end.value else bound.lsn
+        return _Ahead(begin, upto, moves=at is None or until is not None)
+
+    def _load(
+        self, link: TextLink, at: Reached | None, waiting: list[str], limit: Limit
+    ) -> Span | _Ahead:
         """All rows of tables that wait, as of one place in the log.
 
         The changes of the others are read up to that place before, so that all tables go on from
@@ -111,28 +127,30 @@ class Planning:
                 # Where it was at first: writers may be faster than the log is read.
                 first = self._before_load = self._before_load or end
                 if first.value - at.lsn.value > _bytes(limit):
-                    return self._follow(at, first, limit, moves=True)
+                    return _Ahead(at, first)
         snapshot, self._before_load = snapshot or self._loading.begun(link), None
         if at is not None and at.lsn.value < snapshot.lsn.value:
-            return self._follow(at, snapshot.lsn, limit, moves=True)
+            return _Ahead(at, snapshot.lsn)
         reached = Reached(snapshot.lsn, self._loading.names)
         parts = self._loading.parts(snapshot, waiting, limit)
         if not parts:  # partitioned tables without a partition
             return self._stretch(reached, snapshot.lsn, snapshot.lsn)
         return Span.of_parts(dump(reached), parts)
 
-    def _follow(self, at: Reached, end: Lsn, limit: Limit, *, moves: bool) -> Span:
+    def _follow(self, ahead: _Ahead, limit: Limit) -> Span:
         """The next stretch of the log; nothing where it has no changes and need not move on."""
+        at, end, moves = ahead.at, ahead.end, ahead.moves
         begin = at.lsn
         self._idle.planned(begin)
         if begin.value >= end.value:
             return self._stretch(at, begin, begin) if moves else Span(())
-        looked = Lsn(min(end.value, begin.value + idle_log.LOOK_BYTES))
-        if self._idle.rests and not moves and not self._idle.is_long(begin, end):
+        moves = moves or self._idle.is_long(begin, end)
+        if self._idle.rests and not moves:
             return Span(())
+        looked = Lsn(min(end.value, begin.value + idle_log.LOOK_BYTES))
         found = self._idle.seen(begin, looked)
         if found.first is None:
-            if looked.value == end.value and not moves and not self._idle.is_long(begin, end):
+            if looked.value == end.value and not moves:
                 return Span(())
             self._idle.moved()
             return self._stretch(replace(at, lsn=looked), looked, end)
