@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs bench demo demo-lake demo-cdc demo-clean servers-up servers-down
+.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -54,6 +54,13 @@ soak: setup ## Flows over all connectors for an hour, with restarts; what they h
 
 docs: setup ## The generated pages: docs/reference, docs/connectors, docs/types.md
 	$(BIN)/python -m dataflow_assets.reference --write
+
+site: setup ## The pages as a site with search, in .data/site/html; a broken link ends it
+	$(BIN)/python docs/build_site.py
+
+pictures: setup ## The pictures and the recording of the README, from a demo that has come to rest; needs Chromium
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group pictures
+	$(BIN)/python -m devservers.demo.pictures
 
 # `make bench -- fleet`: what stands behind `bench` says what to measure.
 ifeq (bench,$(firstword $(MAKECMDGOALS)))
