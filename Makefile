@@ -16,6 +16,7 @@ setup: $(READY) ## The environment in .venv, and the jars of the lock in .cache
 
 # Nothing to do, and no network, while these files are as they were.
 $(READY): pyproject.toml constraints.txt dataflow_assets/spark/jars.lock
+	@echo "downloading what is not here yet: about 2 GB at first, a few minutes without a word"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo]" --group dev

@@ -11,6 +11,8 @@ import html
 import io
 import json
 import os
+import pty
+import signal
 import subprocess
 import sys
 import threading
@@ -19,11 +21,12 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 
 import psycopg
 from confluent_kafka import Producer
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, ViewportSize, sync_playwright
 from typing_extensions import override
 
 from dataflow_assets.spark.jars import ROOT
@@ -36,15 +39,17 @@ PICTURES = ROOT / "docs" / "pictures"
 OFFSET = 2000  # beside another demo
 ORDERS = 6_000
 CHROMIUM = os.environ.get("CHROMIUM") or "/usr/bin/chromium"
-WIDE = {"width": 1360, "height": 820}
-RECORDED = {"width": 900, "height": 560}
+WIDE = ViewportSize(width=1360, height=820)
+GRAPH = ViewportSize(width=1700, height=1760)
+RECORDED = ViewportSize(width=900, height=560)
+GRAPH_LEFT, GRAPH_TOP, GRAPH_RIGHT = 544, 112, 50  # the list of groups, the search, the zoom
 COMMANDS = (
     "dataflow check flows/orders.yaml",
     "dataflow preview flows/orders.yaml --limit 1",
     "dataflow status flows/",
 )
 TERMINAL = """<body style="margin:0;background:#14161b;color:#d6dae0">
-<pre style="font:13px/1.35 'DejaVu Sans Mono',monospace;padding:18px;white-space:pre-wrap">{}
+<pre style="font:12px/1.35 'DejaVu Sans Mono',monospace;padding:18px;white-space:pre-wrap">{}
 </pre>"""
 ACTIVE = "{runsOrError(filter: {statuses: [QUEUED, STARTING, STARTED]}) {... on Runs {count}}}"
 PATIENCE_SECONDS = 900.0
@@ -92,18 +97,21 @@ class PicturedDemo(OrdersDemo):
             return int(json.load(answer)["data"]["runsOrError"]["count"])
 
 
-def printed_by(command: str, folder: Path) -> str:
-    """What a command of ours prints, in the folder above the manifests."""
-    words = command.split()
+def printed_by(command: str, folder: Path, *, terminal: bool = False) -> str:
+    """What a command of ours prints, in the folder above the manifests; as on a terminal or not."""
+    words, (reading, writing) = command.split(), pty.openpty()
     done = subprocess.run(
         [Path(sys.executable).with_name(words[0]), *words[1:]],
         cwd=folder,
-        env=os.environ | {"COLUMNS": "110"},
-        capture_output=True,
+        env=os.environ | {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
+        stdout=writing if terminal else subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
         check=False,
     )
-    return done.stdout
+    os.close(writing)
+    with os.fdopen(reading, "rb", 0) as screen:
+        return screen.read(60_000).decode() if terminal else done.stdout
 
 
 def main() -> None:
@@ -111,10 +119,16 @@ def main() -> None:
     folder = ROOT / ".data" / "pictures"
     demo = PicturedDemo(folder, OFFSET, printed)
     demo.check()
+    signal.signal(signal.SIGTERM, _ended)
     with ExitStack() as stack:
         if demo.start(stack, threading.Event()):
             _until(demo.rests)
             _take(demo, folder)
+
+
+def _ended(_: int, __: FrameType | None) -> None:
+    """The servers are stopped on the way out."""
+    sys.exit(143)
 
 
 def _until(done: Callable[[], bool]) -> None:
@@ -129,10 +143,16 @@ def _take(demo: PicturedDemo, folder: Path) -> None:
     with sync_playwright() as browsers:
         browser = browsers.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport=WIDE)
+        page.set_viewport_size(GRAPH)
         _page(page, f"{demo.dagster.url}/asset-groups", 12)
         graph = _graph(page)
+        page.set_viewport_size(WIDE)
         _save(graph, "graph.png")
         _page(page, f"{demo.dagster.url}/assets/postgresql/shop/public/orders?view=overview", 10)
+        page.get_by_text("Metadata", exact=True).last.scroll_into_view_if_needed()
+        page.mouse.move(600, 500)
+        page.mouse.wheel(0, 560)
+        page.wait_for_timeout(2000)
         _save(_shot(page), "asset.png")
         _page(page, f"{demo.dagster.url}/locations/dataflow-assets/sensors/orders_sensor", 10)
         _save(_shot(page), "sensor.png")
@@ -149,13 +169,16 @@ def _page(page: Page, url: str, seconds: float) -> None:
 
 
 def _graph(page: Page) -> Image.Image:
-    """The whole graph, with all groups open."""
-    for expand in ("Expand all groups", "Expand all"):
-        found = page.get_by_role("button", name=expand)
-        if found.count():
-            found.first.click()
-            page.wait_for_timeout(4000)
-    return _shot(page)
+    """The whole graph, with all groups open and without the pages' own frame."""
+    names = page.locator("svg").get_by_text("_").all_inner_texts()
+    for name in dict.fromkeys(names):
+        page.locator("svg").get_by_text(name, exact=True).last.click()
+        page.wait_for_timeout(4000)
+    page.mouse.move(5, 5)
+    page.reload(wait_until="load")  # remembers the open groups, and shows the whole graph
+    page.wait_for_timeout(12_000)
+    picture = _shot(page)
+    return picture.crop((GRAPH_LEFT, GRAPH_TOP, picture.width - GRAPH_RIGHT, picture.height))
 
 
 def _shot(page: Page) -> Image.Image:
@@ -181,7 +204,7 @@ def _fitted(picture: Image.Image) -> Image.Image:
 def _terminal(page: Page, folder: Path) -> Iterator[tuple[Image.Image, int]]:
     """Each command as it is typed, then with what it prints; each with its milliseconds."""
     for command in COMMANDS:
-        said = printed_by(command, folder).strip().splitlines()[:26]
+        said = printed_by(command, folder, terminal=True).strip().splitlines()[:29]
         for text, milliseconds in (
             (f"$ {command}", 900),
             ("\n".join([f"$ {command}", *said]), 4000),
