@@ -111,6 +111,8 @@ def _header(document: Document) -> Iterable[Finding]:
 
 def _explained(finding: Finding) -> Finding:
     """Says where a connector's key belongs when it stands beside `type` instead of in `config`."""
+    if finding.path.startswith("x-"):  # as Compose files have them
+        return replace(finding, message="unknown key: define an anchor where it is first used")
     _, _, place = finding.path.partition("spec.")
     end, _, key = place.partition(".")
     if end.startswith("transformations[") and finding.message.startswith("unknown key"):
