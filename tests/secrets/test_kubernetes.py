@@ -136,7 +136,7 @@ def test_a_token_that_is_valid_no_more_is_named(
     for bad in (foreign, good[:-6], "none"):
         (pod / "token").write_text(bad)
         cluster.forget()
-        with pytest.raises(PermanentError, match=r"refused secret shop/pg: 401 Unauthorized, and"):
+        with pytest.raises(TransientError, match=r"shop/pg cannot be read .+: 401 Unauthorized"):
             Secrets("shop").get(REF)
     (pod / "token").write_text(kubernetes.token("shop"))
     cluster.forget()

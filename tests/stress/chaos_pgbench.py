@@ -69,6 +69,8 @@ class Pgbench:
 
     server: ClassVar[str] = "postgresql"
     broker: ClassVar[str] = "postgresql"
+    kinds: ClassVar[tuple[str, ...]] = ()
+    steps: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, given: Fixtures, chance: random.Random, folder: Path) -> None:
         self.model = Sent()
