@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
+.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -16,9 +16,12 @@ setup: $(READY) ## The environment in .venv, and the jars of the lock in .cache
 
 # Nothing to do, and no network, while these files are as they were.
 $(READY): pyproject.toml constraints.txt dataflow_assets/spark/jars.lock
+	@echo "downloading what is not here yet: about 2 GB at first, a few minutes without a word"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo]" --group dev
+	@# What the wheel does not hold is imported from here: definitions, jobs, resources, sensors, devservers.
+	echo "$(CURDIR)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/dataflow-assets-clone.pth"
 	$(BIN)/python -m devservers fetch
 	touch $@
 
@@ -26,12 +29,14 @@ lint: setup ## Style, format, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
 
 types: setup ## Strict types
 	$(BIN)/mypy .
 
 test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
-	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal -m "not alone"
+	$(BIN)/pytest --numprocesses $(TESTERS) --dist worksteal -m "not heavy and not alone"
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m heavy
 	$(BIN)/pytest -m alone
 
 fuzz: setup ## A million hostile messages through every step, on all cores; the result goes to docs/evidence/fuzz.md
@@ -54,6 +59,13 @@ soak: setup ## Flows over all connectors for an hour, with restarts; what they h
 
 docs: setup ## The generated pages: docs/reference, docs/connectors, docs/types.md
 	$(BIN)/python -m dataflow_assets.reference --write
+
+site: setup ## The pages as a site with search, in .data/site/html; a broken link ends it
+	$(BIN)/python docs/build_site.py
+
+pictures: setup ## The pictures and the recording of the README, from a demo that has come to rest; needs Chromium
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group pictures
+	$(BIN)/python -m devservers.demo.pictures
 
 # `make bench -- fleet`: what stands behind `bench` says what to measure.
 ifeq (bench,$(firstword $(MAKECMDGOALS)))

@@ -3,8 +3,9 @@
 Actions: `kill` (SIGKILL to this process and to the driver of the run), `kill-driver` (to the driver
 alone), `kill-task` (to this process alone), `raise` (an error as if the outside had failed),
 `sleep` (30 s, for a racing driver), `file` (wait until the file named by DATAFLOW_FAILPOINT_FILE is
-gone). They are taken the nth time that the step is reached, with `+` behind it also each time after
-that. Without the variable a failpoint costs one comparison.
+gone; each that waits adds a byte to the file with `-held` behind that name). They are taken the nth
+time that the step is reached, with `+` behind it also each time after that. Without the variable a
+failpoint costs one comparison.
 """
 
 from __future__ import annotations
@@ -81,8 +82,15 @@ def _act(failpoint: Failpoint) -> None:
     elif failpoint.action == "sleep":
         time.sleep(30)
     else:
-        while Path(failpoint.file).exists():
-            time.sleep(0.05)
+        _hold(Path(failpoint.file))
+
+
+def _hold(file: Path) -> None:
+    if file.exists():
+        with file.with_name(f"{file.name}-held").open("ab") as held:
+            held.write(b".")
+    while file.exists():
+        time.sleep(0.05)
 
 
 def _kill(failpoint: Failpoint) -> None:

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
-from dataflow_assets.secrets import given
+from dataflow_assets.secrets import given, inside
 from dataflow_assets.spec import Spec
 
 MASK = "***"
@@ -44,7 +44,13 @@ def _values(flow: Flow) -> Iterator[str]:
 
 
 def _resolved(flow: Flow) -> Flow:
-    """With the values of its Secrets, as far as they are there."""
+    """With the values of its Secrets, as far as they are there.
+
+    Each line of a log comes by here, with a lock held: the Kubernetes API is not asked, which may
+    be away. What this process has from it is among those that were `given`.
+    """
+    if inside():
+        return flow
     try:
         return flow.resolvable()
     except DataflowError:

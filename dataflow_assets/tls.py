@@ -119,7 +119,7 @@ class Tls(Spec):
         Raises:
             PermanentError: a file is missing, or a value is not what the option needs.
         """
-        key = self.key_file.get_secret_value() if self.key_file else None
+        key = None if self.key_file is None else self.key_file.get_secret_value()
         values = {"ca_file": self.ca_file, "cert_file": self.cert_file, "key_file": key}
         for name, value in values.items():
             if value is not None and not value.strip():

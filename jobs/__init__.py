@@ -1,1 +1,1 @@
-"""One job per flow, replays, and maintenance."""
+"""What this location does by itself beside its flows."""

@@ -39,17 +39,30 @@ def clickhouse(client: Any, table: str) -> list[Row]:
     return list(client.query(sql).named_results())
 
 
-def iceberg(table: Any) -> list[Row]:
-    """Of a table that nothing was deleted from; files of one commit are not in any order."""
-    return [row for path in _data_files(table) for row in _rows(table, path)]
+def iceberg(table: Any, sorts: str = "") -> list[Row]:
+    """Of a table that nothing was deleted from; files of one commit are not in any order.
+
+    `sorts`: a column by which the rows of one commit are put in order, where its writer does not.
+    """
+    if not sorts:
+        return [row for path in _data_files(table) for row in _rows(table, path)]
+    commits: dict[str, list[Row]] = {}
+    for snapshot, path in _files(table):
+        commits.setdefault(snapshot, []).extend(_rows(table, path))
+    return [row for rows in commits.values() for row in sorted(rows, key=lambda row: row[sorts])]
 
 
 def _data_files(table: Any) -> Iterator[str]:
+    yield from (path for _, path in _files(table))
+
+
+def _files(table: Any) -> Iterator[tuple[str, str]]:
+    """Commit and path of each, the oldest commit first."""
     snapshot = table.current_snapshot()
     manifests = snapshot.manifests(table.io) if snapshot else []
     entries = [entry for one in manifests for entry in one.fetch_manifest_entry(table.io)]
     for entry in sorted(entries, key=lambda entry: int(entry.sequence_number)):
-        yield entry.data_file.file_path
+        yield str(entry.sequence_number), entry.data_file.file_path
 
 
 def _rows(table: Any, path: str) -> list[Row]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SHARED = "DATAFLOW_TEST_SERVERS"
 S = TypeVar("S", bound=Server)
 HEAVY = frozenset({"nessie", "trino"})
-"""Connectors whose servers are slow to start: one process of `make test` starts them, last."""
+"""Connectors whose servers are slow to start: `make test` has two processes for them, later."""
 ESSENTIAL: Mapping[str, frozenset[str]] = {
     "test_drains_everything_once_and_resumes": frozenset(
         {"memory-offsets-nessie", "memory-offsets-trino", "trino-memory-span"}
@@ -93,14 +93,21 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `full` are for `make test-all` alone: others hold the same in less time.
 
-    So are the laws for a connector whose server is heavy, but for those of ESSENTIAL.
+    So are the laws for a connector whose server is heavy, but for those of ESSENTIAL. No two
+    processes start the same server.
     """
+    for item in items:
+        if _heavy(item):
+            item.add_marker("heavy")
+        if item.get_closest_marker("heavy"):
+            server = "trino" if "trino" in item.nodeid else "others"
+            item.add_marker(pytest.mark.xdist_group(server))
     if config.getoption("--full"):
         return
     for item in items:
-        if _heavy(item):
-            essential = ESSENTIAL.get(getattr(item, "originalname", ""), frozenset())
-            item.add_marker("alone" if item.callspec.id in essential else "full")  # type: ignore[attr-defined]
+        essential = ESSENTIAL.get(getattr(item, "originalname", ""), frozenset())
+        if _heavy(item) and item.callspec.id not in essential:  # type: ignore[attr-defined]
+            item.add_marker("full")
     left = [item for item in items if item.get_closest_marker("full")]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]

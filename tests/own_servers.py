@@ -109,6 +109,14 @@ def _nessie_namespace(own: Own) -> str:
     return name
 
 
+def _trino_schema(own: Own) -> str:
+    from tests.connectors.trino.driver import execute
+
+    name = _name()
+    execute(own.getfixturevalue("trino"), f"CREATE SCHEMA lake.{name}")
+    return name
+
+
 _SHARED: dict[str, Callable[[Own], Any]] = {
     "kafka": lambda own: own.server(devservers.Kafka, "kafka"),
     "secure_kafka": lambda own: own.server(devservers.SecureKafka, "secure-kafka"),
@@ -118,6 +126,12 @@ _SHARED: dict[str, Callable[[Own], Any]] = {
     "clickhouse": lambda own: own.server(devservers.ClickHouse, "clickhouse"),
     "nessie": lambda own: own.server(
         devservers.Nessie, "nessie", store=own.getfixturevalue("seaweedfs")
+    ),
+    "trino": lambda own: own.server(
+        devservers.Trino,
+        "trino",
+        store=own.getfixturevalue("seaweedfs"),
+        database=own.getfixturevalue("postgresql"),
     ),
     "spark_server": lambda own: own.server(devservers.SparkConnect, "spark"),
     "topic": _topic,
@@ -129,4 +143,5 @@ _FRESH: dict[str, Callable[[Own], Any]] = {
     "database": _database,
     "namespace": _namespace,
     "nessie_namespace": _nessie_namespace,
+    "trino_schema": _trino_schema,
 }

@@ -27,7 +27,7 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow, mangle
 
 MANIFEST_CHECK = "manifest"
-_KINDS = {".py": "python", ".properties": "properties"}
+_KINDS = {".py": "python", ".properties": "properties", ".sql": "sql"}
 
 AnyAsset = dg.AssetsDefinition | dg.AssetSpec
 

@@ -19,6 +19,7 @@ from dataflow_assets.flow import Flow
 from dataflow_assets.registry import sinks, sources
 from dataflow_assets.runs.replay import keeps
 from dataflow_assets.sdk.database import joined
+from dataflow_assets.sql.query import SqlQuery
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
@@ -71,9 +72,16 @@ def flow_metadata(node: Node) -> dict[str, Any]:
         **code_reference(flow.file, flow.line),
         "flow": flow.id,
         "source": uri(flow.source_address),
+        **_query(flow),
         **_rejects(flow),
         **({"suspended": True} if flow.suspended else {}),
     }
+
+
+def _query(flow: Flow) -> dict[str, Any]:
+    """The INSERT of a SQL file."""
+    texts = [one.step.text for one in flow.transformations if isinstance(one.step, SqlQuery)]
+    return {"query": dg.MetadataValue.md(f"```sql\n{texts[0]}\n```")} if texts else {}
 
 
 def _rejects(flow: Flow) -> dict[str, Any]:

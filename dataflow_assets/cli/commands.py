@@ -11,6 +11,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -134,6 +135,7 @@ def _reset(flow: Flow, asked: Namespace) -> Iterator[str]:
 
 def servers(asked: Namespace) -> int:
     """Starts or stops the servers of one folder."""
+    _need_clone()
     import devservers
 
     if asked.action == "down":
@@ -146,9 +148,19 @@ def servers(asked: Namespace) -> int:
 
 def demo(asked: Namespace) -> int:
     """A demo, until Ctrl-C."""
+    _need_clone()
     from devservers.demo.running import run as run_demo
 
     return run_demo(asked.which, asked.folder)
+
+
+def _need_clone() -> None:
+    """Local servers are no part of what is installed."""
+    if find_spec("devservers") is None:
+        raise PermanentError(
+            "local servers and demos are in a clone of the repository only: run `make demo` or "
+            "`make servers-up` there"
+        )
 
 
 def _request(asked: Namespace) -> Request:

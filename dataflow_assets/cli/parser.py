@@ -202,7 +202,7 @@ def _replay(add: Add, common: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="only what was rejected at this time or later, an ISO 8601 timestamp with its zone",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object per part put back")
+    parser.add_argument("--json", action="store_true", help="one JSON object per replayed part")
     parser.set_defaults(command=_replayed)
 
 

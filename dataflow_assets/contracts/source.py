@@ -56,6 +56,17 @@ class Source(Connector):
     """True: its server keeps log until the flow has read it; assets have a check of how much."""
 
     @property
+    def reserved(self) -> str:
+        """What of its server only one flow may read, such as a replication slot.
+
+        Read when manifests are loaded: two flows of which it is the same are refused.
+
+        Returns:
+            A name for people; empty where any number of flows may read the same.
+        """
+        return ""
+
+    @property
     def null_messages(self) -> NullMessages:
         """What a null message means; tables have none.
 

@@ -175,12 +175,22 @@ class SourceSession(ABC):
         """
         return False
 
+    @property
+    def holds(self) -> bool:
+        """Whether others wait at the source for something that `release` lets go, such as a lock.
+
+        Asked by the driver after each commit. While it is True, `release` is called after each
+        micro-batch that every branch has, in a lane too. By default False.
+        """
+        return False
+
     @abstractmethod
     def release(self, upto: Positions) -> None:
         """Reports to the server what every branch has committed.
 
-        Called by the driver after micro-batches, in a lane at most every half minute, and at the
-        end of a run. It may be repeated and may be skipped: no commit rests on it.
+        Called by the driver after micro-batches, in a lane at most every half minute unless the
+        session `holds` something, and at the end of a run. It may be repeated and may be skipped:
+        no commit rests on it.
 
         Args:
             upto: the lowest position of all branches, by partition.

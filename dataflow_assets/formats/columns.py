@@ -43,11 +43,11 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, unknown_fields: str = "rej
 
     System columns are kept. A column that the batch lacks is null and marked in ABSENT, as are
     values that the batch itself marks, by the order of its own columns. Raises
-    NewColumns when a column of the batch is unknown to the schema (unless they are ignored),
-    PermanentError when one that must be filled is missing.
+    NewColumns when a column of a batch with rows is unknown to the schema (unless they are
+    ignored), PermanentError when one that must be filled is missing.
     """
     given = {field.name: field for field in table_columns(batch.schema)}
-    _check(given, schema, unknown_fields)
+    _check(given, schema, unknown_fields if batch.num_rows else "ignore")
     refused: Refused = {}
     rules = frozenset(name for name in _RULES if (schema.metadata or {}).get(name) == b"1")
     arrays = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dataflow_assets.errors import Finding
 
-SUFFIXES = (".yaml", ".yml", ".properties")
+SUFFIXES = (".yaml", ".yml", ".properties", ".sql")
 
 
 def expand(paths: list[Path]) -> tuple[list[Path], list[Finding]]:
@@ -33,7 +33,7 @@ def unchecked(path: Path) -> list[str]:
         return []
     others = sorted(entry.name for entry in _entries(path) if entry.suffix == ".json")[:3]
     ignored = f" ({', '.join(others)} is not read: JSON is read from *.yaml too)" if others else ""
-    kinds = "*.yaml, *.yml or *.properties"
+    kinds = "*.yaml, *.yml, *.properties or *.sql"
     return [f"{path}: no {kinds} in this folder: nothing was checked{ignored}"]
 
 

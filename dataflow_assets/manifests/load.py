@@ -20,15 +20,18 @@ from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties,
 from dataflow_assets.manifests.dialects.documents import Document, parse
 from dataflow_assets.manifests.dialects.justone import read as justone
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql import read as sql
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.named_files import unusable
 from dataflow_assets.manifests.neighbours import clashes
+from dataflow_assets.manifests.packages import not_installed
 from dataflow_assets.manifests.secret_documents import SecretDocuments
 from dataflow_assets.manifests.secret_refs import absent, foreign, missing_keys
 from dataflow_assets.secrets import Secrets
 
 MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
 MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
+_JUSTONE, _TABLEFLOW = ("kafka", "postgresql"), ("kafka", "iceberg")
 
 AnyPath = str | os.PathLike[str]
 
@@ -138,9 +141,19 @@ def _objects(file: _FileReading) -> int:
 def _connectors(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
     """A reading for each flow of a connector's file; findings and notes are in the first one's."""
     own, others = ([one for file in files for one in file.properties] for files in (read, near))
+    problems = [_not_installed(one, _JUSTONE) for one in own if justone.is_connector(one)]
+    if any(problems):
+        yield from filter(None, problems)
+        return
     for found in justone.read(own, others):
         yield dataflow.Reading(found.document, found.findings, found.hints)
         yield from (dataflow.Reading(found.document, flow=flow) for flow in found.flows)
+
+
+def _not_installed(document: Document, connectors: Sequence[str]) -> dataflow.Reading | None:
+    """A finding instead of the flows of a document whose connectors lack their client."""
+    lacking = not_installed(connectors)
+    return dataflow.Reading(document, (document.finding((), lacking),)) if lacking else None
 
 
 def _repeated(files: list[_FileReading]) -> Iterator[Finding]:
@@ -174,6 +187,8 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
         text = Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         return _refused(file, "is not UTF-8 text")
+    if file.endswith(".sql"):
+        return _FileReading(tuple(sql.read(text, file)))
     if text.count(":") + text.count(",") > MOST_ENTRIES:
         return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
@@ -214,7 +229,8 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
         elif dataflow.reads(document):
             readings.append(dataflow.read(document))
         elif tableflow.reads(document):
-            readings += tableflow.read(document)
+            lacking = _not_installed(document, _TABLEFLOW)
+            readings += [lacking] if lacking else tableflow.read(document)
         elif kubernetes.reads(document):
             secret, more = kubernetes.read(document)
             secrets += [secret] if secret else []

@@ -12,6 +12,7 @@ from dataflow_assets.manifests.dialects.documents import Document, Path
 
 Pair = tuple[Flow, Document]
 _NAME: Path = ("metadata", "name")
+_SOURCE: Path = ("spec", "source", "config")
 _ERRORS: Path = ("spec", "errors", "config")
 NAMED = 3
 
@@ -25,12 +26,18 @@ def clashes(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
         lambda flow: flow.slug,
         "in Dagster the flow would be called {0}, and so would the one in {1}: rename one",
     )
+    yield from _shared(
+        [pair for pair in single if pair[0].source.reserved],
+        lambda flow: flow.source.reserved,
+        "{0} is also read by the flow in {1}: each of the two would take changes from the other",
+        _SOURCE,
+    )
     yield from _same_keys(flows)
     yield from _nested(flows)
 
 
 def _shared(
-    flows: list[Pair], name: Callable[[Flow], str], message: str
+    flows: list[Pair], name: Callable[[Flow], str], message: str, at: Path = _NAME
 ) -> Iterator[tuple[Document, Finding]]:
     groups: dict[str, list[Document]] = {}
     for flow, document in flows:
@@ -38,7 +45,7 @@ def _shared(
     for shared, documents in groups.items():
         for document in documents if len(documents) > 1 else ():
             others = _places(documents, document)
-            yield document, document.finding(_NAME, message.format(shared, others))
+            yield document, document.finding(at, message.format(shared, others))
 
 
 def _places(documents: list[Document], own: Document) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import load
 
-SUFFIXES = (".yaml", ".yml", ".properties", ".py")
+SUFFIXES = (".yaml", ".yml", ".properties", ".sql", ".py")
 
 
 def fingerprint(folders: Iterable[Path]) -> str:

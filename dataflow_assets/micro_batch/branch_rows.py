@@ -17,6 +17,15 @@ from dataflow_assets.micro_batch.originals import Messages, unstored
 from dataflow_assets.records.record import NotJson, Record, encode, text
 from dataflow_assets.records.wrapped import unwrapped
 
+_NO_DELETES = (
+    "a delete needs upsertMode: true with deleteMode or softDeleteColumn; to keep each change as "
+    "an event, use envelopeFormat: debezium or rawMode: true"
+)
+_NO_KEY = (
+    "a delete lacks the key column {}: the key of the sink must be what the log has of a row that "
+    "is deleted"
+)
+
 
 @dataclass
 class BranchRows:
@@ -26,6 +35,8 @@ class BranchRows:
     shape: Shape | None
     decoder: JsonDecoder
     tombstones: str
+    gone: frozenset[int] = frozenset()
+    """Rows of the batch that are deletions, where the source itself tells that."""
     at: list[int] = field(default_factory=list)
     n: list[int] = field(default_factory=list)
     texts: list[bytes | None] = field(default_factory=list)
@@ -48,7 +59,7 @@ class BranchRows:
         if self._unwraps and self.shape is None:
             record = Record(unwrapped(record.body), record.metadata)
         body = record.body if self.shape is None else self.shape(record)
-        key = self._deleted(record) if self._key_columns else None
+        key = self._deleted(record, told=at in self.gone)
         if key is None and isinstance(body, NotJson) and body.raw is None:
             if self.tombstones == "skip":
                 return
@@ -60,15 +71,24 @@ class BranchRows:
         self.n.append(n)
         self.texts.append(sent)
 
-    def _deleted(self, record: Record) -> bytes | None:
-        """The key of a row to delete, as a JSON object: of the record, else `metadata.id`."""
+    def _deleted(self, record: Record, *, told: bool) -> bytes | None:
+        """The key of a row to delete, as a JSON object: of the record, else `metadata.id`.
+
+        A deletion that the source has `told` is never stored as a row, and `metadata.id` need not
+        be of the column by which the sink matches rows.
+        """
         if record.metadata.get("operation") != "delete" or not isinstance(record.body, dict):
             return None
         names = self._key_columns
+        if told and not names and self.shape is None:
+            raise RejectedRecord("encode", _NO_DELETES)
         given = {name: record.body[name] for name in names if name in record.body}
-        if not given and len(names) == 1 and record.metadata.get("id") is not None:
+        if not told and not given and len(names) == 1 and record.metadata.get("id") is not None:
             given = {names[0]: record.metadata["id"]}
-        return encode(given) if len(given) == len(names) else None
+        if told and len(given) < len(names):
+            missing = ", ".join(name for name in names if name not in given)
+            raise RejectedRecord("encode", _NO_KEY.format(missing))
+        return encode(given) if names and len(given) == len(names) else None
 
     def _named(self, record: Record) -> bytes | None:
         """The key of a tombstone, where tombstones delete."""

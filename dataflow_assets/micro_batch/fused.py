@@ -12,8 +12,8 @@ So a slice that turns out much larger than planned simply ends early, and the dr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -43,7 +43,9 @@ from dataflow_assets.micro_batch.tasks import RESULT, spare_worker
 from dataflow_assets.micro_batch.transform import reader
 from dataflow_assets.micro_batch.typed_rows import typed
 
-Chunks = tuple[Slice, Iterator[list[Chunk]]]
+Shares = Generator[list[Chunk], None, None]
+"""For each batch what each branch's writer gets; closed, it lets go of what it reads from."""
+Chunks = tuple[Slice, Shares]
 """A slice, and what its writers get."""
 
 _JUDGED_FROM = 1_000  # records; below that a share of rejected ones says little
@@ -148,11 +150,12 @@ class Pass:
             writers: list[Writer] = []
             try:
                 writers += self._opened(piece)
-                for share in chunks:
-                    for name, writer, chunk in zip(names, writers, share, strict=True):
-                        with blamed(name):
-                            writer.write(chunk)
-                        told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
+                with closing(chunks):
+                    for share in chunks:
+                        for name, writer, chunk in zip(names, writers, share, strict=True):
+                            with blamed(name):
+                                writer.write(chunk)
+                            told.notes.update(f"branch {name}: {note}" for note in chunk.notes)
                 yield from self._closed(names, writers, complete=not isinstance(piece, OffsetSlice))
             finally:
                 _abort_all(writers)
@@ -184,15 +187,13 @@ class Pass:
             piece = self.span.slices[index]
             yield piece, self._confirmed(self._columns(piece))
 
-    def _until_cut(
-        self, piece: Slice, chunks: Iterator[list[Chunk]], told: _Told
-    ) -> Iterator[list[Chunk]]:
+    def _until_cut(self, piece: Slice, chunks: Shares, told: _Told) -> Shares:
         """Only of a slice that was read to its end is it known whose records they were."""
         yield from chunks
         if piece.partition in told.cuts:
             self.source.confirm(self.branches[0].ticket.target.source_id)
 
-    def _confirmed(self, chunks: Iterator[list[Chunk]]) -> Iterator[list[Chunk]]:
+    def _confirmed(self, chunks: Shares) -> Shares:
         """Before the commit: what was read is the source's own."""
         yield from chunks
         self.source.confirm(self.branches[0].ticket.target.source_id)
@@ -215,7 +216,7 @@ class Pass:
                 told.cuts[piece.partition] = upto
                 return
 
-    def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
+    def _messages(self, index: int, batches: Iterable[pa.RecordBatch]) -> Shares:
         slices = self.span.slices
         rows = Rows(self.source, slices[index], len(slices), self._reads)
         read = reader(self.steps, self.branches, rows, self.format)
@@ -229,19 +230,24 @@ class Pass:
             self._judge(slices[index], consumed, rejected, chunks)
             yield chunks
 
-    def _columns(self, piece: Slice) -> Iterator[list[Chunk]]:
+    def _columns(self, piece: Slice) -> Shares:
         index, slices = self.span.slices.index(piece), len(self.span.slices)
         batches = self.source.batches(piece, self.wanted)
-        if self.source.delivers == "entries":
-            yield from self._messages(index, numbered(batches, index, slices))
-        elif self.steps is not None or self._forwards:
-            yield from self._messages(
-                index, as_messages(map(self.source.message_form, batches), index, slices)
-            )
-        else:
-            yield from self._typed(piece, batches)
+        try:
+            if self.source.delivers == "entries":
+                yield from self._messages(index, numbered(batches, index, slices))
+            elif self.steps is not None or self._forwards:
+                yield from self._messages(
+                    index, as_messages(map(self.source.message_form, batches), index, slices)
+                )
+            else:
+                yield from self._typed(piece, batches)
+        finally:
+            # Left to the garbage collection, a connection would keep its transaction open.
+            if isinstance(batches, Generator):
+                batches.close()
 
-    def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Chunk]]:
+    def _typed(self, piece: Slice, batches: Iterable[pa.RecordBatch]) -> Shares:
         seen, rejected, places = 0, 0, Places(piece)
         for batch in batches:
             chunks = typed(batch, self.branches, seen, places)

@@ -12,9 +12,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from dataflow_assets.contracts import EVERYTHING, Chunk, MessageFormat, Rejection, Sent, Sink
+from dataflow_assets.contracts import (
+    DELETE,
+    EVERYTHING,
+    OP,
+    Chunk,
+    MessageFormat,
+    Rejection,
+    Sent,
+    Sink,
+)
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.micro_batch.branch_rows import BranchRows
 from dataflow_assets.micro_batch.branches import PassBranch, Read, Steps
@@ -66,7 +76,8 @@ class Transforming:
     def __call__(self, batch: pa.RecordBatch) -> list[Chunk]:
         """Each branch's chunk. Records of a route that is not among the branches are left out."""
         offsets = self._rows.offsets(batch)
-        branches = [branch() for branch in self._branches]
+        gone = _deletions(batch)
+        branches = [branch(gone) for branch in self._branches]
         ways = {route: branch for branch in branches for route in branch.branch.routes}
         again = self._rows.again(batch)
         rejected: list[Rejection] = []
@@ -112,12 +123,19 @@ def _parsed(raw: bytes | None, unreadable: str | None) -> Any:
 
 def _branch(
     branch: PassBranch, tombstones: str, form: MessageFormat | None
-) -> Callable[[], BranchRows | Forwarded]:
+) -> Callable[[frozenset[int]], BranchRows | Forwarded]:
     """Makes what the branch gets of one batch; what decodes is made once per slice."""
     if branch.sink.takes == "messages":
-        return lambda: Forwarded(branch, tombstones, keys_of(form, branch.sink))
+        return lambda _: Forwarded(branch, tombstones, keys_of(form, branch.sink))
     shape, decoder = branch.shape(), branch.decoder("delete")
-    return lambda: BranchRows(branch, shape, decoder, tombstones)
+    return lambda gone: BranchRows(branch, shape, decoder, tombstones, gone)
+
+
+def _deletions(batch: pa.RecordBatch) -> frozenset[int]:
+    """The rows of a batch that are deletions, where the source tells what each row is."""
+    if OP not in batch.schema.names:
+        return frozenset()
+    return frozenset(np.flatnonzero(batch.column(OP).to_numpy() == DELETE).tolist())
 
 
 def sampled(

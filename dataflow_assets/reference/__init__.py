@@ -15,6 +15,7 @@ from dataflow_assets.reference import (
     json_schema,
     justone,
     manifests,
+    sql,
     steps,
     tableflow,
     types,
@@ -24,6 +25,7 @@ FOLDER = Path(__file__).parent.parent.parent / "docs"
 PAGES: Mapping[str, Callable[[], str]] = {
     "reference/dataflow.md": manifests.render,
     "reference/justone.md": justone.render,
+    "reference/sql.md": sql.render,
     "reference/steps.md": steps.render,
     "reference/tableflow.md": tableflow.render,
     "types.md": types.render,

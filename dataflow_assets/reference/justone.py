@@ -102,20 +102,21 @@ def render() -> str:
     )
     parts = [
         _TOP,
-        _section("The connector's file", "", CONNECTOR),
-        _section(
+        section("The connector's file", "", CONNECTOR),
+        section(
             "Additions to the connector's file",
             "Connect ignores these keys: a file that has them still runs there.",
             ADDITIONS,
         ),
-        _section("The worker's file", "", WORKER),
-        _section("The consumer", prefix, CONSUMER),
+        section("The worker's file", "", WORKER),
+        section("The consumer", prefix, CONSUMER),
         _VALUES,
     ]
     return "\n".join(parts)
 
 
-def _section(title: str, about: str, keys: Sequence[Key]) -> str:
+def section(title: str, about: str, keys: Sequence[Key]) -> str:
+    """A table of keys with their verdicts."""
     head = ["| Key | Default | Verdict | Meaning |", "|---|---|---|---|"]
     rows = [
         f"| `{one.name}` | {one.default} | {one.verdict} | {escaped(_sentence(one.says))} |"

@@ -332,7 +332,8 @@ class _Attempt:
         """
         if not self._complete or self._released >= self._committed:
             return None
-        return self._released + self._host.release_seconds - time.monotonic()
+        seconds = 0.0 if self._source.holds else self._host.release_seconds
+        return self._released + seconds - time.monotonic()
 
     def _release_when_due(self) -> None:
         seconds = self._release_in

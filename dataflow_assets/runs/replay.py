@@ -85,7 +85,7 @@ class Replayed:
             return "nothing to replay: no rejected record waits"
         several = f"{self.entries:,} rejected record{'' if self.entries == 1 else 's'}"
         silent = self.entries - self.rows - self.rejected
-        rest = f", {silent:,} without a row (filtered, or put back before)" if silent > 0 else ""
+        rest = f", {silent:,} without a row (filtered, or replayed before)" if silent > 0 else ""
         return f"{several} replayed: {self.rows:,} stored, {self.rejected:,} rejected again{rest}"
 
 

@@ -11,7 +11,7 @@ in the environment alone.
 Nothing is kept for longer than seconds: whoever opens a flow again gets the values of that moment.
 """
 
-from dataflow_assets.secrets.cluster import forget
+from dataflow_assets.secrets.cluster import forget, inside
 from dataflow_assets.secrets.lookup import Lookup, Secrets, allowed, given, resolve
 from dataflow_assets.secrets.mounts import FOLDER, is_place, mounted
 from dataflow_assets.secrets.refs import Absent, Fills, Key, SecretRef, VariableRef
@@ -28,6 +28,7 @@ __all__ = [
     "allowed",
     "forget",
     "given",
+    "inside",
     "is_place",
     "mounted",
     "resolve",

@@ -57,8 +57,15 @@ class Jar:
 
 
 def cache() -> Path:
-    """The folder of everything fetched: DATAFLOW_CACHE, else `.cache` at the project's root."""
-    return Path(os.environ.get("DATAFLOW_CACHE") or ROOT / ".cache")
+    """The folder of everything fetched: DATAFLOW_CACHE, else `.cache` of the clone, or the user's.
+
+    An installed package is in a folder that may be read-only, and that upgrades empty.
+    """
+    if given := os.environ.get("DATAFLOW_CACHE"):
+        return Path(given)
+    if (ROOT / "pyproject.toml").exists():
+        return ROOT / ".cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dataflow-assets")
 
 
 def parse(coordinate: str, sha256: str = "") -> Jar:

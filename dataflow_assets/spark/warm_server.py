@@ -14,9 +14,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from dataflow_assets.spark import detached, jars, system
@@ -91,6 +91,8 @@ def identity() -> str:
     """Of interpreter, Spark, its settings and every locked version: what differs has a server."""
     about = f"{sys.executable} {sys.version} {version('pyspark')} {sorted(DEFAULTS.items())}"
     digest = hashlib.sha256(about.encode())
+    with suppress(PackageNotFoundError):  # its workers import this package
+        digest.update(version("dataflow-assets").encode())
     for lock in (jars.LOCK, jars.ROOT / "constraints.txt"):
         digest.update(lock.read_bytes() if lock.exists() else b"-")
     return digest.hexdigest()[:12]

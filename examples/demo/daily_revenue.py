@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
     key=["postgresql", "shop", "shop", "daily_revenue"],
     ins={"orders": dg.AssetIn(key=["iceberg", "lake", "shop", "orders"])},
     io_manager_key="postgresql",
+    group_name="postgresql_shop",
     automation_condition=dg.AutomationCondition.on_cron("* * * * *"),
 )
 def daily_revenue(orders: DataFrame) -> DataFrame:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
+import devservers
 from dataflow_assets.connectors.memory import Store
-from sensors.sources import sources
+from dataflow_assets.location.sensors.sources import sources
+from tests.connectors.postgresql.followed import Followed
 from tests.dagster.switch import Switch
 
 
@@ -22,3 +25,15 @@ def instance() -> Iterator[dg.DagsterInstance]:
 def switch(store: Store, instance: dg.DagsterInstance) -> Iterator[Switch]:
     yield Switch(store, instance)
     sources.close()
+
+
+@pytest.fixture
+def followed(
+    postgresql: devservers.PostgreSQL, schema: str, engine: SparkSession
+) -> Iterator[Followed]:
+    """A table of one column that is followed."""
+    made = Followed(postgresql.dsn(), schema, engine)
+    made.make("id int PRIMARY KEY")
+    yield made
+    sources.close()
+    made.remove()

@@ -8,9 +8,9 @@ import dagster as dg
 from dataflow_assets.assets import graph
 from dataflow_assets.assets.build import assets
 from dataflow_assets.connectors.memory import Store
-from jobs.flows import flow_job
-from resources.io_managers import io_managers
-from resources.spark import SparkResource
+from dataflow_assets.location.jobs.flows import flow_job
+from dataflow_assets.location.resources.io_managers import io_managers
+from dataflow_assets.location.resources.spark import SparkResource
 from tests.dagster.flows import memory_flow
 
 

@@ -17,11 +17,11 @@ from dataflow_assets.connectors.memory import (
     Store,
 )
 from dataflow_assets.flow import Branch, Flow
-from jobs.flows import flow_job
-from jobs.ingest import ingest_job
-from resources.io_managers import io_managers
-from sensors.flows import flow_sensor
-from sensors.ingest import ingest_sensor
+from dataflow_assets.location.jobs.flows import flow_job
+from dataflow_assets.location.jobs.ingest import ingest_job
+from dataflow_assets.location.resources.io_managers import io_managers
+from dataflow_assets.location.sensors.flows import flow_sensor
+from dataflow_assets.location.sensors.ingest import ingest_sensor
 
 
 def memory_flow(

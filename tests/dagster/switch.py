@@ -16,8 +16,8 @@ from dataflow_assets.assets.metadata import event_metadata
 from dataflow_assets.assets.tally import Figures
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Checkpoint, Run
-from sensors.flows import Board
-from sensors.ingest import Location
+from dataflow_assets.location.sensors.flows import Board
+from dataflow_assets.location.sensors.ingest import Location
 from tests.dagster.flows import location, memory_flow
 
 

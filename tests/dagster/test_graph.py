@@ -11,7 +11,7 @@ from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSin
 from dataflow_assets.connectors.postgresql import PostgresqlSink
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Branch, Flow, Policies
-from resources.io_managers import _connections, io_managers
+from dataflow_assets.location.resources.io_managers import _connections, io_managers
 
 
 def flow(name: str, topic: str, *tables: str, errors: str | None = None) -> Flow:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from sensors.instances import instance_of
+from dataflow_assets.location.sensors.instances import instance_of
 
 
 def test_ticks_share_one_instance_until_another_dagster_asks(tmp_path: Path) -> None:

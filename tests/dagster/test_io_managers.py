@@ -24,7 +24,7 @@ from dataflow_assets.connectors.postgresql.frames import read
 from dataflow_assets.connectors.postgresql.frames.frame_table import FrameTable
 from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
 from dataflow_assets.flow import Branch, Flow
-from resources.io_managers import DefaultIOManager, io_managers
+from dataflow_assets.location.resources.io_managers import DefaultIOManager, io_managers
 from tests.dagster.flows import SharedSpark, location, memory_flow
 
 DDL = "id bigint, name string, price decimal(10,2), at timestamp, day date, tags array<string>"

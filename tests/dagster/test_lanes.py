@@ -29,9 +29,9 @@ from dataflow_assets.connectors.memory.sink.session import MemorySinkSession
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
-from jobs.ingest import ingest_job
-from sensors.flows import Board
-from sensors.ingest import Location
+from dataflow_assets.location.jobs.ingest import ingest_job
+from dataflow_assets.location.sensors.flows import Board
+from dataflow_assets.location.sensors.ingest import Location
 from tests.connectors.kafka.test_session import eventually
 from tests.dagster.flows import SharedSpark, location, memory_flow
 from tests.stand_in import until

@@ -19,9 +19,9 @@ from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink,
 from dataflow_assets.contracts import Run, SourceSession
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
-from sensors.flows import Board
-from sensors.ingest import AT_ONCE, LONG_SECONDS, Location
-from sensors.sources import sources
+from dataflow_assets.location.sensors.flows import Board
+from dataflow_assets.location.sensors.ingest import AT_ONCE, LONG_SECONDS, Location
+from dataflow_assets.location.sensors.sources import sources
 from tests.dagster.flows import location, memory_flow
 from tests.dagster.switch import later
 

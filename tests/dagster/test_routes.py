@@ -21,9 +21,9 @@ from dataflow_assets.connectors.memory import MemorySpanSink, Store
 from dataflow_assets.contracts import Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
+from dataflow_assets.location.sensors.flows import Board
+from dataflow_assets.location.sensors.ingest import Location
 from dataflow_assets.manifests.load import load
-from sensors.flows import Board
-from sensors.ingest import Location
 from tests.dagster.flows import memory_flow
 
 MANIFEST = """\
@@ -284,4 +284,4 @@ def _down(patch: pytest.MonkeyPatch, kind: type[Exception]) -> None:
 
 def _later(patch: pytest.MonkeyPatch, seconds: float) -> None:
     now = time.time() + seconds
-    patch.setattr("sensors.backoff.time.time", lambda: now)
+    patch.setattr("dataflow_assets.location.sensors.backoff.time.time", lambda: now)

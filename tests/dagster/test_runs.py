@@ -15,9 +15,9 @@ from dataflow_assets.assets.heartbeat import SILENT_SECONDS, Heartbeat
 from dataflow_assets.assets.runs import Runs
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.contracts import Run
-from sensors.flows import Board
-from sensors.ingest import Location
-from sensors.sources import sources
+from dataflow_assets.location.sensors.flows import Board
+from dataflow_assets.location.sensors.ingest import Location
+from dataflow_assets.location.sensors.sources import sources
 from tests.dagster.flows import location, memory_flow
 from tests.dagster.switch import Switch, later, mirror
 
@@ -171,7 +171,7 @@ def test_many_flows_are_one_look_at_the_runs(
         looks.append(of)
         return claims.going(of)
 
-    monkeypatch.setattr("sensors.ingest.going", look)
+    monkeypatch.setattr("dataflow_assets.location.sensors.ingest.going", look)
     monkeypatch.setenv("DATAFLOW_START", "1")
     flows = [memory_flow(store, f"f{n}", table=f"t{n}") for n in range(FLOWS)]
     for node in graph.build(flows).nodes:

@@ -11,9 +11,9 @@ from dataflow_assets.assets import graph
 from dataflow_assets.connectors.memory import MemorySliceSink
 from dataflow_assets.contracts import Checkpoint, Run, Target
 from dataflow_assets.errors import TransientError
+from dataflow_assets.location.sensors.checkpoints import RETRY_SECONDS, TRUTH_SECONDS
+from dataflow_assets.location.sensors.lag import lag_sensor
 from dataflow_assets.runs.reset import reset
-from sensors.checkpoints import RETRY_SECONDS, TRUTH_SECONDS
-from sensors.lag import lag_sensor
 from tests.dagster.switch import Switch
 
 

@@ -15,12 +15,12 @@ from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSin
 from dataflow_assets.contracts import Run
 from dataflow_assets.errors import Finding, TransientError
 from dataflow_assets.flow import Flow
+from dataflow_assets.location.jobs.flows import flow_job
+from dataflow_assets.location.sensors import reload
+from dataflow_assets.location.sensors.flows import flow_sensor
+from dataflow_assets.location.sensors.lag import lag_sensor
+from dataflow_assets.location.sensors.reload import reload_sensor
 from dataflow_assets.manifests.watched import fingerprint
-from jobs.flows import flow_job
-from sensors import reload
-from sensors.flows import flow_sensor
-from sensors.lag import lag_sensor
-from sensors.reload import reload_sensor
 from tests.dagster.switch import Switch, later
 
 

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
 import pytest
-from pyspark.sql import SparkSession
 
-import devservers
 from dataflow_assets.assets import graph, metadata
 from dataflow_assets.assets.runs import job_name
-from sensors.lag import lag_sensor
-from sensors.sources import sources
+from dataflow_assets.location.sensors.lag import lag_sensor
 from tests.connectors.postgresql.followed import Followed
 from tests.dagster.flows import location
 
 NOISE = "CREATE TABLE noise AS SELECT repeat('x', 1000) FROM generate_series(1, 5000)"
-
-
-@pytest.fixture
-def followed(
-    postgresql: devservers.PostgreSQL, schema: str, engine: SparkSession
-) -> Iterator[Followed]:
-    made = Followed(postgresql.dsn(), schema, engine)
-    made.make("id int PRIMARY KEY")
-    yield made
-    sources.close()
-    made.remove()
 
 
 def _run(followed: Followed, instance: dg.DagsterInstance) -> dg.AssetCheckEvaluation:

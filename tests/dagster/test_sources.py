@@ -24,11 +24,11 @@ from dataflow_assets.connectors.postgresql import PostgresqlSource
 from dataflow_assets.contracts import Lag, Positions, Run, Source, SourceSession
 from dataflow_assets.errors import TransientError
 from dataflow_assets.flow import Branch, Flow
+from dataflow_assets.location.sensors.flows import Board
+from dataflow_assets.location.sensors.ingest import Location
+from dataflow_assets.location.sensors.lag import lag_sensor
+from dataflow_assets.location.sensors.sources import Sources, sources
 from dataflow_assets.spark import system
-from sensors.flows import Board
-from sensors.ingest import Location
-from sensors.lag import lag_sensor
-from sensors.sources import Sources, sources
 from tests.conftest import Topics
 from tests.connectors.kafka.test_session import eventually
 from tests.dagster.switch import mirror
@@ -157,7 +157,7 @@ def test_a_server_that_cannot_be_reached_holds_up_nobody(
 def test_a_session_whose_opening_takes_longer_than_a_tick_waits_is_used_by_a_later_tick(
     orders: PostgresqlSource, postgresql: devservers.PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sensors.sources.OPEN_SECONDS", 0.2)
+    monkeypatch.setattr("dataflow_assets.location.sensors.sources.OPEN_SECONDS", 0.2)
     own, opened = Sources(), list[float]()
     original = PostgresqlSource.open_together
 
@@ -178,7 +178,7 @@ def test_a_session_whose_opening_takes_longer_than_a_tick_waits_is_used_by_a_lat
 def test_a_server_that_takes_long_to_connect_delays_one_tick(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sensors.sources.OPEN_SECONDS", 2.0)
+    monkeypatch.setattr("dataflow_assets.location.sensors.sources.OPEN_SECONDS", 2.0)
     own, connected = Sources(), threading.Event()
 
     class Slow(MemoryPartSource):

@@ -19,10 +19,10 @@ import pytest
 import devservers
 from dataflow_assets.connectors.memory import Store
 from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.location.resources.spark import SparkResource
 from dataflow_assets.spark import connect
 from dataflow_assets.spark import package as packages
 from dataflow_assets.spark.session import Spark, SparkSettings
-from resources.spark import SparkResource
 from tests import ROOT
 
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import devservers
+from dataflow_assets.location.resources.spark import SparkResource
 from dataflow_assets.spark import connect, warm_server
 from dataflow_assets.spark import lease as leases
 from dataflow_assets.spark.session import Spark, SparkSettings
-from resources.spark import SparkResource
 from tests.stand_in import until
 
 ZONES = {3: "Asia/Tokyo", 100: "America/Lima"}

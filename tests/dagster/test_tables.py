@@ -21,8 +21,8 @@ from dataflow_assets.connectors.memory import MemoryOffsetSource, MemorySliceSin
 from dataflow_assets.contracts import ErrorRecord, Positions, Rejects, Run, Sink, utc_now
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.location.jobs.tables import table_jobs
 from dataflow_assets.sdk.maintenance import Keep, Maintained, Tidied
-from jobs.tables import table_jobs
 from tests.connectors.iceberg.driver import make_sink, opened, pump
 from tests.connectors.iceberg.source_driver import make_source
 

@@ -21,8 +21,13 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 SHOWN = [*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("demo*/*.yaml")]
 MANIFESTS = sorted([*SHOWN, *(EXAMPLES / "seeds").glob("*.yaml")])
 BEYOND = {
+    # one of two keys, and other manifests
+    "no topic",
+    "one name for two",
     # YAML itself
     "indentation",
+    "a key twice",
+    "a tab",
     "an exclamation mark",
     "an exclamation mark and a space",
     "an asterisk",
@@ -32,6 +37,10 @@ BEYOND = {
     "no dashes between two",
     "a template",
     # the grammar of a text
+    "an open quote",
+    "two fields",
+    "a broken pattern",
+    "a broken number",
     "a duration without end",
     "a time-out without end",
     "jdbc",

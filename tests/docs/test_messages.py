@@ -12,7 +12,7 @@ import pytest
 
 from tests import ROOT
 
-QUOTING = ("troubleshooting.md", "schema-changes.md", "limits.md")
+QUOTING = ("troubleshooting.md", "schema-changes.md", "limits.md", "user-assets.md")
 HEADINGS = ("You see", "Message")
 """Of the columns whose code spans are messages; `...` stands for what differs each time."""
 _SPAN = re.compile(r"`([^`]+)`")

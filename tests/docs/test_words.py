@@ -22,7 +22,11 @@ INSTEAD = {
     r"\bwanted is\b|\bis wanted\b|\bwants (a|an|the|text|letters|one)\b": "must be",
     r"\bstands? (in|beside|below|there|twice)\b": "is, is stored, is a duplicate",
     r"\b(is|are) no\s+(JSON|objects?|numbers?|texts?|lists?|times?|keys?|records?)\b": "is not a",
-    r"\bmade anew\b": "re-created",
+    r"\bmade (anew|again)\b": "re-created",
+    r"\bcame to nothing\b": "were aborted",
+    r"\b[Aa]ddresses to begin with\b": "bootstrap servers",
+    r"\b(is|are) told\b": "is reported",
+    r"\bput back\b": "replayed",
     r"\b[Mm]ind (that|upserts)\b": "careful with",
 }
 """What is hard to read for people who learn the product, and what to say."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 import uuid
 from pathlib import Path
 
@@ -13,10 +12,11 @@ class Gate:
 
     def __init__(self, step: str) -> None:
         token = uuid.uuid4().hex
+        folder = Path(tempfile.gettempdir())
         self.step = step
-        self._counter = Path(tempfile.gettempdir(), f"dataflow-failpoint-{step}-{token}")
-        self._file = self._counter.with_name(f"dataflow-gate-{token}")
-        self._passed = 0
+        self._counter = folder / f"dataflow-failpoint-{step}-{token}"
+        self._file = folder / f"dataflow-gate-{token}"
+        self._held = folder / f"{self._file.name}-held"
         self.environment = {
             "DATAFLOW_FAILPOINT": f"{step}:file:1+",
             "DATAFLOW_FAILPOINT_FILE": str(self._file),
@@ -26,19 +26,13 @@ class Gate:
 
     def shut(self) -> None:
         """Whoever reaches the step from now on is held."""
-        while True:
-            before = self._reached
-            self._file.touch()
-            self._passed = self._reached
-            if self._passed == before:
-                return
-            self.open()  # somebody was at the step just now: held or not, nobody knows
-            time.sleep(0.2)
+        self._held.unlink(missing_ok=True)
+        self._file.touch()
 
     @property
     def held(self) -> int:
         """How many are held: flows, or tasks."""
-        return self._reached - self._passed if self._file.exists() else 0
+        return self._held.stat().st_size if self._file.exists() and self._held.exists() else 0
 
     def open(self) -> None:
         """Lets all of them go on."""
@@ -46,11 +40,5 @@ class Gate:
 
     def remove(self) -> None:
         self.open()
-        self._counter.unlink(missing_ok=True)
-
-    @property
-    def _reached(self) -> int:
-        try:
-            return self._counter.stat().st_size
-        except FileNotFoundError:
-            return 0
+        for file in (self._held, self._counter):
+            file.unlink(missing_ok=True)

@@ -126,4 +126,5 @@ def _storm(mode: str, request: pytest.FixtureRequest, folder: Path) -> None:
     seed = random.randrange(1 << 30)
     request.node.add_report_section("call", "seed", f"{mode}: {seed}")
     given = Storm(mode, request, folder, seed)
-    storm(given, given.chance.sample(GENTLE, 2), 2)
+    own = [kind for kind in given.target.kinds if "database" not in kind]
+    storm(given, own[:2] or given.chance.sample(GENTLE, 2), 2)

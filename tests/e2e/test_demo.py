@@ -171,7 +171,7 @@ def test_the_demo_with_a_lake(lake: Demo) -> None:
     _until(lambda: lake.flowing(LAKE_FLOWS, {"default/orders"}), 400, every=10)
     wanted = {
         "nessie/lake/shop/orders_live": {"kafka/shop/orders"},
-        "clickhouse/olap/dataflow/order_events": {"nessie/lake/shop/orders_live"},
+        "clickhouse/olap/order_events": {"nessie/lake/shop/orders_live"},
         "trino/lake/shop/paid_orders": {
             "nessie/lake/shop/orders_live",
             "postgresql/shop/public/customers",

@@ -59,6 +59,60 @@ MISTAKES = {
         filtered("! $.draft"),
         [f"a value that begins with `!` {QUOTES}; YAML tags are not supported"],
     ),
+    "a key with underscores": (
+        source('brokers: ["h:9092"], topic: orders, consumer_group: x'),
+        ["unknown key; did you mean consumerGroup?"],
+    ),
+    "a key in the singular": (
+        steps("{type: mask, config: {field: email}}"),
+        ["is required", "unknown key; did you mean fields?"],
+    ),
+    "a key twice": (
+        manifest().replace("{name: a}", "{name: a}\nmetadata: {name: a}"),
+        ["is written twice; first in line 3"],
+    ),
+    "an anchor at the top": (
+        f"x-common: &pg {{a: 1}}\n{manifest()}",
+        ["unknown key: define an anchor where it is first used"],
+    ),
+    "a tab": (
+        manifest().replace("  source:", "\tsource:"),
+        ["a tab cannot indent YAML: use spaces"],
+    ),
+    "another kind": (
+        manifest().replace("kind: DataFlow", "kind: Dataflow"),
+        ["unknown kind; did you mean DataFlow?"],
+    ),
+    "a nickname of a sink": (
+        sink("postgres", DSN),
+        ["unknown sink type; did you mean postgresql?"],
+    ),
+    "a sink that is not there": (
+        sink("snowflake", DSN),
+        ["unknown sink type; allowed: clickhouse, files, iceberg, kafka"],
+    ),
+    "no topic": (source('brokers: ["h:9092"]'), ["set topic or topicSecretRef"]),
+    "a mechanism": (
+        source('brokers: ["h:9092"], topic: orders, sasl: {mechanism: oauthbearer}'),
+        ["is not one of the allowed values: plain, scram-sha-256, scram-sha-512"],
+    ),
+    "one name for two": (
+        f"{manifest()}---\n{manifest()}",
+        ["duplicate flow name default/a, also defined in "] * 2,
+    ),
+    "an open quote": (filtered('"$.a == \'x"'), ["column 8: a quote that is not closed"]),
+    "two fields": (
+        filtered('"$.a == $.b"'),
+        ["column 8: fields cannot be compared with each other"],
+    ),
+    "a broken pattern": (
+        filtered("\"$.a =~ '['\""),
+        ["column 8: no regular expression: unterminated character set"],
+    ),
+    "a broken number": (
+        filtered('"$.total > 1e"'),
+        ["column 11: > compares numbers; allowed: a number such as 5 or -0.5"],
+    ),
     "an asterisk": (
         steps("{type: mask, config: {fields: [a], maskChar: * }}"),
         [f"not valid YAML: a value that begins with `*` or `&` {QUOTES}"],

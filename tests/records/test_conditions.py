@@ -207,7 +207,7 @@ ERRORS = [
     ("'x' == $.a", "column 1: a field is missing"),
     ("== 'x'", "column 1: a field is missing"),
     ("metadata. == 'x'", "column 10: an empty key"),
-    ("$.a == $.b", "column 8: another field cannot be compared with"),
+    ("$.a == $.b", "column 8: fields cannot be compared with each other"),
     ("len($.a) == 5", "column 4: no operator"),
     ("$.x || $.a..b", "column 12: an empty key"),
     ("$.items.#(k==\"v\" == 'x'", "column 9: a query without its )"),

@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 
 from dataflow_assets.connectors.kafka import KafkaSource
 from dataflow_assets.connectors.memory import MemoryPartSource, MemorySliceSink, Store
+from dataflow_assets.connectors.memory.sink.writer import SliceWriter
 from dataflow_assets.contracts import (
+    Chunk,
     Limit,
     OffsetSlice,
     Run,
@@ -25,6 +27,8 @@ from dataflow_assets.contracts import (
     SourceSession,
     Span,
     Target,
+    Ticket,
+    Writer,
 )
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.micro_batch import job
@@ -59,10 +63,40 @@ class InOrder(Recorded):
     parts_in_order: ClassVar[bool] = True
 
 
+class LetGo(Recorded):
+    """Notes when nobody reads any longer."""
+
+    over: ClassVar[list[str]] = []
+
+    def batches(self, piece: Slice, metadata: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from super().batches(piece, metadata)
+        finally:
+            self.over.append(self.store)
+
+
+class RefusingWriter(SliceWriter):
+    """Takes no rows; its errors, and with them the frames that they came through, live on."""
+
+    kept: ClassVar[list[PermanentError]] = []
+
+    def write(self, chunk: Chunk) -> None:
+        self.kept.append(PermanentError(f"{chunk.seen} records: another run has taken over"))
+        raise self.kept[-1]
+
+
+class Refusing(MemorySliceSink):
+    def writer(self, ticket: Ticket, piece: Slice) -> Writer:
+        return RefusingWriter(self, ticket, piece)
+
+
 class Upserting(MemorySliceSink):
     @property
     def upserts(self) -> bool:
         return True
+
+
+SINKS: dict[type[Recorded], type[MemorySliceSink]] = {InOrder: Upserting, LetGo: Refusing}
 
 
 @dataclass
@@ -96,7 +130,7 @@ def tables() -> Iterator[Any]:
             stack.callback(store.remove)
             store.produce("t", 0, [b"name"] * rows)
             source = kind(store=name, topic="t", **options)
-            sink = (Upserting if kind is InOrder else MemorySliceSink)(store=name, table="target")
+            sink = SINKS.get(kind, MemorySliceSink)(store=name, table="target")
             return stack.enter_context(_opened(source, sink, store))
 
         yield make
@@ -144,6 +178,16 @@ def test_a_failure_touches_no_neighbour(tables: Any, engine: SparkSession) -> No
     with pytest.raises(PermanentError, match="cannot be read"):
         readings[id(broken)].outcome()
     assert broken.rows() == []
+
+
+def test_a_source_is_let_go_at_once_when_a_sink_refuses(tables: Any, engine: SparkSession) -> None:
+    """Its connection must not wait for the garbage collection of a worker with open transaction."""
+    table = tables(9, LetGo)
+    reading = Reading(table.work)
+    read(engine, {reading: reading.take(1)})
+    assert LetGo.over == [table.work.source.store]
+    with pytest.raises(PermanentError, match="another run has taken over"):
+        reading.outcome()
 
 
 def test_a_large_pass_takes_several_turns(tables: Any, engine: SparkSession) -> None:

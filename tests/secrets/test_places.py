@@ -105,6 +105,29 @@ def test_a_value_that_is_no_text(places: Secrets, api: Api) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+def test_a_token_that_is_not_accepted_is_no_right_that_is_missing(
+    places: Secrets, api: Api
+) -> None:
+    """It is one of a moment: another place may have an older value."""
+    api.token = "another"
+    with pytest.raises(TransientError, match=r"shop/pg cannot be read from .+: 401 Unauthorized"):
+        places.get(REF)
+
+
+def test_masking_a_text_asks_no_api(api: Api) -> None:
+    """Each line of a log is masked, with a lock held, also while the API is away."""
+    api.put("shop", "pg", dsn="postgresql://u:hunter44@h/db")
+    api.put("shop", "kafka", brokers="b:1", topic="t")
+    flow = _flow()
+    assert mask("it says hunter44", [flow]) == "it says hunter44"
+    assert api.answers == []
+    flow.resolved()
+    asked = len(api.answers)
+    cluster.forget()
+    assert mask("it says hunter44", [flow]) == "it says ***"
+    assert len(api.answers) == asked
+
+
 def test_an_api_that_fails_is_asked_again_later(places: Secrets, api: Api) -> None:
     """Another place may have an older value: none is taken instead."""
     api.broken = 503

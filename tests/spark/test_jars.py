@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dataflow_assets.spark import jars
+from tests import ROOT
 
 GOOD = b"an archive"
 
@@ -87,3 +88,14 @@ def test_a_full_cache_is_quick_and_needs_no_downloader() -> None:
     start = time.monotonic()
     subprocess.run([sys.executable, "-c", code], check=True)
     assert time.monotonic() - start < 5  # 0.3 s on an idle machine
+
+
+def test_an_installed_package_keeps_archives_in_the_users_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("DATAFLOW_CACHE", raising=False)
+    monkeypatch.setattr(jars, "ROOT", tmp_path / "site-packages")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    assert jars.cache() == tmp_path / "mine" / "dataflow-assets"
+    monkeypatch.setattr(jars, "ROOT", ROOT)
+    assert jars.cache() == ROOT / ".cache"

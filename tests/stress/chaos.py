@@ -14,6 +14,7 @@ import random
 import sys
 import time
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 from tests.e2e.flows import Command
@@ -22,6 +23,7 @@ from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_kills import (
     KINDS,
     PAUSES,
+    STEPS,
     Places,
     Takeover,
     kill,
@@ -36,6 +38,7 @@ from tests.systems import Fixtures
 
 CHECKED_EVERY = 5  # kills
 TRIES = 6  # of one kill, until it meets running work
+STEP = 180.0  # seconds until a driver has come to a step
 PATIENCE = 300.0  # seconds until all that was sent is stored
 
 
@@ -50,6 +53,7 @@ class Storm:
         servers = (given.getfixturevalue(name) for name in (self.target.broker, self.target.server))
         self.places = Places(spark, *servers)
         self._command = Command(spark.remote)
+        self._steps = cycle(self.target.steps)
         self.target.send(200)
         self._driver = self._begin()
 
@@ -58,7 +62,7 @@ class Storm:
         for _ in range(TRIES):
             began = time.monotonic()
             self.target.send(self.chance.randint(400, 1_000))
-            met = self._pause(kind) if kind in PAUSES else self._kill(kind)
+            met = self._met(kind)
             self.tally.seconds[kind] += time.monotonic() - began  # type: ignore[assignment]
             self._expect_alive()
             if met:
@@ -86,6 +90,26 @@ class Storm:
 
     def _begin(self) -> Driver:
         return Driver(self._command, self.target.manifest)
+
+    def _met(self, kind: str) -> bool:
+        if kind in STEPS:
+            return self._step(with_database="database" in kind)
+        return self._pause(kind) if kind in PAUSES else self._kill(kind)
+
+    def _step(self, *, with_database: bool) -> bool:
+        """A driver that dies at the next of the sink's steps; whether it came there."""
+        self.close()
+        victim = Driver(self._command, self.target.manifest, next(self._steps))
+        victim.until(lambda: False, STEP)
+        met = victim.killed
+        if with_database:
+            self.places.database.kill()
+            time.sleep(self.chance.uniform(0.0, 1.5))
+            self.places.database.start()
+        victim.kill()
+        victim.ended()
+        self._driver = self._begin()
+        return met
 
     def _kill(self, kind: str) -> bool:
         met = kill(kind, self._driver, self.places, self.chance)
@@ -138,22 +162,23 @@ def main() -> None:
     with own_servers("dataflow-chaos-") as (own, folder):
         for number, mode in enumerate(given.modes):
             tempest = Storm(mode, own, folder, given.seed)
-            kinds = given.kinds or kinds_of(tempest.places)
+            kinds = given.kinds or tempest.target.kinds or kinds_of(tempest.places)
             storm(tempest, kinds, share + (number < rest))
             done.append((tempest.tally, tempest.target.model))
     result = Done(done, given.seed, head, time.monotonic() - began, CHECKED_EVERY)
     sys.stdout.write(result.page())
     sys.stderr.write(f"{result.slow()}\n")
     if given.write:
-        RESULT.write_text(result.page(), encoding="utf-8")
+        given.result.write_text(result.page(), encoding="utf-8")
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.stress.chaos", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="over all sinks")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="sink and way")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[])
+    parser.add_argument("--kinds", nargs="+", choices=(*KINDS, *STEPS), default=[])
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--result", type=Path, default=RESULT, help="the page that is written")
     parser.add_argument("--no-result", dest="write", action="store_false", help="do not write it")
     return parser.parse_args()
 

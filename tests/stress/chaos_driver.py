@@ -27,10 +27,12 @@ PATIENCE = "600"  # seconds: on a busy machine a server takes minutes to come ba
 class Driver:
     """`dataflow run --for`, whose reports are read as it prints them."""
 
-    def __init__(self, command: Command, manifest: Path) -> None:
-        token = uuid.uuid4().hex
-        self._counter = Path(tempfile.gettempdir(), f"dataflow-failpoint-{BEGUN}-{token}")
-        armed = {"DATAFLOW_FAILPOINT": f"{BEGUN}:file:{NEVER}", "DATAFLOW_FAILPOINT_TOKEN": token}
+    def __init__(self, command: Command, manifest: Path, dies_at: str = "") -> None:
+        """`dies_at`: the name of a step at which it is killed, with the task that comes there."""
+        token, name = uuid.uuid4().hex, dies_at or BEGUN
+        self._counter = Path(tempfile.gettempdir(), f"dataflow-failpoint-{name}-{token}")
+        action = f"{dies_at}:kill" if dies_at else f"{BEGUN}:file:{NEVER}"
+        armed = {"DATAFLOW_FAILPOINT": action, "DATAFLOW_FAILPOINT_TOKEN": token}
         armed["DATAFLOW_PATIENCE"] = PATIENCE
         self.process = command.spawn("run", str(manifest), "--for", FOR, "--json", env=armed)
         self.positions: dict[str, int] = {}

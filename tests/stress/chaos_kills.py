@@ -36,6 +36,9 @@ KILLS: dict[str, tuple[str, ...]] = {
 """By the name of the kind: what is killed at once."""
 PAUSES = ("paused driver", "paused task")
 KINDS = (*KILLS, *PAUSES)
+STEPS = ("step", "step + database")
+"""A driver that is killed where it comes to a named step, for targets whose tasks are so short that
+a kill at random never meets one; with its database, just then."""
 GENTLE = ("driver", "worker", "driver + worker", *PAUSES)
 """Kinds that leave every server alone."""
 LOST_TASK = "Lost task"

@@ -24,11 +24,11 @@ from tests.stress.chaos_driver import Driver
 from tests.stress.chaos_model import Verdict
 from tests.systems import Config, Fixtures
 
-CLIENTS, ACCOUNTS, TELLERS, BRANCHES = 6, 2_000, 20, 2
+CLIENTS, ACCOUNTS, TELLERS, BRANCHES = 20, 2_000, 20, 2
 EVERY = 0.5  # seconds between two comparisons
 WAIT = 120.0  # seconds in which a server that was killed is back
 COLUMNS = 8  # that `accounts` gets at most
-PAUSE = 0.005  # seconds of a client between two transactions: others need the machine too
+PAUSE = 0.03  # seconds of a client between two transactions: others need the machine too
 _TABLES = """
 CREATE TABLE branches (bid int PRIMARY KEY, bbalance int, filler char(88));
 CREATE TABLE tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84));
@@ -69,6 +69,8 @@ class Pgbench:
 
     server: ClassVar[str] = "postgresql"
     broker: ClassVar[str] = "postgresql"
+    kinds: ClassVar[tuple[str, ...]] = ()
+    steps: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, given: Fixtures, chance: random.Random, folder: Path) -> None:
         self.model = Sent()

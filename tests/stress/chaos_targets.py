@@ -48,6 +48,10 @@ class Target(ABC):
     """The fixture of that one's server."""
     ways: ClassVar[tuple[str, ...]] = ("append", "upsert")
     keeps_absent: ClassVar[bool] = False
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """What befalls it; empty: all that there is."""
+    steps: ClassVar[tuple[str, ...]] = ()
+    """Where a driver is killed in a `step`."""
     columns: ClassVar[Mapping[str, str]] = {}
     """Their types, where the flow makes the table."""
 
@@ -180,6 +184,33 @@ class NessieTarget(IcebergTarget):
     type, server = "nessie", "nessie"
 
 
+class TrinoTarget(IcebergTarget):
+    """An Iceberg table that Trino writes: a commit's rows have no order, commits have theirs."""
+
+    type, server = "trino", "trino"
+    kinds = ("step", "driver", "step + database", "step", "database", "driver + database")
+    steps = (
+        "trino.begin",
+        "trino.write",
+        "trino.staged",
+        "trino.before-commit",
+        "trino.recorded",
+        "trino.written",
+        "trino.committed",
+    )
+    columns: ClassVar[Mapping[str, str]] = {
+        "id": "bigint",
+        "n": "bigint",
+        "name": "varchar",
+        "price": "double",
+    }
+
+    def sequences(self) -> list[list[dict[str, Any]]]:
+        catalog = self.system.request.getfixturevalue("catalog")
+        table = catalog.load_table((self.written["schema"], self.written["table"]))
+        return [arrivals.iceberg(table, sorts="n")]
+
+
 class KafkaTarget(Target):
     type, server = "kafka", "kafka"
 
@@ -249,6 +280,7 @@ TARGETS: dict[str, type[Target]] = {
     "kafka-secured": SecuredTarget,
     "nessie": NessieTarget,
     "postgresql": Postgresql,
+    "trino": TrinoTarget,
 }
 FOLLOWED = "postgresql-cdc pgbench"
 """The mode in which a database is followed."""

@@ -1,6 +1,7 @@
 """Every test there is, the laws on Spark and with every other end: `make test-all`.
 
-The tests marked `alone` run after the others. The result goes to docs/evidence/test-all.md.
+The tests marked `heavy` run after the others, and then those marked `alone`. The result goes to
+docs/evidence/test-all.md.
 """
 
 from __future__ import annotations
@@ -88,8 +89,13 @@ def main() -> None:
     parser.add_argument("--testers", type=int, default=3, help="tests that run at a time")
     given = parser.parse_args()
     head, began = commit(), time.monotonic()
-    together = ["--numprocesses", str(given.testers), "--dist", "worksteal", "-m", "not alone"]
-    cases = [*run(together), *run(["-m", "alone"])]
+    together = ["--numprocesses", str(given.testers), "--dist", "worksteal"]
+    in_groups = ["--numprocesses", "2", "--dist", "loadgroup"]
+    cases = [
+        *run([*together, "-m", "not heavy and not alone"]),
+        *run([*in_groups, "-m", "heavy"]),
+        *run(["-m", "alone"]),
+    ]
     RESULT.write_text(page(cases, given.testers, head, time.monotonic() - began), encoding="utf-8")
     sys.exit(any(not case.passed for case in cases))
 

@@ -30,7 +30,7 @@ from devservers.secure_kafka import USERS
 from tests import ROOT
 from tests.tableflow.files import Bucket
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
 LOGS, EVENTS = "example_json_logs_topic", "example_avro_events_topic"
 EVENT = {

@@ -38,9 +38,6 @@ _SETTINGS = {
 }
 _OLDEST = 90_600  # that knows these settings
 _UNSUPPORTED = "0A000"
-_CONFIGURE = "SELECT " + ", ".join(
-    f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items()
-)
 
 
 class Link(ABC):
@@ -62,8 +59,9 @@ class Link(ABC):
         """Ends the session; safe twice."""
 
     def _configure(self) -> None:
+        each = (f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
         try:
-            self.execute(_CONFIGURE)
+            self.execute(f"SELECT {', '.join(each)}")
         except Failure:
             self.close()
             raise

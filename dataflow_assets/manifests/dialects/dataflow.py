@@ -111,6 +111,8 @@ def _header(document: Document) -> Iterable[Finding]:
 
 def _explained(finding: Finding) -> Finding:
     """Says where a connector's key belongs when it stands beside `type` instead of in `config`."""
+    if finding.path.startswith("x-"):  # as Compose files have them
+        return replace(finding, message="unknown key: define an anchor where it is first used")
     _, _, place = finding.path.partition("spec.")
     end, _, key = place.partition(".")
     if end.startswith("transformations[") and finding.message.startswith("unknown key"):
@@ -227,12 +229,12 @@ def _looping(
     ends = [(branch.place, branch.sink) for branch in branches]
     ends += [((*_ERRORS, "config"), errors)] if errors else []
     for place, sink in ends:
-        if _same(source, sink):
+        if same(source, sink):
             message = f"the flow reads what it writes: {sink.address().name} is also its source"
             yield document.finding(place, message, key=True)
 
 
-def _same(source: Source, sink: Sink) -> bool:
+def same(source: Source, sink: Sink) -> bool:
     """Whether both are one topic or table of one server; a query reads what it likes."""
     one, other = source.address(), sink.address()
     named = (one.system, one.namespace, one.name) == (other.system, other.namespace, other.name)

@@ -11,6 +11,7 @@ from dataflow_assets.errors import DataflowError, Finding
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import suggest
 from dataflow_assets.manifests.dialects.wording import ruled, validate
+from dataflow_assets.manifests.packages import not_installed
 
 
 def end(
@@ -29,6 +30,8 @@ def end(
                 _no_type(name, "source" if path[-1] == "source" else "sink", found),
             )
         ]
+    if lacking := not_installed([name]):
+        return None, [document.finding((*path, "type"), lacking)]
     if not isinstance(config, dict) or not config:
         return None, []
     connector, findings = validate(found[name], document, (*path, "config"))

@@ -215,7 +215,10 @@ class _Reader:
         quoted = self.text.startswith(("'", '"'), start)
         value = self._text(_WORD)
         if not quoted and value.startswith("$."):
-            self._fail("another field cannot be compared with; a text $... is put in quotes", start)
+            self._fail(
+                "fields cannot be compared with each other; quote a text that begins with $",
+                start,
+            )
         if sign == "=~":
             self._check_regex(value, start)
         if sign in {"<", "<=", ">", ">="} and as_number(value) is None:

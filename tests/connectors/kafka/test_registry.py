@@ -26,7 +26,7 @@ from tests.formats.registry_front import basic, front
 from tests.matrix.test_matrix import run
 from tests.systems import Kafka, manifest
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 
 SCHEMA = json.dumps(ORDER)
 Register = Callable[..., int]

@@ -41,7 +41,7 @@ from tests import ROOT
 from tests.connectors.kafka.topics import committed
 from tests.manifests.test_dialect_justone import changed
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(240)]
 
 SOON = 6.0  # seconds within which a refusal is known; a question waits for eight
 Config = dict[str, Any]

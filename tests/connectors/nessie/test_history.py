@@ -19,7 +19,7 @@ from dataflow_assets.errors import PermanentError
 from tests.connectors.iceberg.source_driver import SCHEMA, ids, parts, read, rows, spans, stands
 from tests.connectors.nessie.driver import Trees, make_source
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.heavy
 
 
 class Events:

@@ -19,7 +19,7 @@ from tests.connectors.nessie.driver import make_sink
 
 MANY = pytest.param(20, 12, marks=[pytest.mark.full, pytest.mark.timeout(1800)])
 """240 commits of 240."""
-FEW = pytest.param(4, 2, marks=pytest.mark.alone)
+FEW = pytest.param(4, 2, marks=pytest.mark.heavy)
 
 
 @pytest.mark.parametrize(("writers", "commits"), [MANY])
@@ -102,7 +102,7 @@ def test_of_two_drivers_on_one_span_one_wins(
     assert last >= 2 * won > 0
 
 
-@pytest.mark.alone
+@pytest.mark.heavy
 def test_a_table_that_is_made_has_a_first_snapshot(
     nessie: devservers.Nessie, nessie_catalog: Catalog, nessie_namespace: str
 ) -> None:

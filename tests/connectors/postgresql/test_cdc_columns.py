@@ -277,3 +277,17 @@ def test_what_a_sink_cannot_do_is_said_when_the_manifest_is_loaded(
     findings = load([path]).findings
     assert bool(findings) == bool(reason), findings
     assert reason in " ".join(map(str, findings))
+
+
+def test_a_slot_is_read_by_one_flow_only(tmp_path: Path) -> None:
+    """Each would move it past what the other one has not read."""
+    sink = "{connectionString: 'postgresql://h/d', table: t}"
+    text = MANIFEST.format(option="", type="postgresql", config=sink)
+    for name, slot in (("orders", "s"), ("copied", "s"), ("other", "t")):
+        manifest = text.replace("name: orders", f"name: {name}").replace(
+            "slotName: s", f"slotName: {slot}"
+        )
+        (tmp_path / f"{name}.yaml").write_text(manifest)
+    findings = load([tmp_path]).findings
+    assert sorted(Path(one.file).name for one in findings) == ["copied.yaml", "orders.yaml"]
+    assert all("slot s of h_d is also read by the flow in" in str(one) for one in findings)

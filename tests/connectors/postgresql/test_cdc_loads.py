@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
 
+from dataflow_assets.connectors.postgresql import client
 from dataflow_assets.connectors.postgresql.cdc import held_snapshots, snapshot, tables
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.sink.session import PostgresqlSinkSession
-from dataflow_assets.contracts import Checkpoint, Limit, Run
-from dataflow_assets.errors import Outdated, PermanentError, TransientError
+from dataflow_assets.contracts import Checkpoint, Limit, PartSlice, Run
+from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
 from dataflow_assets.runs.request import Start
 from dataflow_assets.runs.reset import load_again
 from tests.connectors.postgresql.followed import Followed
@@ -153,6 +157,24 @@ def test_a_table_that_is_appended_to_is_loaded_again_once_somebody_has_confirmed
     assert union.is_both()
 
 
+@pytest.mark.parametrize("upserts", [True, False])
+def test_a_table_of_which_no_rows_were_loaded_is_loaded_when_somebody_asks(
+    union: Union, upserts: bool
+) -> None:
+    """`snapshotMode: never` loads nothing by itself."""
+    if not upserts:
+        _append(union)
+    several = union.several.but(snapshotMode="never")
+    several.drain()
+    union.run("INSERT INTO more VALUES (2000, 'new'); INSERT INTO source VALUES (101, 'new')")
+    several.drain()
+    union.run("DELETE FROM target WHERE id > 1000")
+    several.drain(Start(reload=(f"{union.schema}.more",), confirmed=True))
+    assert [row[0] for row in union.rows()] == [101, *range(1001, 1901), 2000]
+    union.run("INSERT INTO more VALUES (2001, 'later')")
+    assert several.drain() == 1
+
+
 def test_a_table_that_the_flow_does_not_read_cannot_be_loaded(union: Union) -> None:
     union.drain()
     with pytest.raises(PermanentError, match=r"reads no table public\.other; its tables are s_"):
@@ -214,29 +236,109 @@ def test_a_snapshot_that_nobody_uses_is_let_go(
     assert not HELD._held
 
 
-def test_a_snapshot_gives_way_to_who_alters_a_table(
-    union: Union, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A session that opens would wait behind the statement, which waits for the snapshot."""
-    with closing(union.source.open("followed/loads")) as session:
-        session.plan(session.start(), union.limit)
-    assert HELD._held
+@pytest.fixture
+def impatient(union: Union, monkeypatch: pytest.MonkeyPatch) -> Union:
+    """Its sessions wait for a lock as long as a test can."""
+    monkeypatch.setitem(client._SETTINGS, "lock_timeout", "300ms")
+    union.dsn += "?connect_timeout=9"  # other links than those that wait in the pool
+    return union
+
+
+@contextmanager
+def _altering(union: Union) -> Iterator[threading.Thread]:
+    """Somebody who waits for the locks of a snapshot, and is through at the end."""
     altering = threading.Thread(target=union.run, args=["ALTER TABLE source ADD COLUMN n int"])
     altering.start()
     while not union.run("SELECT 1 FROM pg_locks WHERE NOT granted AND mode LIKE 'AccessExcl%'"):
         time.sleep(0.02)
-
-    def late(*_: object) -> None:
-        raise TransientError("canceling statement due to lock timeout")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(tables, "tables", late)
-        with pytest.raises(TransientError):
-            union.source.open("followed/loads")
+    yield altering
     altering.join(10)
     assert not altering.is_alive()
+
+
+@pytest.mark.parametrize("waits", ["opening", "planning"])
+def test_a_snapshot_gives_way_to_who_alters_a_table(impatient: Union, waits: str) -> None:
+    """A session that looks at the table waits behind the statement, and that for the snapshot."""
+    union = impatient
+    with closing(union.source.open("followed/loads")) as session:
+        session.plan(session.start(), union.limit)
+        assert HELD._held
+        looks: dict[str, Callable[[], object]] = {
+            "opening": partial(union.source.open, "followed/loads"),
+            "planning": partial(session.plan, session.start(), union.limit),
+        }
+        with _altering(union), pytest.raises(TransientError, match="lock timeout"):
+            looks[waits]()
+    assert not HELD._held
     union.run("ALTER TABLE target ADD COLUMN n int")
     assert union.drain() == 100
+
+
+def test_a_snapshot_stays_where_something_else_fails(
+    union: Union, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where rows are appended the parts that are left cannot be read of another one."""
+
+    def full(*_: object, **__: object) -> None:
+        raise Failure("sorry, too many clients already", "53300")
+
+    with closing(union.source.open("followed/loads")) as session:
+        session.plan(session.start(), union.limit)
+        monkeypatch.setattr(tables, "tables", full)
+        with pytest.raises(DataflowError, match="too many clients"):
+            union.source.open("followed/loads")
+        monkeypatch.setattr(tables, "published", full)
+        with pytest.raises(DataflowError, match="too many clients"):
+            session.plan(session.start(), union.limit)
+    assert HELD._held
+
+
+def test_parts_are_cut_by_their_large_values_and_again_where_less_is_allowed(
+    union: Union,
+) -> None:
+    """They lie beside the table's blocks, and a lane allows less after a part took too long."""
+    union.run("ALTER TABLE source ALTER name SET STORAGE EXTERNAL")
+    union.run("INSERT INTO source SELECT i, repeat('x', 20000) FROM generate_series(101, 700) i")
+    with closing(union.source.open("followed/loads")) as session:
+        whole = session.plan(session.start(), Limit(bytes=64 * 1024 * 1024))
+        assert len(whole.slices) == 1
+        (piece,) = whole.slices
+        assert isinstance(piece, PartSlice)
+        for cut in (session.smaller, session.renewed):
+            parts = cut(piece, Limit(bytes=4 * 1024 * 1024))
+            pieces = [replace(piece, part=part) for part in parts]
+            batches = [[*union.source.batches(one, frozenset())] for one in pieces]
+            found = [sum(batch.num_rows for batch in each) for each in batches]
+            assert len(found) >= 3
+            assert sum(found) == 700
+            assert max(found) < 350
+    span = union.plan()
+    assert len(span.slices) == 1
+
+
+def test_the_parts_of_many_tables_are_few_enough_to_be_recorded(union: Union) -> None:
+    """Each names all tables of the flow in the position that it ends in."""
+    names = [f"a_table_with_a_long_name_{number}" for number in range(60)]
+    for name in names:
+        union.run(f"CREATE TABLE {name} (LIKE source INCLUDING ALL)")
+    union.run("INSERT INTO source SELECT i, repeat('x', 7000) FROM generate_series(101, 1100) i")
+    several = union.but(tables=[f"{union.schema}.{name}" for name in ["source", *names]])
+    several.limit = Limit(bytes=8192)
+    span = several.plan()
+    recorded = sum(len(str(piece.upto)) + len(piece.part) for piece in span.slices
+                   if isinstance(piece, PartSlice))  # fmt: skip
+    assert 61 < len(span.slices) < 400
+    assert recorded < 600_000
+
+
+def test_a_snapshot_is_found_again_with_another_password(union: Union) -> None:
+    with closing(union.source.open("followed/loads")) as session:
+        span = session.plan(session.start(), union.limit)
+    union.dsn = union.dsn.replace("postgres@", "postgres:changed@")
+    with closing(union.source.open("followed/loads")) as session:
+        again = [session.smaller(piece, union.limit) for piece in span.slices
+                 if isinstance(piece, PartSlice)]  # fmt: skip
+    assert len(again) == len(span.slices) > 0
 
 
 def test_under_constant_writes_a_table_that_is_added_is_right_in_the_end(union: Union) -> None:

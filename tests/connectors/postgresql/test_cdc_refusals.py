@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,11 +16,14 @@ from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
+from dataflow_assets.connectors.postgresql.cdc import errors
 from dataflow_assets.connectors.postgresql.cdc import slot as slot_module
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached, dump
 from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.contracts import Limit, PartSlice
 from dataflow_assets.errors import DataflowError, Outdated, PermanentError, TransientError
+from dataflow_assets.runs.request import Start
 from tests.connectors.postgresql.followed import Followed
 
 KEYED = "id int PRIMARY KEY, name text"
@@ -98,6 +102,27 @@ def test_a_table_whose_log_does_not_say_which_row_was_changed(
         followed.plan()
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("ALTER TABLE source REPLICA IDENTITY USING INDEX by_code; DROP INDEX by_code",
+         "the index of its replica identity was dropped"),
+        ("ALTER TABLE source DROP CONSTRAINT source_pkey, ADD PRIMARY KEY (id) DEFERRABLE",
+         "a deferrable one, which is no replica identity"),
+    ],
+)  # fmt: skip
+def test_an_index_by_which_the_log_names_no_rows(
+    followed: Followed, change: str, reason: str
+) -> None:
+    """Nothing is published: the server would refuse the application's own updates."""
+    followed.make("id int PRIMARY KEY, code int NOT NULL")
+    followed.run("CREATE UNIQUE INDEX by_code ON source (code); INSERT INTO source VALUES (1, 1)")
+    followed.run(change)
+    with pytest.raises(PermanentError, match=reason):
+        followed.drain()
+    followed.run("UPDATE source SET code = 2; DELETE FROM source")
+
+
 def test_nothing_is_made_that_the_manifest_does_not_allow(followed: Followed) -> None:
     followed.make(KEYED)
     followed.options = {"createPublicationIfNotExists": False, "createSlotIfNotExists": False}
@@ -113,9 +138,14 @@ def test_a_publication_that_lacks_something(followed: Followed) -> None:
     name = followed.schema
     followed.run("CREATE TABLE other (id int PRIMARY KEY)")
     followed.run(f"CREATE PUBLICATION \"{name}\" FOR TABLE other WITH (publish = 'insert')")
-    with pytest.raises(PermanentError, match=r"leaves out update, delete: run ALTER PUBLICATION"):
+    with pytest.raises(PermanentError, match=r"leaves out update, delete, truncate: run ALTER"):
         followed.plan()
     followed.run(f"ALTER PUBLICATION \"{name}\" SET (publish = 'insert, update, delete')")
+    with pytest.raises(PermanentError, match=r"leaves out truncate: run ALTER PUBLICATION"):
+        followed.plan()
+    with pytest.raises(PermanentError, match=r"lacks table \S+: run ALTER"):
+        followed.but(onTruncate="skip").plan()
+    followed.run(f"ALTER PUBLICATION \"{name}\" SET (publish = 'insert, update, delete, truncate')")
     with pytest.raises(
         PermanentError, match=r"lacks table \S+: run ALTER PUBLICATION .* ADD TABLE"
     ):
@@ -191,16 +221,26 @@ def test_a_slot_that_somebody_else_reads(
 
 
 def test_a_table_that_is_emptied(followed: Followed) -> None:
+    """Both ways out that the error names; changes before the TRUNCATE are in the same stretch."""
     followed.make(KEYED)
     followed.run("INSERT INTO source VALUES (1, 'a')")
     followed.drain()
-    followed.run("TRUNCATE source; INSERT INTO source VALUES (2, 'b')")
-    with pytest.raises(PermanentError, match=r"emptied by TRUNCATE.*set onTruncate: skip"):
+    followed.run("INSERT INTO source VALUES (2, 'b')")
+    followed.run("TRUNCATE source; INSERT INTO source VALUES (3, 'c')")
+    with pytest.raises(PermanentError, match=r"emptied by TRUNCATE.*set onTruncate: skip, and whe"):
         followed.drain()
-    followed.options = {"onTruncate": "skip"}
-    followed.run("DELETE FROM target")
-    followed.drain()
+    assert followed.rows() == [(1, "a")]
+    followed.but(onTruncate="skip").drain()
+    assert followed.rows() == [(1, "a"), (2, "b"), (3, "c")]
+    followed.run("DELETE FROM target WHERE id NOT IN (SELECT id FROM source)")
+    followed.run("TRUNCATE source; INSERT INTO source VALUES (4, 'd')")
+    with pytest.raises(
+        PermanentError, match=r"load the tables again \(dataflow run --from earlies"
+    ):
+        followed.drain()
+    followed.drain(Start("earliest", table="truncate"))
     assert followed.same()
+    assert followed.rows() == [(4, "d")]
 
 
 def test_a_snapshot_that_is_gone_where_rows_are_appended(followed: Followed) -> None:
@@ -245,8 +285,9 @@ def test_a_snapshot_of_the_same_name_is_another_one(followed: Followed) -> None:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[devservers.PostgreSQL]:
     """A server with room for one slot, which keeps little log for it."""
-    config = {"max_replication_slots": "1", "max_slot_wal_keep_size": "16MB",
-              "min_wal_size": "32MB", "max_wal_size": "32MB"}  # fmt: skip
+    config = {"max_replication_slots": "1", "max_wal_senders": "2",
+              "max_slot_wal_keep_size": "16MB", "min_wal_size": "32MB",
+              "max_wal_size": "32MB"}  # fmt: skip
     with devservers.PostgreSQL(tmp_path / "small", config=config) as server:
         yield server
 
@@ -260,6 +301,14 @@ def test_a_server_without_room_for_slots_and_one_that_gave_the_slot_up(
         followed.drain()
     followed.options = {"snapshotMode": "never"}
     followed.drain()
+    followed.run("INSERT INTO source VALUES (1, 'a')")
+    info = psycopg.conninfo.make_conninfo(followed.dsn, replication="database")
+    with (
+        psycopg.connect(info),
+        psycopg.connect(info),
+        pytest.raises(TransientError, match=r"all WAL senders are in use.* SET max_wal_senders"),
+    ):
+        followed.plan(followed.position())
     followed.run("CREATE TABLE noise (t text)")
     for _ in range(4):
         followed.run("INSERT INTO noise SELECT repeat('x', 1000) FROM generate_series(1, 20000)")
@@ -267,6 +316,78 @@ def test_a_server_without_room_for_slots_and_one_that_gave_the_slot_up(
         followed.run("CHECKPOINT")
     with pytest.raises(PermanentError, match=r"is lost.*Two ways out: drop the slot"):
         followed.drain()
+
+
+@pytest.mark.parametrize("said", ["sorry, too many clients already", "remaining connection slots"])
+def test_a_server_that_is_full_for_a_moment(followed: Followed, said: str) -> None:
+    """Its code is that of too many WAL senders."""
+    with (
+        pytest.raises(TransientError, match=said) as caught,
+        errors.explained(followed.source, "reading"),
+    ):
+        raise Failure(said, "53300")
+    assert "wal_senders" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "advised"),
+    [
+        ("permission denied to use replication slots", "42501", True),
+        ("permission denied to start WAL sender", "42501", True),
+        ("permission denied for table replication_log", "42501", False),
+        ("all replication slots are in use", "53400", True),
+        ("temporary file size exceeds temp_file_limit (1kB)", "53400", False),
+    ],
+)
+def test_advice_is_given_on_what_the_server_has_said(
+    followed: Followed, said: str, code: str, advised: bool
+) -> None:
+    with (
+        pytest.raises(DataflowError, match=re.escape(said)) as caught,
+        errors.explained(followed.source, "reading"),
+    ):
+        raise Failure(said, code)
+    assert advised == ("REPLICATION" in str(caught.value) or "drop one" in str(caught.value))
+
+
+def test_a_name_of_a_slot_from_a_secret_that_is_none(followed: Followed) -> None:
+    followed.make(KEYED)
+    source = followed.source.model_copy(update={"slot_name": "orders\n"})
+    with pytest.raises(PermanentError, match=r"not the name of a slot.*spaces and line ends"):
+        source.open("followed/secret")
+
+
+class Cramped(devservers.PostgreSQL):
+    """A server that can write no file of more than 20 MB, as if its disk were full then."""
+
+    def command(self) -> list[str]:
+        return ["prlimit", "--fsize=20000000", *super().command()]
+
+
+@pytest.mark.full
+def test_a_disk_that_is_full_under_the_slot(tmp_path: Path, engine: SparkSession) -> None:
+    """The server keeps a large transaction in a file until it has read its commit."""
+    config = {"logical_decoding_work_mem": "64kB"}
+    with Cramped(tmp_path / "cramped", config=config) as server:
+        followed = Followed(server.dsn(), "public", engine, patience=1)
+        followed.make(KEYED)
+        followed.drain()
+        position = followed.position()
+        rows = "".join(f"{number}\tx\n" for number in range(300_000))
+        with (
+            psycopg.connect(server.dsn()) as connection,
+            connection.cursor().copy("COPY source FROM STDIN") as copy,
+        ):
+            copy.write(rows)
+        with pytest.raises(TransientError, match=r"slot public .* could not write .* No space"):
+            followed.drain()
+        assert followed.position() == position
+        server.config = {"logical_decoding_work_mem": "256MB"}  # it needs no file any more
+        server.stop()
+        server.start()
+        followed.patience = 20
+        assert followed.drain() == 300_000
+        assert followed.rows() == followed.rows("source")
 
 
 def test_a_server_whose_log_does_not_say_what_changed(tmp_path: Path, engine: SparkSession) -> None:

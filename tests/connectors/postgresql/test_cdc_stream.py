@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import threading
 import time
 from contextlib import closing
@@ -14,7 +15,8 @@ import psycopg
 import pytest
 
 from dataflow_assets.connectors.postgresql import PostgresqlCdcSource
-from dataflow_assets.connectors.postgresql.cdc import session as session_module
+from dataflow_assets.connectors.postgresql.cdc import idle_log, walsender
+from dataflow_assets.connectors.postgresql.cdc import lag as lag_module
 from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
 from dataflow_assets.connectors.postgresql.cdc.position import (
     Lsn,
@@ -24,9 +26,9 @@ from dataflow_assets.connectors.postgresql.cdc.position import (
     parse,
     parse_part,
 )
-from dataflow_assets.connectors.postgresql.cdc.read import Stream
+from dataflow_assets.connectors.postgresql.cdc.read import Stream, begin
 from dataflow_assets.contracts import Limit, PartSlice
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.runs.request import Start
 from tests.connectors.postgresql.followed import Followed, tuples
 
@@ -170,14 +172,14 @@ def test_other_tables_and_rolled_back_changes_are_not_read(table: Followed) -> N
 def test_idle_tables_do_not_keep_the_log(table: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is committed for a few kilobytes of others' log; for much of it the slot moves on."""
     table.drain()
-    monkeypatch.setattr(session_module, "IDLE_BYTES", 1 << 40)
+    monkeypatch.setattr(idle_log, "IDLE_BYTES", 1 << 40)
     with closing(table.source.open("followed/idle")) as session:
         position = table.position()
         table.run("CREATE TABLE noise AS SELECT generate_series(1, 100) i")
         assert session.plan(position, Limit()).empty
         table.wait_until_free()
         assert not session.behind("wal", position["wal"], session.ends()["wal"])
-        monkeypatch.setattr(session_module, "IDLE_BYTES", 10_000)
+        monkeypatch.setattr(idle_log, "IDLE_BYTES", 10_000)
         table.run("INSERT INTO noise SELECT generate_series(1, 1000)")
         assert session.behind("wal", position["wal"], session.ends()["wal"])
         span = session.plan(position, Limit())
@@ -234,9 +236,9 @@ def test_whoever_asks_for_the_end_does_not_wait_for_a_long_look(
     table.options["heartbeatIntervalSeconds"] = seconds
     position = table.position()["wal"]
     table.run("CREATE TABLE noise AS SELECT generate_series(1, 1000) i")
-    monkeypatch.setattr(session_module, "LOOK_BYTES", 10_000)
+    monkeypatch.setattr(idle_log, "LOOK_BYTES", 10_000)
     with closing(table.source.open("followed/asked")) as session:
-        monkeypatch.setattr(session_module, "look", None)
+        monkeypatch.setattr(idle_log, "look", None)
         assert session.behind("wal", position, session.ends()["wal"])
 
 
@@ -253,13 +255,89 @@ def test_the_lag_of_a_long_stretch_is_estimated_from_its_beginning(
     with closing(table.source.open("followed/lag")) as session:
         table.run("INSERT INTO source SELECT i, 'x', 1 FROM generate_series(301, 305) i")
         table.run("CREATE TABLE noise AS SELECT generate_series(1, 10000) i")
-        monkeypatch.setattr(session_module, "LOOK_BYTES", 100_000)
-        monkeypatch.setattr(session_module, "look", noted)
+        monkeypatch.setattr(idle_log, "LOOK_BYTES", 100_000)
+        monkeypatch.setattr(lag_module, "look", noted)
         lag = session.lag(table.position())
     assert asked == [100_000]
     assert lag.records >= 5
     assert lag.bytes is not None
     assert lag.bytes > 100_000
+
+
+def test_looks_that_take_long_are_far_apart(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction that stays open makes each of them go through all log since its beginning."""
+    table.drain()
+    looks: list[float] = []
+
+    def slow(source: PostgresqlCdcSource, after: Lsn, upto: Lsn) -> Seen:
+        looks.append(time.monotonic())
+        time.sleep(0.05)
+        return look(source, after, upto)
+
+    monkeypatch.setattr(idle_log, "look", slow)
+    monkeypatch.setattr(idle_log, "SLOW_SECONDS", 0.05)
+    position, deadline = table.position(), time.monotonic() + 2
+    with closing(table.source.open("followed/asked")) as session:
+        while time.monotonic() < deadline:
+            table.run("CREATE TABLE IF NOT EXISTS noise (i int); INSERT INTO noise VALUES (1)")
+            assert not session.behind("wal", position["wal"], session.ends()["wal"])
+        assert 2 <= len(looks) <= 5
+        table.run("INSERT INTO source VALUES (300, 'x', 1)")
+        while not session.behind("wal", position["wal"], session.ends()["wal"]):
+            assert time.monotonic() < deadline + 5
+        assert not session.plan(position, Limit()).empty
+
+
+def test_another_server_is_looked_at_from_the_beginning(table: Followed) -> None:
+    """Where one had no changes its promoted standby may have some, at the same places."""
+    table.drain()
+    after = parse(table.position()["wal"])
+    assert after is not None
+    table.run("INSERT INTO source VALUES (300, 'x', 1)")
+    end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+    known = idle_log.IdleLog(table.source)
+    known.of("the first")
+    known._idle = after.lsn, end
+    assert known.seen(after.lsn, end).first is None
+    known.of("the second")
+    assert known.seen(after.lsn, end).changes == 1
+
+
+def test_a_server_that_is_paused_is_an_error(
+    table: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel goes on to answer: the connection alone does not tell."""
+    monkeypatch.setattr(walsender, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(walsender, "SILENT_SECONDS", 0.4)
+    after = parse(table.start()["wal"])
+    assert after is not None
+    with closing(walsender.Walsender(table.dsn)) as sender:
+        begin(table.source, sender, after.lsn)
+        os.kill(sender._libpq.backend_pid, signal.SIGSTOP)
+        try:
+            table.run("INSERT INTO source VALUES (300, 'x', 1)")
+            end = Lsn.parse(table.run("SELECT pg_current_wal_flush_lsn()::text")[0][0])
+            with pytest.raises(TransientError, match=r"has sent nothing for .* it is paused"):
+                list(sender.messages(end))
+        finally:
+            os.kill(sender._libpq.backend_pid, signal.SIGCONT)
+    table.wait_until_free()
+    assert tuples(table.read({"wal": dump(after)}), ["id"]) == [(300,)]
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_messages_in_the_log_are_passed_over(table: Followed, transactional: bool) -> None:
+    """`pg_logical_emit_message`: whatever programs of the database tell each other by it."""
+    table.drain()
+    emit = f"SELECT pg_logical_emit_message({transactional}, 'I', repeat('I', 5000))"
+    table.run(emit)
+    assert table.drain() == 0
+    table.run(f"BEGIN; {emit}; INSERT INTO source VALUES (300, 'x', 1); {emit}; COMMIT; {emit}")
+    table.run(f"BEGIN; INSERT INTO source VALUES (301, 'no', 1); {emit}; ROLLBACK")
+    assert table.drain() == 1
+    assert table.same()
 
 
 def test_a_process_that_has_many_files_open_reads_too(table: Followed) -> None:
@@ -369,9 +447,34 @@ def test_parts_of_a_snapshot_are_cut_by_blocks(table: Followed) -> None:
 
 
 def test_a_checkpoint_of_the_operator_is_taken_over(table: Followed) -> None:
-    begin = json.loads(str(table.start()["wal"]))["lsn"]
+    """It names the commit that was stored last, which does not come again."""
+    begin = table.start()
+    table.run("INSERT INTO source VALUES (300, 'stored', 1)")
+    table.run("INSERT INTO source VALUES (301, 'new', 1)")
+    (batch,) = table.read(begin, frozenset({"lsn"}))
+    (stored, _) = tuples([batch], ["#lsn"])
+    document = {"lastAckedLSN": stored[0], "phase": "streaming", "slotName": table.schema}
     with closing(table.source.open("followed/adopt")) as session:
-        document = {"lastAckedLSN": begin, "phase": "streaming", "slotName": table.schema}
-        assert session.adopt(document) == {"wal": dump(Reached(Lsn.parse(begin)))}
+        adopted = session.adopt(document)
+        assert session.adopt({"snapshotLSN": stored[0]}) == {
+            "wal": dump(Reached(Lsn.parse(stored[0])))
+        }
         with pytest.raises(PermanentError, match="first load was not finished"):
             session.adopt({**document, "phase": "snapshot"})
+    assert tuples(table.read(adopted), ["id"]) == [(301,)]
+
+
+def test_a_table_that_the_operator_has_not_loaded_is_loaded(table: Followed) -> None:
+    table.run("CREATE TABLE more (LIKE source INCLUDING ALL); INSERT INTO more VALUES (9, 'm', 1)")
+    several = table.but(tables=[f"{table.schema}.source", f"{table.schema}.more"])
+    lsn = json.loads(str(several.start()["wal"]))["lsn"]
+    document = {"snapshotLSN": lsn, "snapshotCompletedTables": [f"{table.schema}.source"]}
+    with closing(several.source.open("followed/adopt")) as session:
+        adopted = session.adopt(document)
+        assert session.behind("wal", adopted["wal"], session.ends()["wal"])
+    assert tuples(several.read(adopted), ["id"]) == []
+    with closing(several.source.open("followed/adopt")) as session:
+        first = session.plan(adopted, Limit())
+        loaded = session.plan({"wal": str(first.slices[0].upto)}, Limit())
+        rows = [b for piece in loaded.slices for b in several.source.batches(piece, frozenset())]
+    assert tuples(rows, ["id"]) == [(9,)]

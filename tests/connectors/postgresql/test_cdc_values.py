@@ -10,7 +10,7 @@ import pytest
 
 from dataflow_assets.connectors.postgresql.cdc.text_values import arrow
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
-from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE
+from dataflow_assets.contracts import DELETE, INSERT, OP, UPDATE, Rejects
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.debezium_unwrap import DebeziumUnwrap
@@ -87,6 +87,42 @@ def test_large_values_that_were_not_changed_stay(followed: Followed, identity: s
     assert rows[1]["small"] is None
     followed.drain()
     assert followed.same()
+
+
+def test_a_type_that_was_dropped_behind_a_change(followed: Followed) -> None:
+    """The log names types by their numbers, and has their values as text."""
+    followed.run("CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE DOMAIN few AS int")
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, m mood, ms mood[], f few, n int)")
+    followed.run("CREATE TABLE target (id int PRIMARY KEY, m text, ms text[], f int, n int)")
+    followed.run("INSERT INTO source VALUES (1, 'good', '{good,bad}', 1, 1)")
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (2, 'bad', '{bad,NULL}', 2, 2), (3, NULL, NULL, 3, 3)")
+    followed.run(
+        "ALTER TABLE source ALTER m TYPE text, ALTER ms TYPE text[] USING ms::text[], "
+        "ALTER f TYPE int; DROP TYPE mood; DROP DOMAIN few; UPDATE source SET n = 30 WHERE id = 3"
+    )
+    assert followed.drain() == 3
+    assert followed.same()
+
+
+def test_a_table_that_is_renamed_inside_a_stretch(followed: Followed) -> None:
+    """What becomes of it is not a change of the table that has its name from then on."""
+    followed.make("id int PRIMARY KEY, name text, more text")
+    name = followed.schema
+    followed.run(f'CREATE PUBLICATION "{name}" FOR TABLES IN SCHEMA "{name}"')
+    followed.run("INSERT INTO source VALUES (1, 'a', 'x')")
+    followed.drain()
+    begin = followed.position()
+    followed.run("INSERT INTO source VALUES (2, 'b', 'y')")
+    followed.run(
+        "ALTER TABLE source RENAME TO old; CREATE TABLE source (LIKE target INCLUDING ALL)"
+    )
+    followed.run("UPDATE old SET name = 'archived'; DELETE FROM old WHERE id = 1")
+    followed.run("ALTER TABLE old DROP COLUMN name; INSERT INTO old VALUES (3, 'z')")
+    followed.run("INSERT INTO source VALUES (4, 'd', 'w')")
+    assert tuples(followed.read(begin), ["id", "name", "more"]) == [(2, "b", "y"), (4, "d", "w")]
+    followed.drain()
+    assert followed.rows() == [(1, "a", "x"), (2, "b", "y"), (4, "d", "w")]
 
 
 def test_a_key_that_changes_is_a_deletion_and_an_insert(followed: Followed) -> None:
@@ -263,6 +299,41 @@ def test_steps_see_rows_and_their_operations(followed: Followed) -> None:
                  "UPDATE source SET id = 4 WHERE id = 3")  # fmt: skip
     followed.drain()
     assert followed.rows() == [(1, "A", "update"), (4, "c", "insert")]
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_deletion_is_never_appended_as_a_row(followed: Followed, steps: bool) -> None:
+    """With steps it is JSON on its way, and must not look like a row of nulls."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, name text)")
+    followed.run("CREATE TABLE target (id int, name text)")
+    followed.sink_options, followed.rejects = {}, Rejects("skip")
+    if steps:
+        followed.steps = (Transformation(InsertField.model_validate({"fields": {"name": "seen"}})),)
+    followed.drain()
+    followed.run("INSERT INTO source VALUES (1, 'seen'), (2, 'seen')")
+    followed.run("DELETE FROM source WHERE id = 1; UPDATE source SET id = 3")
+    reports = [*followed.reports()]
+    assert followed.rows() == [(1, "seen"), (2, "seen"), (3, "seen")]
+    assert sum(one.delta.rejected for one in reports) == 2
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_deletion_without_the_key_of_the_sink_deletes_nothing(
+    followed: Followed, steps: bool
+) -> None:
+    """The log has `id` only, and another row's `code` may be the same number."""
+    followed.make("id int PRIMARY KEY, code int UNIQUE, name text")
+    followed.run("ALTER TABLE target DROP CONSTRAINT target_pkey")
+    followed.sink_options = {**UPSERTED, "conflictKey": "code"}
+    followed.rejects = Rejects("skip")
+    if steps:
+        followed.steps = (Transformation(InsertField.model_validate({"fields": {"name": "x"}})),)
+    followed.run("INSERT INTO source VALUES (1, 3, 'x'), (3, 7, 'x')")
+    followed.drain()
+    followed.run("DELETE FROM source WHERE id = 3")
+    reports = [*followed.reports()]
+    assert followed.rows() == [(1, 3, "x"), (3, 7, "x")]
+    assert sum(one.delta.rejected for one in reports) == 1
 
 
 @pytest.mark.parametrize("raw", [True, False])

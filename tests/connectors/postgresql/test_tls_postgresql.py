@@ -146,6 +146,10 @@ REFUSED: dict[str, tuple[Callable[[Tls], str], str]] = {
         lambda tls: tls.dsn(sslmode="verify-ca", sslrootcert=tls.foreign.ca),
         "another CA than that of sslrootcert .*has signed its certificate",
     ),
+    "wrong CA of a string that only asks for encryption": (
+        lambda tls: tls.dsn(sslmode="require", sslrootcert=tls.foreign.ca),
+        "another CA than that of sslrootcert .*has signed its certificate",
+    ),
     "wrong host": (
         lambda tls: tls.dsn(
             host="other.example",

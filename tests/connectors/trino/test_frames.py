@@ -17,7 +17,7 @@ from dataflow_assets.connectors.trino.frames.write import write
 from dataflow_assets.errors import PermanentError
 from tests.connectors.trino.driver import execute
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.heavy
 
 DDL = "id bigint, name string, price decimal(10,2), at timestamp, day date, tags array<string>"
 AT, DAY = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC), date(2026, 1, 31)

@@ -17,7 +17,7 @@ from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.spec import hints
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 Config = dict[str, Any]
 

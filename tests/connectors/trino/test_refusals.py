@@ -26,7 +26,7 @@ from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
 from tests.systems import manifest
 
-pytestmark = [pytest.mark.full, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.heavy, pytest.mark.timeout(600)]
 
 Drained = Callable[..., int]
 

@@ -11,7 +11,7 @@ from dataflow_assets.errors import PermanentError
 from devservers.trino import NARROW
 from tests.connectors.trino.driver import execute
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 TARGET = Target("ns/rights", "trino", "h", "t")
 

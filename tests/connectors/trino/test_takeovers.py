@@ -34,7 +34,7 @@ from tests.connectors.trino.driver import execute
 from tests.matrix.test_matrix import run
 from tests.systems import manifest
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 TARGET = Target("ns/takeovers", "trino", "h", "t")
 

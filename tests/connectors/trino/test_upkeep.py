@@ -15,7 +15,7 @@ from dataflow_assets.contracts import Run, Target
 from dataflow_assets.sdk.branch_state import BranchState
 from tests.connectors.trino.driver import execute
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 ONE, OTHER = Target("ns/one", "trino:one", "h", "t"), Target("ns/other", "trino:other", "h", "t")
 CHANGES = 6

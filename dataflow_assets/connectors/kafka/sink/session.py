@@ -49,6 +49,12 @@ log = logging.getLogger(__name__)
 
 MOMENT = 0.3  # seconds in which a commit that was decided becomes visible
 DRIVER_SECONDS = 10  # how long an open transaction of a dead driver holds up a look
+_DRIVER = {
+    "transaction.timeout.ms": DRIVER_SECONDS * 1000,
+    # The parts of a load of many tables are one record; a broker measures it compressed.
+    "message.max.bytes": 1_000_000_000,
+    "compression.type": "lz4",
+}
 
 
 class KafkaSinkSession(SinkSession):
@@ -219,8 +225,7 @@ class KafkaSinkSession(SinkSession):
         self._reload()
 
     def _taken(self, name: str) -> Transaction:
-        timeout = {"transaction.timeout.ms": DRIVER_SECONDS * 1000}
-        return Transaction(self._cluster, name, timeout)
+        return Transaction(self._cluster, name, _DRIVER)
 
     def _begun(self, span: Span) -> Head:
         """The head as this span needs it."""

@@ -80,7 +80,7 @@ def _rows(layout: Layout, found: Changes) -> pa.RecordBatch:
         column = layout.columns[index]
         image = found.image(index)
         absent = found.absent(image, is_key=column.identifies)
-        found.check_known(absent, layout.name, column.name)
+        found.check_known(absent, layout.sql, column.name)
         arrays.append(arrow(found.texts(image), column.type, column.name))
         unknown.append(absent)
     fields = [column.field for column in layout.read]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,9 +12,14 @@ from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.sdk.server_failure import translated
 
+_REPLICATION = re.compile("replication slots|replication role|wal ?sender", re.IGNORECASE)
 AGAIN = "dataflow run --from earliest --table truncate"
 IN_USE = "55006"
-_NO_RIGHT, _NO_ROOM, _NO_SENDER, _LOCKED = "42501", "53400", "53300", "55P03"
+_NO_RIGHT, _NO_ROOM, _NO_SENDER = "42501", "53400", "53300"
+_SENDERS = (
+    "all WAL senders are in use, of which a flow needs one: if that stays so, run ALTER SYSTEM SET "
+    "max_wal_senders = 20 and restart the server"
+)
 _LEVEL = (
     "ALTER SYSTEM SET wal_level = 'logical', restart the server, and start the flow again; the "
     "log of an earlier time cannot be read"
@@ -38,6 +44,8 @@ def explained(source: PostgresqlCdcOptions, what: str) -> Iterator[None]:
         except Failure as failure:
             if advice := _advice(source, failure):
                 raise PermanentError(f"{doing}: {failure.reason}; {advice}") from None
+            if failure.sqlstate == _NO_SENDER and "max_wal_senders" in failure.message:
+                raise TransientError(f"{doing}: {failure.reason}; {_SENDERS}") from None
             raise
 
 
@@ -45,17 +53,15 @@ def _advice(source: PostgresqlCdcOptions, failure: Failure) -> str:
     """What a person can do; empty where that is nothing but to try again, or nobody knows."""
     code, said = failure.sqlstate, failure.message
     user = dsn.parse(source.dsn()).get("user", "the role")
-    if code == _NO_RIGHT and ("replication" in said.lower() or "WAL sender" in said):
+    if code == _NO_RIGHT and _REPLICATION.search(said):
         return f'run: ALTER ROLE "{user}" REPLICATION'
-    if code == _NO_ROOM:
+    if code == _NO_ROOM and "replication slots" in said:
         return (
             "all replication slots are in use: drop one (SELECT slot_name, active FROM "
             "pg_replication_slots; SELECT pg_drop_replication_slot('...')), or run ALTER SYSTEM "
             "SET max_replication_slots = 20 and restart the server. Loading the tables needs a "
             "second slot for a moment"
         )
-    if code == _NO_SENDER:
-        return "run ALTER SYSTEM SET max_wal_senders = 20 and restart the server"
     return _LEVEL if "wal_level" in said else ""
 
 
@@ -69,7 +75,8 @@ def given_up(source: PostgresqlCdcOptions, confirmed: object, after: object) -> 
     return PermanentError(
         f"{source.title} has let go what lies before {confirmed}, and the flow has read up to "
         f"{after} only: changes in between are gone. The slot was re-created, was moved by hand, "
-        f"or has another reader. Load the tables again: {AGAIN}"
+        "has another reader, or the target was left out of the flow for a while. Load the tables "
+        f"again: {AGAIN}"
     )
 
 
@@ -84,6 +91,15 @@ def ends_before(
         f"{found}: the server was restored to an earlier moment, or is a standby that was promoted "
         f"while it was behind. The target has changes that the tables have not, and changes up to "
         f"{after} would be skipped. Load the tables again: {AGAIN}"
+    )
+
+
+def on_standby(source: PostgresqlCdcOptions) -> TransientError:
+    """A standby is read only once it was promoted: publications are made at its primary."""
+    return TransientError(
+        f"{source.title}: the server is a standby. Tables are followed at the primary: put its "
+        "address into the connection string, or several of which the primary is chosen "
+        "(target_session_attrs=primary); after a failover the flow goes on by itself"
     )
 
 

@@ -16,7 +16,7 @@ from dataflow_assets.connectors.postgresql.cdc.snapshot import Snapshot
 UNUSED_SECONDS = 120.0  # a branch that was suspended comes back within one minute
 
 Key = tuple[str, ...]
-"""Flow, connection string, slot and tables."""
+"""Flow, servers, slot and tables."""
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dataflow_assets.connectors.postgresql.cdc.options import Place, PostgresqlCdcOptions
 from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER
-from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.client import TextLink, qualified
 from dataflow_assets.connectors.postgresql.source.relation import SourceColumn, typed
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
 
@@ -33,7 +33,8 @@ class LoggedColumn:
     name: str
     type: TypeOf
     identifies: bool
-    """Whether the log has it of rows that are deleted."""
+    """Whether it names rows: in the log by the replica identity, of which alone the log has the
+    values of rows that are deleted; in rows that are loaded first by the primary key."""
 
     @property
     def field(self) -> pa.Field:
@@ -57,6 +58,11 @@ class Layout:
     def name(self) -> str:
         """As metadata name it."""
         return ".".join(self.place)
+
+    @property
+    def sql(self) -> str:
+        """As statements name it."""
+        return qualified(*self.place)
 
     @property
     def read(self) -> tuple[LoggedColumn, ...]:

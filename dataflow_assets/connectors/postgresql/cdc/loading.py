@@ -9,13 +9,24 @@ from dataflow_assets.connectors.postgresql.cdc import errors, tables
 from dataflow_assets.connectors.postgresql.cdc.errors import explained
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD, Key
 from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
-from dataflow_assets.connectors.postgresql.cdc.position import SnapshotPart, StreamPart, parse_part
-from dataflow_assets.connectors.postgresql.cdc.position import dump_part as dumped
-from dataflow_assets.connectors.postgresql.cdc.snapshot import Snapshot
+from dataflow_assets.connectors.postgresql.cdc.position import (
+    Reached,
+    SnapshotPart,
+    StreamPart,
+    dump,
+    dump_part,
+    parse_part,
+)
+from dataflow_assets.connectors.postgresql.cdc.snapshot import MOST_PARTS, Snapshot, pieces
 from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.contracts import Limit, PartSlice
-from dataflow_assets.errors import DataflowError, Outdated
+from dataflow_assets.errors import Outdated
+
+RECORDED_BYTES = 500_000  # of the parts of a load, which a sink records all at once
+PART_BYTES = 200  # of a part, beside the position that it ends in
+_LOCKED = frozenset({"55P03", "57014"})  # lock_timeout, and statement_timeout where it is shorter
 
 
 class Loading:
@@ -39,6 +50,25 @@ class Loading:
         """Tables that a branch reads again from their beginning: another process held their
         snapshot. Each branch begins after a plan of its own."""
         self.tables = found
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of all tables."""
+        return frozenset(table.name for table in self.tables)
+
+    def tables_of(self, names: Collection[str]) -> list[tables.Table]:
+        """The tables of these names."""
+        return [table for table in self.tables if table.name in names]
+
+    def waiting(self, at: Reached | None) -> list[str]:
+        """Tables whose rows are still to be loaded, for a branch that has come so far."""
+        if at is None:
+            return sorted(self.names) if self._source.loads else []
+        return [n for n in sorted(self.names) if n in at.again or not self.follows(at, n)]
+
+    def follows(self, at: Reached, name: str) -> bool:
+        """Whether changes of the table are read from there on."""
+        return at.has(name) or (not self._source.loads and name not in at.again)
 
     def next_turn(self) -> None:
         """Another branch may have its turn now."""
@@ -64,6 +94,11 @@ class Loading:
         if self._used:
             HELD.unused(self._key)
 
+    @property
+    def holds(self) -> bool:
+        """Whether tables are locked for a snapshot that this session has used."""
+        return self._used
+
     def over(self) -> None:
         """Every branch has what was loaded."""
         if self._used:
@@ -72,15 +107,19 @@ class Loading:
 
     def parts(self, snapshot: Snapshot, names: Collection[str], limit: Limit) -> list[str]:
         """The rows of these tables, in parts as a sink records them."""
-        wanted = [table for table in self.tables if table.name in names]
-        return [dumped(part) for part in snapshot.parts(wanted, limit, self._block)]
+        each = len(dump(Reached(snapshot.lsn, self.names))) + PART_BYTES
+        most = max(1, min(MOST_PARTS, RECORDED_BYTES // each))
+        parts = snapshot.parts(self.tables_of(names), limit, self._block, most)
+        return [dump_part(part) for part in parts]
 
-    def smaller(self, piece: PartSlice) -> Sequence[str]:
+    def smaller(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         """As `SourceSession.smaller`: of a snapshot that is gone nothing can be read."""
         part = parse_part(piece.part)
-        if isinstance(part, SnapshotPart) and not self._holds(part):
+        if isinstance(part, StreamPart):
+            return (piece.part,)
+        if not self._holds(part):
             raise self._outdated(part)
-        return (piece.part,)
+        return tuple(dump_part(one) for one in pieces(part, self.tables, limit, self._block))
 
     def renewed(self, piece: PartSlice, limit: Limit) -> Sequence[str]:
         """As `SourceSession.renewed`: a table that has parts left is read again, as it is later.
@@ -91,7 +130,7 @@ class Loading:
         """
         part = parse_part(piece.part)
         if isinstance(part, StreamPart) or self._holds(part):
-            return (piece.part,)
+            return self.smaller(piece, limit)
         with explained(self._source, "planning"), lent_to_source(self._source.dsn()) as link:
             snapshot = self.held() or self.begun(link)
         if part.table in self._renewed:
@@ -106,26 +145,30 @@ class Loading:
 
     def _outdated(self, part: SnapshotPart) -> Outdated:
         return Outdated(
-            f"{self._source.title}: the snapshot of {part.lsn} is gone, because the process that "
-            f"held it has ended, and rows of table {part.table} were not read yet. A later "
-            "snapshot would repeat rows in a table that is appended to: load the tables again into "
-            f"an empty one with {errors.AGAIN}"
+            f"{self._source.title}: the snapshot of {part.lsn} is gone (the process that held it "
+            "has ended, or its connection, or it gave way to a statement that waited for its "
+            f"locks), and rows of table {part.table} were not read yet. A later snapshot would "
+            "repeat rows in a table that is appended to: load the tables again into an empty one "
+            f"with {errors.AGAIN}"
         )
 
 
 @contextmanager
 def giving_way(source: PostgresqlCdcOptions, flow: str) -> Iterator[None]:
-    """Lets go of the flow's snapshot where its tables cannot be looked at.
+    """Lets go of the flow's snapshot where its tables are locked by somebody who waits for it.
 
-    Whoever alters a table waits for the snapshot's locks, and a session that opens waits for that
-    one: the load begins again behind the statement.
+    Whoever alters a table waits for the snapshot's locks, and whoever looks at the table behind
+    that statement waits for it: the load begins again once the statement is through. Other errors
+    leave the snapshot alone, with which parts that are left are read.
     """
     try:
         yield
-    except DataflowError:
-        HELD.let_go(_key(source, flow))
+    except Failure as failure:
+        if failure.sqlstate in _LOCKED:
+            HELD.let_go(_key(source, flow))
         raise
 
 
 def _key(source: PostgresqlCdcOptions, flow: str) -> Key:
-    return (flow, source.dsn(), source.slot, *source.tables)
+    """Without the password, which may be another one in the next attempt."""
+    return (flow, *source.servers(), source.slot, *source.tables)

@@ -11,6 +11,7 @@ from dataflow_assets.connectors.postgresql.cdc.position import Lsn
 from dataflow_assets.connectors.postgresql.cdc.read import begin
 from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER, Walsender
 
+PATIENCE = 2.0  # seconds for which it waits for the slot: whoever asks asks for other flows too
 _BEGIN, _RELATION, _TRUNCATE = map(ord, "BRT")
 _NEVER = None, 0
 _ROWS = frozenset(map(ord, "IUD"))
@@ -32,7 +33,8 @@ class Seen:
 def look(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn, most: int = 1) -> Seen:
     """Changes of the transactions that commit between two places.
 
-    Called on the driver. Nothing moves; the server looks through its log from where the slot is.
+    Called by whoever plans, or asks for the ends or the lag. Nothing moves; the server looks
+    through its log from the oldest transaction that was open where the slot is.
 
     Args:
         source: with its secrets in place.
@@ -47,7 +49,7 @@ def look(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn, most: int = 1) -> 
     first: tuple[Lsn | None, int] | None = None
     changes, lsn, committed = 0, after, 0
     with closing(Walsender(source.dsn())) as sender:
-        begin(source, sender, after)
+        begin(source, sender, after, PATIENCE)
         for kind, data in sender.messages(upto):
             if kind in _ROWS:
                 changes += bytes(data[HEADER + 1 : HEADER + 5]) in followed
@@ -56,8 +58,8 @@ def look(source: PostgresqlCdcOptions, after: Lsn, upto: Lsn, most: int = 1) -> 
                 committed = int.from_bytes(data[34:42], "big", signed=True)
             elif kind == _RELATION:
                 found = Announcement.parse(data)
-                if found.place in source.places:
-                    followed.add(found.oid.to_bytes(4, "big"))
+                key = found.oid.to_bytes(4, "big")
+                (followed.add if found.place in source.places else followed.discard)(key)
             elif kind == _TRUNCATE:
                 changes += _is_ours(bytes(data[HEADER + 6 :]), followed)
             if changes and first is None:

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.contracts import Address, NewColumnRule, Source
+from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.database import ColumnName, Database, joined, slugify, split
 from dataflow_assets.secrets import Fills, SecretRef
 from dataflow_assets.spec import Addition
@@ -149,11 +150,19 @@ class PostgresqlCdcOptions(Database, Source):
         """Of one table the table's own, so that lineage reaches whoever writes it."""
         if len(self.tables) == 1:
             return Address("postgresql", self.connection_name, *self.places[0])
+        return Address("postgresql", self.connection_name, None, self._named_slot)
+
+    @property
+    @override
+    def reserved(self) -> str:
+        return f"slot {self._named_slot} of {self.connection_name}"
+
+    @property
+    def _named_slot(self) -> str:
+        """The slot's name, or that of the Secret that has it."""
         if self.slot_name_secret_ref:
-            name = slugify(f"{self.slot_name_secret_ref.name}_{self.slot_name_secret_ref.key}")
-        else:
-            name = self.slot
-        return Address("postgresql", self.connection_name, None, name)
+            return slugify(f"{self.slot_name_secret_ref.name}_{self.slot_name_secret_ref.key}")
+        return self.slot
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -164,6 +173,15 @@ class PostgresqlCdcOptions(Database, Source):
     def slot(self) -> str:
         """The slot's name. Secrets must be resolved."""
         return self.slot_name or ""
+
+    def check_slot(self) -> None:
+        """Raises PermanentError where a Secret has a name that no slot can have."""
+        if not _SLOT_NAME.fullmatch(self.slot):
+            raise PermanentError(
+                "slotNameSecretRef: the Secret's value is not the name of a slot, which has "
+                "lower-case letters, digits and underscores only, at most 63; check it for spaces "
+                "and line ends"
+            )
 
     @property
     def publication(self) -> str:

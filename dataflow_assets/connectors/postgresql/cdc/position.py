@@ -38,15 +38,11 @@ class Reached:
     """Those whose rows are loaded, and whose changes are read; None: those of the manifest, as
     positions say that were stored before tables could be loaded one by one."""
     again: frozenset[str] = frozenset()
-    """Those of them whose rows are to be loaded again."""
+    """Those whose rows are to be loaded again, changes before that too if they are in `tables`."""
 
     def has(self, table: str) -> bool:
         """Whether changes of the table are read."""
         return self.tables is None or table in self.tables
-
-    def waits_for(self, table: str) -> bool:
-        """Whether the rows of the table are still to be loaded."""
-        return not self.has(table) or table in self.again
 
 
 def dump(position: Reached | None) -> str:

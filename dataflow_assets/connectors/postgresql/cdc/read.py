@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dataflow_assets.connectors.postgresql.cdc import errors, tables
+from dataflow_assets.connectors.postgresql.cdc import errors, slot, tables
 from dataflow_assets.connectors.postgresql.cdc.changes import Changed
 from dataflow_assets.connectors.postgresql.cdc.envelope import (
     Records,
@@ -74,7 +74,7 @@ def _first_layout(source: PostgresqlCdcOptions) -> Layout:
     """Of the first table, as it is now."""
     what = "looking at the columns"
     with explained(source, what), lent_to_source(source.dsn()) as link:
-        table = tables.tables(link, source)[0]
+        table = tables.table_of(link, source, source.places[0])
         published = tables.published(link, source, [table], begun=True)[table.name]
         return selected(link, source, table.place, table.oid, published.columns)
 
@@ -144,7 +144,12 @@ class Stream:
         """
         found = Announcement.parse(data)
         key = found.oid.to_bytes(4, "big")
-        if not self._reads(found.place) or self._announced_last.get(key) == found:
+        if not self._reads(found.place):
+            if key in self._followed:  # it was renamed: from now on it is another table
+                yield from self._flushed()
+                del self._followed[key], self._announced_last[key]
+            return
+        if self._announced_last.get(key) == found:
             return
         yield from self._flushed()
         with lent_to_source(self.source.dsn()) as link:
@@ -175,20 +180,28 @@ class Stream:
         return PermanentError(
             f"table {layout.name} was emptied by TRUNCATE, in the transaction that commits at "
             f"{self._transaction.lsn}: a target of rows cannot follow that. Two ways out: load the "
-            f"tables again ({errors.AGAIN}), or empty the target by hand and set onTruncate: skip "
-            "until the flow has got past it"
+            f"tables again ({errors.AGAIN}); or set onTruncate: skip, and when the flow has got "
+            "past it delete the rows that the table no longer has from the target"
         )
 
 
-def begin(source: PostgresqlCdcOptions, sender: Walsender, after: Lsn) -> None:
+def begin(
+    source: PostgresqlCdcOptions, sender: Walsender, after: Lsn, patience: float = PATIENCE
+) -> None:
     """Starts the stream behind `after`, as soon as nobody else reads the slot.
+
+    Args:
+        source: with its secrets in place.
+        sender: not started yet.
+        after: where the transactions begin to be read.
+        patience: seconds for which it waits until the slot is free.
 
     Raises:
         PermanentError: the slot has let go of what lies behind `after`: the server would begin
         later without a word.
         TransientError: somebody else goes on reading it.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while True:
         rows = sender.execute(_CONFIRMED.format(source.slot))
         if not rows:
@@ -196,8 +209,6 @@ def begin(source: PostgresqlCdcOptions, sender: Walsender, after: Lsn) -> None:
         ((confirmed, status),) = rows
         if confirmed is None or status == "lost":
             raise errors.lost(source, "")
-        if Lsn.parse(confirmed).value > after.value:
-            raise errors.given_up(source, confirmed, after)
         try:
             sender.start(source.slot, source.publication, after)
         except Failure as failure:
@@ -205,7 +216,9 @@ def begin(source: PostgresqlCdcOptions, sender: Walsender, after: Lsn) -> None:
                 raise
             time.sleep(_STEP)
         else:
-            return
+            break
+    with lent_to_source(source.dsn()) as link:  # the slot is ours: nobody moves it any more
+        slot.check(source, slot.find(link, source), after)
 
 
 def _transaction(data: bytes | memoryview) -> Transaction:

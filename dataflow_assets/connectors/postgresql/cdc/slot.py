@@ -56,6 +56,11 @@ def end_of_log(link: TextLink) -> Lsn:
     return Lsn.parse(link.execute(f"SELECT ({END})::text")[0][0])
 
 
+def server(link: TextLink) -> str:
+    """What tells one run of a server from another: a standby that was promoted is another one."""
+    return str(link.execute("SELECT pg_postmaster_start_time()::text")[0][0])
+
+
 def find(link: TextLink, source: PostgresqlCdcOptions) -> Slot | None:
     """The slot; None where there is none.
 

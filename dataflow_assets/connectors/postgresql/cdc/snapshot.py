@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +38,10 @@ MOST_PARTS = 2_000  # of a snapshot, which a sink records all at once
 _ROWS_PER_BLOCK = 40  # where the server has no estimate
 _GONE = frozenset({"22023", "42704"})  # a snapshot that nobody holds any more
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_PATIENT = (
-    "SELECT set_config('idle_in_transaction_session_timeout', '0', false), "
-    "set_config('statement_timeout', '0', false)"
-)
+_PATIENT = """
+SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
+    'idle_in_transaction_session_timeout', 'statement_timeout', 'transaction_timeout')
+"""
 _LEAF = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = $1::oid
@@ -78,17 +79,20 @@ class Snapshot:
         """Lets go of it. Tasks that read go on."""
         self._link.close()
 
-    def parts(self, wanted: Sequence[Table], limit: Limit, block: int) -> list[SnapshotPart]:
+    def parts(
+        self, wanted: Sequence[Table], limit: Limit, block: int, most: int = MOST_PARTS
+    ) -> list[SnapshotPart]:
         """Stretches of blocks of all tables, each of about the limit.
 
         Args:
             wanted: tables.
             limit: the most rows and bytes of a part, by the server's estimates.
             block: the bytes of a block.
+            most: the most parts, but for one of each partition.
         """
         leaves = [(table, leaf) for table in wanted for leaf in table.leaves]
         total = sum(leaf.bytes // block for _, leaf in leaves)
-        least = -(-total // MOST_PARTS)
+        least = -(-total // most)
         return [
             SnapshotPart(self.name, str(self.lsn), table.name, leaf.oid, low, high)
             for table, leaf in leaves
@@ -116,7 +120,21 @@ def _step(leaf: Leaf, limit: Limit, block: int) -> int:
     """Blocks of a part."""
     blocks = max(1, leaf.bytes // block)
     each = max(1, leaf.rows // blocks) if leaf.rows else _ROWS_PER_BLOCK
-    return max(1, min(limit.bytes // block, limit.records // each))
+    size = max(block, leaf.size // blocks)
+    return max(1, min(limit.bytes // size, limit.records // each))
+
+
+def pieces(
+    part: SnapshotPart, found: Sequence[Table], limit: Limit, block: int
+) -> list[SnapshotPart]:
+    """The same blocks in parts of about the limit, which may be smaller than it was."""
+    leaf = next((one for table in found for one in table.leaves if one.oid == part.leaf), None)
+    if leaf is None:
+        return [part]
+    high = max(part.low + 1, leaf.bytes // block if part.high is None else part.high)
+    lows = range(part.low, high, _step(leaf, limit, block))
+    highs = [*lows[1:], part.high]
+    return [replace(part, low=low, high=end) for low, end in zip(lows, highs, strict=True)]
 
 
 def _borders(blocks: int, step: int) -> Iterator[tuple[int, int | None]]:
@@ -174,8 +192,8 @@ def _described(
 
 def _imported(link: TextLink, part: SnapshotPart, leaf: tuple[str, str]) -> None:
     """The table is locked first: whoever rewrites it has to wait for us, or has come too late."""
+    link.execute(_PATIENT)
     link.execute(_BEGIN)
-    link.execute("SET LOCAL statement_timeout = 0")
     link.execute("SET LOCAL row_security = off")  # the log has all rows: an error, not fewer rows
     link.execute(f"LOCK TABLE ONLY {qualified(*leaf)} IN ACCESS SHARE MODE")
     if part.snapshot == NOW:

@@ -30,8 +30,10 @@ WITH leaves AS (
     WHERE isleaf AND (SELECT relkind FROM pg_class WHERE oid = $1::oid) = 'p'
 )
 SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relreplident::text,
-       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
-       pg_relation_size(c.oid)::int8, greatest(c.reltuples, 0)::int8
+       EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid
+               AND i.indimmediate AND CASE c.relreplident WHEN 'i' THEN i.indisreplident
+                                      ELSE i.indisprimary END),
+       pg_relation_size(c.oid)::int8, pg_table_size(c.oid)::int8, greatest(c.reltuples, 0)::int8
 FROM leaves JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
 ORDER BY c.oid
 """
@@ -51,8 +53,13 @@ class Leaf:
     place: Place
     identity: str
     """`relreplident`: d, n, f or i."""
-    has_key: bool
+    has_index: bool
+    """Whether there is the index that a replica identity of d or i names rows by. The server takes
+    no deferrable one."""
     bytes: int
+    """Of its blocks."""
+    size: int
+    """With the large values that it keeps apart."""
     rows: int
     """As the server estimates it."""
 
@@ -105,8 +112,8 @@ def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> Tabl
             f"{name} at {source.server()} is not a table: only tables have a log of their changes"
         )
     leaves = tuple(
-        Leaf(leaf, (schema, relation), identity, has_key, size, estimate)
-        for leaf, schema, relation, _, identity, has_key, size, estimate in link.execute(
+        Leaf(leaf, (schema, relation), identity, has_index, heap, size, estimate)
+        for leaf, schema, relation, _, identity, has_index, heap, size, estimate in link.execute(
             _LEAVES, oid
         )
     )
@@ -119,11 +126,13 @@ def table_of(link: TextLink, source: PostgresqlCdcOptions, place: Place) -> Tabl
 
 def _check_identity(leaf: Leaf) -> None:
     """Without it the server refuses UPDATE and DELETE as soon as the table is published."""
-    if leaf.identity != "n" and (leaf.identity != "d" or leaf.has_key):
+    if leaf.identity == "f" or (leaf.identity != "n" and leaf.has_index):
         return
-    why = "its replica identity is NOTHING"
-    if leaf.identity == "d":
-        why = "it has no primary key, which is its replica identity"
+    why = {
+        "d": "it has no primary key, or a deferrable one, which is no replica identity",
+        "i": "the index of its replica identity was dropped",
+        "n": "its replica identity is NOTHING",
+    }[leaf.identity]
     name = qualified(*leaf.place)
     raise PermanentError(
         f"table {'.'.join(leaf.place)} cannot be followed: {why}, so its log does not say which "
@@ -220,7 +229,10 @@ def published(
 
 
 def _check_operations(source: PostgresqlCdcOptions, publication: dict[str, Any]) -> None:
-    lacking = [op for op in ("insert", "update", "delete") if not publication[f"pub{op}"]]
+    needed = ["insert", "update", "delete"]
+    if source.on_truncate == "fail" or source.envelope_format == "debezium":
+        needed.append("truncate")  # else nobody would hear of it
+    lacking = [op for op in needed if not publication[f"pub{op}"]]
     if lacking:
         raise PermanentError(
             f"publication {source.publication} leaves out {', '.join(lacking)}: run ALTER "

@@ -115,7 +115,7 @@ def _instant(wanted: pa.DataType, name: str) -> Callable[[str], int]:
         if unit == "us" and number > _FAR:
             raise PermanentError(
                 f"column {name} holds a time beyond the year {_FAR}, the last one that "
-                "microseconds since 1970 can tell"
+                "microseconds since 1970 can express"
             )
         written = f"{'-' if number < 0 else ''}{abs(number):04d}-{rest}"
         found = np.array([written], f"datetime64[{unit}]")

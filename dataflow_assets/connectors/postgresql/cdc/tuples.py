@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dataflow_assets.connectors.postgresql.cdc.errors import AGAIN
 from dataflow_assets.connectors.postgresql.cdc.walsender import HEADER
 from dataflow_assets.contracts import DELETE, INSERT, UPDATE
 from dataflow_assets.errors import PermanentError
@@ -72,6 +73,7 @@ class Changes:
         np.cumsum(sizes[:-1], out=starts[1:])
         self._kinds = self._buffer[starts + HEADER]
         self._marks = self._buffer[starts + _MARK]
+        self._check_width(starts + _TUPLE, width)
         self._first, end = self._walk(starts + _TUPLE, width)
         self._paired = (self._kinds == _UPDATE) & (self._marks != _NEW)
         self._second, _ = self._walk(end[self._paired] + 3, width)
@@ -136,13 +138,19 @@ class Changes:
         return unknown if is_key else unknown | self.key_only
 
     def check_known(self, absent: Bools, table: str, name: str) -> None:
-        """Raises PermanentError where a row got another key and a value is not in the log."""
+        """Raises PermanentError where a row got another key and a value is not in the log.
+
+        Args:
+            absent: whether a value is not known, of each row.
+            table: as statements name it.
+            name: of the column.
+        """
         if (absent & self._is_new & self._changed[self.message]).any():
             raise PermanentError(
                 f"table {table}: the key of a row was changed, and the value of {name} is not in "
                 "the log, because it is large and was not changed: the row under its new key would "
                 f"lack it. Run ALTER TABLE {table} REPLICA IDENTITY FULL, so that the log has such "
-                "values in future, then load the tables again: dataflow run --from earliest"
+                f"values in future, then load the tables again: {AGAIN}"
             )
 
     def texts(self, column: Column) -> pa.Array:
@@ -158,6 +166,15 @@ class Changes:
         pieces = pa.Array.from_buffers(pa.binary(), 2 * len(valid), buffers)
         places = pa.array(np.arange(0, 2 * len(valid), 2), mask=~valid)
         return _as_text(pieces.take(places))
+
+    def _check_width(self, at: Ints, width: int) -> None:
+        """Values of other columns would be read as those of ours, without an error."""
+        counts = self._buffer[at - 2].astype(np.int64) << 8 | self._buffer[at - 1]
+        if (counts != width).any():
+            raise PermanentError(
+                f"the log has changes of {counts.max()} columns of a table that it has announced "
+                f"with {width}: please report this"
+            )
 
     def _walk(self, at: Ints, width: int) -> tuple[list[Column], Ints]:
         found = []

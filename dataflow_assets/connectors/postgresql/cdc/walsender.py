@@ -5,9 +5,11 @@ psycopg connects, libpq does the rest: psycopg itself has no COPY in both direct
 
 from __future__ import annotations
 
+import logging
 import select
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Self
 
 import psycopg
@@ -16,8 +18,11 @@ from psycopg.conninfo import make_conninfo
 
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.cdc.position import Lsn
-from dataflow_assets.connectors.postgresql.client import quote, unreachable
+from dataflow_assets.connectors.postgresql.client import TextLink, quote, unreachable
 from dataflow_assets.connectors.postgresql.errors import Failure, from_psycopg
+from dataflow_assets.errors import TransientError
+
+log = logging.getLogger(__name__)
 
 APPLICATION = "dataflow-cdc"
 _SETTINGS = {
@@ -31,6 +36,12 @@ _SETTINGS = {
     "lc_monetary": "C",
     "extra_float_digits": "1",
 }
+ASK_SECONDS = 30  # of silence, after which the server is asked how far it is
+SILENT_SECONDS = 600.0  # in which a server reads even a very large transaction
+_PROGRESS = """
+SELECT r.sent_lsn::text, a.wait_event_type || ' ' || a.wait_event
+FROM pg_stat_activity a LEFT JOIN pg_stat_replication r USING (pid) WHERE a.pid = $1
+"""
 _DATA, _KEEPALIVE = ord("w"), ord("k")
 _BEGIN, _COMMIT = ord("B"), ord("C")
 CANCEL_SECONDS = 2.0  # for the connection by which the server is told to stop
@@ -43,6 +54,7 @@ class Walsender:
     """One replication connection. Used by one thread; never confirms anything."""
 
     def __init__(self, connection: str) -> None:
+        self._given = connection
         given = dsn.parse(connection).get("options", "")
         options = " ".join([given, *(f"-c {name}={value}" for name, value in _SETTINGS.items())])
         info = make_conninfo(
@@ -129,14 +141,40 @@ class Walsender:
                 raise self._ended()
 
     def _wait(self) -> None:
-        """Until the server sends: it is silent while it looks through log that is not for us."""
+        """Until the server sends: it is silent while it looks through log that is not for us.
+
+        Raises:
+            TransientError: it does not even look any more.
+        """
         ready = select.poll()  # `select` takes no descriptor above 1023
         ready.register(self._libpq.socket, select.POLLIN)
-        ready.poll()
+        begun, place = time.monotonic(), ""
+        while not ready.poll(ASK_SECONDS * 1_000):
+            found, why = self._progress()
+            if found != place:
+                begun, place = time.monotonic(), found
+            silence = time.monotonic() - begun
+            log.warning("process %s of the server sends nothing: %s", self._libpq.backend_pid, why)
+            if silence >= SILENT_SECONDS:
+                raise TransientError(
+                    f"process {self._libpq.backend_pid} of the server has sent nothing for "
+                    f"{silence:.0f} seconds and stays at {place or 'its beginning'} of the log "
+                    f"({why}): it is paused, its disk hangs, or it waits for a standby that is "
+                    "down (synchronized_standby_slots)"
+                )
         try:
             self._libpq.consume_input()
         except psycopg.Error as error:
             raise from_psycopg(error) from None
+
+    def _progress(self) -> tuple[str, str]:
+        """How far the server's process has come in the log, and what it waits for."""
+        with closing(TextLink(self._given, APPLICATION)) as link:
+            rows = link.execute(_PROGRESS, self._libpq.backend_pid)
+        if not rows:
+            raise Failure("the server's process is gone")
+        place, wait = rows[0]
+        return place or "", wait or "nothing that it would tell"
 
     def _ended(self) -> Failure:
         result = self._libpq.get_result()

@@ -122,7 +122,7 @@ def _since_1970(
     if bool((valid & ~infinite & (values >= limits.max - epoch)).any()):
         raise PermanentError(
             f"column {field.name} holds a time beyond the year 294246, the last one that "
-            "microseconds since 1970 can tell; read it as text by a query"
+            "microseconds since 1970 can express; read it as text by a query"
         )
     found = np.where(infinite, values, values + epoch * ~infinite)
     return found.astype(values.dtype)

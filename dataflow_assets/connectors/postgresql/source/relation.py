@@ -26,7 +26,8 @@ _COLUMNS = """
 SELECT attname, atttypid::text, atttypmod, attnotnull, attndims
 FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
-# With pg_catalog alone on the search path, format_type names every other schema.
+# With pg_catalog alone on the search path, format_type names every other schema. A log may tell of
+# a type that was dropped since: its values are read as texts.
 _TYPES = """
 WITH RECURSIVE asked AS (
     SELECT n::int AS n, (e->>0)::oid AS type, (e->>1)::int AS mod
@@ -37,9 +38,10 @@ WITH RECURSIVE asked AS (
     SELECT chain.n, t.typbasetype, t.typtypmod
     FROM chain JOIN pg_type t ON t.oid = chain.type WHERE t.typtype = 'd'
 )
-SELECT t.typname, format_type(asked.type, asked.mod), e.oid::text
-FROM asked JOIN chain USING (n)
-JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd'
+SELECT coalesce(t.typname, ''), CASE WHEN t.oid IS NULL THEN 'text'
+       ELSE format_type(asked.type, asked.mod) END, e.oid::text
+FROM asked
+LEFT JOIN (chain JOIN pg_type t ON t.oid = chain.type AND t.typtype <> 'd') USING (n)
 LEFT JOIN pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
 ORDER BY n
 """

@@ -47,7 +47,7 @@ def has_committed(
         return _is_listed(client, table, pending, flow)
     if not state:
         log.warning(
-            "flow %s: catalog %s does not tell whether query %s has stored its rows: they are read "
+            "flow %s: catalog %s does not say whether query %s has stored its rows: they are read "
             "again, and may be in the table twice",
             flow,
             table.place.catalog,

@@ -80,7 +80,7 @@ def _works(client: Client, sql: str, right: str) -> str:
         if failure.name == DENIED:
             raise PermanentError(
                 f"the user of the flow needs the right to {right}: {failure.reason}; without it "
-                "nobody can tell whether rows are stored once"
+                "nobody can know whether rows are stored once"
             ) from None
         if failure.transient:  # an outage, also one of the catalog or of its store
             raise

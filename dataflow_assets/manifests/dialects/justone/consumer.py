@@ -53,7 +53,7 @@ def settings(connector: Document, worker: Document, notes: Notes) -> Settings | 
         if key != BROKERS:
             notes.by_tables(one.where, key, CONSUMER)
     found: dict[str, Any] = {"brokers": _brokers(told, worker, notes)}
-    found |= _security(told, notes, (worker, BROKERS))
+    found |= security(told, notes, (worker, BROKERS))
     _places_in_log(told, notes, found)
     if len(notes.findings) > before:
         return None
@@ -107,7 +107,11 @@ def _places_in_log(told: Mapping[str, Told], notes: Notes, found: dict[str, Any]
         notes.note(isolation.where, "has no effect: only committed records are read")
 
 
-def _security(told: Mapping[str, Told], notes: Notes, nowhere: Where) -> dict[str, Any]:
+def security(told: Mapping[str, Told], notes: Notes, nowhere: Where) -> dict[str, Any]:
+    """How brokers are reached, as fields of a source or sink; `notes` gets what is wrong.
+
+    What is missing is told at `nowhere`.
+    """
     protocol = told.get("security.protocol")
     name = protocol.text.strip().upper() if protocol else "PLAINTEXT"
     if name not in _PROTOCOLS:

@@ -26,11 +26,11 @@ from dataflow_assets.assets.runs import Runs
 from dataflow_assets.contracts import Lag, Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
+from dataflow_assets.location.sensors import default_status
+from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
+from dataflow_assets.location.sensors.instances import instance_of
+from dataflow_assets.location.sensors.sources import sources
 from dataflow_assets.redaction import mask
-from sensors import default_status
-from sensors.checkpoints import Found, checkpoints
-from sensors.instances import instance_of
-from sensors.sources import sources
 
 INTERVAL_SECONDS = 29
 TOLD_SECONDS = 120.0  # a flow whose live run is silent for longer is idle, or hangs

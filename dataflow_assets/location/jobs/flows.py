@@ -19,6 +19,7 @@ def flow_job(flow: Flow, nodes: Sequence[Node]) -> Job:
     return dg.define_asset_job(
         job_name(flow),
         selection=dg.AssetSelection.assets(*keys),
+        executor_def=dg.in_process_executor,  # whatever the others of its location run with
         tags={FLOW: flow.id, DRIVES: "true"},
         description=f"Flow {flow.id}: drains to the end visible at its start.",
     )

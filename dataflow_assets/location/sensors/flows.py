@@ -12,8 +12,8 @@ import dagster as dg
 
 from dataflow_assets.assets.switches import INGEST, sensor_name
 from dataflow_assets.flow import Flow
-from jobs.flows import Job
-from sensors import default_status
+from dataflow_assets.location.jobs.flows import Job
+from dataflow_assets.location.sensors import default_status
 
 INTERVAL_SECONDS = 59  # at least, between two ticks of one flow's sensor
 EACH_SECONDS = 2.0  # at least, between two ticks of any of them

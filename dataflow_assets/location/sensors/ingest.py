@@ -24,14 +24,14 @@ from dataflow_assets.assets.switches import INGEST
 from dataflow_assets.contracts import Positions
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
+from dataflow_assets.location.jobs.flows import Job
+from dataflow_assets.location.jobs.ingest import lane_request
+from dataflow_assets.location.sensors.backoff import Waits
+from dataflow_assets.location.sensors.checkpoints import Found, checkpoints
+from dataflow_assets.location.sensors.flows import Board, board, suspended
+from dataflow_assets.location.sensors.instances import instance_of
+from dataflow_assets.location.sensors.sources import News, sources
 from dataflow_assets.redaction import mask
-from jobs.flows import Job
-from jobs.ingest import lane_request
-from sensors.backoff import Waits
-from sensors.checkpoints import Found, checkpoints
-from sensors.flows import Board, board, suspended
-from sensors.instances import instance_of
-from sensors.sources import News, sources
 
 INTERVAL_SECONDS = 4  # served every 5 s; 5 would be served every 5 or 10
 AT_ONCE = 8  # runs of flows' own that this sensor keeps going

@@ -1,0 +1,61 @@
+"""Rows of tables that are declared in SQL -> records: their keys, values and tombstones."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.connectors.kafka.options import KafkaSinkOptions
+from dataflow_assets.connectors.kafka.producer import Headers, Outgoing
+from dataflow_assets.connectors.kafka.sink.routing import Routing, RulesOf
+from dataflow_assets.connectors.kafka.sink.writer import KafkaWriter
+from dataflow_assets.contracts import Slice, Ticket
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.formats.value_schema import Encode
+from dataflow_assets.records.record import parse
+from dataflow_assets.sql.bytes.layout import Layouts
+from dataflow_assets.sql.bytes.write import encoder
+
+
+class SqlWriter(KafkaWriter):
+    """One slice of rows in one transaction."""
+
+    def __init__(
+        self, sink: KafkaSinkOptions, layouts: Layouts, ticket: Ticket, piece: Slice
+    ) -> None:
+        self._layouts = layouts
+        super().__init__(sink, ticket, piece)
+
+    @override
+    def routed(self, encode: Encode | None) -> Routing:
+        return SqlRouting(self._sink, self._rules, self._layouts)
+
+
+class SqlRouting(Routing):
+    """Rows as bodies -> keys and values."""
+
+    def __init__(self, sink: KafkaSinkOptions, rules: RulesOf, layouts: Layouts) -> None:
+        super().__init__(sink, rules)
+        self._value = encoder(layouts.value)
+        self._key_of = encoder(layouts.key) if layouts.key else None
+        names = layouts.key.names if layouts.key else ()
+        self._key_names = list(zip(names, layouts.key_columns, strict=True))
+
+    @override
+    def plain(self, rows: pa.RecordBatch) -> bool:
+        return False
+
+    @override
+    def _addressed(
+        self, value: bytes | None, key: bytes | None, headers: Headers, *, deleted: bool
+    ) -> Outgoing:
+        row = parse(value)
+        made = None
+        if self._key_of is not None:
+            made = self._key_of({name: row[one] for name, one in self._key_names})
+        if deleted:
+            return Outgoing(self._sink.topic, None, made)
+        found = self._value(row)
+        if found is None and self._sink.upsert_mode:
+            raise RejectedRecord("encode", "a null value of format raw would delete its key")
+        return Outgoing(self._sink.topic, found, made)

@@ -1,0 +1,24 @@
+"""The Kafka source of tables that are declared in SQL."""
+
+from __future__ import annotations
+
+from pydantic import InstanceOf
+from typing_extensions import override
+
+from dataflow_assets.connectors.kafka.source.source import KafkaSource
+from dataflow_assets.contracts import MessageFormat
+from dataflow_assets.sql.bytes.messages import SqlFormat
+
+
+class SqlKafkaSource(KafkaSource):
+    """Reads the topic of a table; keys and values are those of the table's formats.
+
+    Made by the manifest language `sql`; DataFlow manifests do not name it.
+    """
+
+    formats: InstanceOf[SqlFormat]
+    """What keys and values are."""
+
+    @override
+    def message_format(self) -> MessageFormat:
+        return self.formats

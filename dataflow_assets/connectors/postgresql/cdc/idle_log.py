@@ -1,0 +1,85 @@
+"""Log without changes of these tables: what was looked through, and when to move on over it.
+
+The log grows by what everybody writes. Without a look each commit of somebody else would be news,
+and a position that never moved would keep the whole server's log.
+"""
+
+from __future__ import annotations
+
+import time
+
+from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn
+
+LOOK_BYTES = 1024 * 1024 * 1024  # of the log without changes that one look goes through
+SLOW_SECONDS = 1.0  # that a look may take without a rest behind it
+REST = 10.0  # times as long as the look took
+IDLE_BYTES = 1024 * 1024  # of the log without changes for which the position moves on
+
+
+class IdleLog:
+    """What one session knows of such log. Used by the driver, by one thread at a time."""
+
+    def __init__(self, source: PostgresqlCdcOptions) -> None:
+        self._source = source
+        self._after: Lsn | None = None
+        self._idle: tuple[Lsn, Lsn] | None = None
+        self._server = ""
+        self._moved = self._rested = float("-inf")
+
+    def of(self, server: str) -> None:
+        """The log is that of this server now: another one may have other changes at its places."""
+        if server != self._server:
+            self._server, self._idle = server, None
+
+    @property
+    def rests(self) -> bool:
+        """Whether the last look, which found nothing, took so long that the next one waits.
+
+        The server begins at the oldest transaction that is open, however little log is asked for.
+        """
+        return time.monotonic() < self._rested
+
+    def planned(self, after: Lsn) -> None:
+        """A span was planned from there: who asks for news asks for what lies behind."""
+        self._after = after
+
+    def moved(self) -> None:
+        """The position moves on over log without changes now."""
+        self._moved = time.monotonic()
+
+    def has_news(self, confirmed: Lsn, end: Lsn) -> bool:
+        """Whether a read would find changes, or long stretches of the log without any.
+
+        Args:
+            confirmed: where the slot is.
+            end: of the log.
+        """
+        after = confirmed
+        if self._after is not None and self._after.value > after.value:
+            after = self._after
+        if self.is_long(after, end):
+            return True  # the plan looks: whoever asks here asks for other flows too
+        return not self.rests and self.seen(after, end).first is not None
+
+    def is_long(self, after: Lsn, end: Lsn) -> bool:
+        """Whether so much log is a reason to move on, with changes or without."""
+        interval = self._source.heartbeat_interval_seconds
+        due = bool(interval) and not self.rests and time.monotonic() - self._moved >= interval
+        size = end.value - after.value
+        return size > LOOK_BYTES or (due and size >= IDLE_BYTES)
+
+    def seen(self, after: Lsn, end: Lsn) -> Seen:
+        """The first change between two places; what is known to have none is not asked again."""
+        low, high = self._idle or (after, after)
+        begin = high if low.value <= after.value <= high.value else after
+        if begin.value >= end.value:
+            return Seen(0)
+        began = time.monotonic()
+        found = look(self._source, begin, end)
+        took = time.monotonic() - began
+        if found.first is None:
+            self._idle = (low if begin is high else after), end
+            self._rested = time.monotonic() + (REST * took if took >= SLOW_SECONDS else 0.0)
+        return found

@@ -1,0 +1,67 @@
+"""How far a branch is behind: changes in the log, rows that are still to be loaded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from dataflow_assets.connectors.postgresql.cdc import idle_log, slot
+from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.look import Seen, look
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.planning import RECORD_BYTES
+from dataflow_assets.connectors.postgresql.cdc.position import PARTITION, Lsn, Reached, dump_end
+from dataflow_assets.connectors.postgresql.pool import lent_to_source
+from dataflow_assets.contracts import Lag
+
+_COUNTED = 1_000  # changes up to which they are counted; beyond that they are estimated
+_UNIX = 946_684_800  # 2000, in seconds since 1970
+
+
+def lag(source: PostgresqlCdcOptions, reached: Reached | None, rows: int) -> Lag:
+    """Changes are counted up to a thousand, beyond that estimated by the bytes of the log.
+
+    Args:
+        source: with its secrets in place.
+        reached: where the branch is; None: it has not begun.
+        rows: of the tables that it has still to load.
+    """
+    with explained(source, "looking for changes"):
+        with lent_to_source(source.dsn()) as link:
+            end, known = slot.end_of_log(link), slot.find(link, source)
+        ends = {PARTITION: dump_end(end)}
+        if reached is None:
+            if known is None or source.loads:
+                held = None if known is None else known.retained
+                return Lag(max(1, rows), 0.0, ends, held=held)
+            reached = Reached(known.confirmed)
+        at = reached.lsn
+        known = slot.check(source, known, at)
+        size = max(0, end.value - at.value)
+        if known.pid is not None:
+            return Lag(rows + size // RECORD_BYTES, 0.0, ends, size, known.retained)
+        found = _seen(source, at, end)
+    return Lag(rows + _estimated(found, at, size), _age(found), ends, size, known.retained)
+
+
+def _seen(source: PostgresqlCdcOptions, at: Lsn, end: Lsn) -> Seen:
+    if end.value <= at.value:
+        return Seen(0)
+    looked = Lsn(min(end.value, at.value + idle_log.LOOK_BYTES))
+    found = look(source, at, looked, _COUNTED)
+    return found if looked.value == end.value else replace(found, upto=found.upto or looked)
+
+
+def _estimated(found: Seen, at: Lsn, size: int) -> int:
+    """How many changes there are in so many bytes of the log behind `at`."""
+    if found.upto is None:
+        return found.changes
+    return max(found.changes, found.changes * size // max(1, found.upto.value - at.value))
+
+
+def _age(found: Seen) -> float:
+    """Seconds since the first change was committed."""
+    if found.first is None:
+        return 0.0
+    committed = found.committed / 1e6 + _UNIX
+    return max(0.0, datetime.now(UTC).timestamp() - committed)

@@ -1,0 +1,45 @@
+"""What a checkpoint of the DataFlow Operator says about this source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dataflow_assets.connectors.postgresql.cdc.options import place_of
+from dataflow_assets.connectors.postgresql.cdc.position import Lsn, Reached
+from dataflow_assets.errors import PermanentError
+
+
+def reached(document: Mapping[str, Any]) -> Reached:
+    """Where the operator's flow was.
+
+    Args:
+        document: the object of this source in the operator's checkpoint.
+
+    Returns:
+        The place behind the transaction that was stored last, with the tables that were loaded.
+
+    Raises:
+        PermanentError: its first load was not finished, or it names no place in a log.
+    """
+    acked, snapshot = document.get("lastAckedLSN"), document.get("snapshotLSN")
+    at = acked or snapshot
+    if document.get("phase") == "snapshot" or not isinstance(at, str):
+        raise PermanentError(
+            "the checkpoint of the DataFlow Operator says that its first load was not finished: "
+            "start without it, the tables are loaded again"
+        )
+    try:
+        place = Lsn.parse(at)
+    except ValueError:
+        raise PermanentError(f"lastAckedLSN {at} is not a place in a log") from None
+    if acked and acked != snapshot:  # where the commit of a transaction begins that is stored
+        place = Lsn(place.value + 1)
+    return Reached(place, _loaded(document.get("snapshotCompletedTables")))
+
+
+def _loaded(tables: object) -> frozenset[str] | None:
+    """The tables that are loaded; None: nothing tells, and those of the manifest are."""
+    if not isinstance(tables, list):
+        return None
+    return frozenset(".".join(place_of(str(table))) for table in tables)

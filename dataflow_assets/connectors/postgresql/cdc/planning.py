@@ -1,0 +1,189 @@
+"""What is read next: a stretch of the log, or rows of tables whose changes are not read yet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dataflow_assets.connectors.postgresql.cdc import errors, idle_log, slot, tables
+from dataflow_assets.connectors.postgresql.cdc.errors import explained
+from dataflow_assets.connectors.postgresql.cdc.idle_log import IdleLog
+from dataflow_assets.connectors.postgresql.cdc.loading import Loading, giving_way
+from dataflow_assets.connectors.postgresql.cdc.options import PostgresqlCdcOptions
+from dataflow_assets.connectors.postgresql.cdc.position import (
+    Lsn,
+    Reached,
+    StreamPart,
+    dump,
+    dump_part,
+    stored,
+)
+from dataflow_assets.connectors.postgresql.cdc.slot import Slot
+from dataflow_assets.connectors.postgresql.client import TextLink
+from dataflow_assets.connectors.postgresql.pool import lent_to_source
+from dataflow_assets.contracts import Limit, Positions, Span
+
+log = logging.getLogger(__name__)
+
+RECORD_BYTES = 128  # of the log, by which a number of records is a stretch of it
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """Log that is to be read."""
+
+    at: Reached
+    end: Lsn
+    moves: bool = True
+    """The position moves on where there are no changes, too."""
+
+
+class Planning:
+    """Plans the spans of one session."""
+
+    def __init__(
+        self, source: PostgresqlCdcOptions, flow: str, loading: Loading, idle: IdleLog
+    ) -> None:
+        """Plans nothing yet.
+
+        Args:
+            source: with its secrets in place.
+            flow: for the log of the run.
+            loading: which tables there are, and what of them is loaded.
+            idle: what the session knows of log without changes.
+        """
+        self._source, self._flow = source, flow
+        self._loading, self._idle = loading, idle
+        self._before_load: Lsn | None = None
+        """The end of the log that is read before a snapshot of tables that wait is taken."""
+
+    def plan(self, after: Positions, limit: Limit, until: Positions | None) -> Span:
+        """As `SourceSession.plan`."""
+        at = stored(after)
+        self._loading.next_turn()
+        waiting = self._loading.waiting(at)
+        if at is not None and not waiting:
+            self._loading.unused()
+        with explained(self._source, "planning"):
+            with (
+                giving_way(self._source, self._flow),
+                lent_to_source(self._source.dsn()) as link,
+            ):
+                if waiting:
+                    found = self._load(link, at, waiting, limit)
+                else:
+                    found = self._ahead(link, at, until)
+            return found if isinstance(found, Span) else self._follow(found, limit)
+
+    def made(self, link: TextLink) -> Slot:
+        """Publication and slot as they are before the first read; made where they are missing.
+
+        The publication comes first: the slot skips what was not published when it was logged.
+        """
+        source, wanted = self._source, self._loading.tables
+        tables.publish(link, source, wanted)
+        tables.published(link, source, wanted, begun=False)
+        known = slot.find(link, source)
+        if known is None and not source.create_slot_if_not_exists:
+            raise errors.no_slot(source, begun=False)
+        if known is None:
+            slot.make(link, source)
+            log.info("flow %s: created %s", self._flow, source.title)
+            known = slot.find(link, source)
+        assert known is not None  # noqa: S101 - it was just made
+        return known
+
+    def _ahead(self, link: TextLink, at: Reached | None, until: Positions | None) -> Span | _Ahead:
+        """The log up to its end, or to where the run ends."""
+        bound = None if until is None else stored(until)
+        if at is not None and bound is not None and bound.lsn.value <= at.lsn.value:
+            slot.check_end(link, self._source, at.lsn, slot.end_of_log(link))
+            return Span(())
+        known = self.made(link) if at is None else self._checked(link, at.lsn)
+        begin = at or Reached(known.confirmed, self._loading.names)
+        end = self._end(link, begin.lsn)
+        upto = end if bound is None or bound.lsn.value > end.value else bound.lsn
+        return _Ahead(begin, upto, moves=at is None or until is not None)
+
+    def _load(
+        self, link: TextLink, at: Reached | None, waiting: list[str], limit: Limit
+    ) -> Span | _Ahead:
+        """All rows of tables that wait, as of one place in the log.
+
+        The changes of the others are read up to that place before, so that all tables go on from
+        there; far behind the end of the log, no snapshot is held for that yet.
+        """
+        snapshot = self._loading.held()
+        if at is None:
+            self.made(link)
+        else:
+            tables.publish_more(link, self._source, self._loading.tables_of(waiting))
+            self._checked(link, at.lsn, waiting)
+            end = self._end(link, at.lsn)
+            if snapshot is not None and snapshot.lsn.value < at.lsn.value:
+                snapshot = None
+            if snapshot is None:
+                # Where it was at first: writers may be faster than the log is read.
+                first = self._before_load = self._before_load or end
+                if first.value - at.lsn.value > _bytes(limit):
+                    return _Ahead(at, first)
+        snapshot, self._before_load = snapshot or self._loading.begun(link), None
+        if at is not None and at.lsn.value < snapshot.lsn.value:
+            return _Ahead(at, snapshot.lsn)
+        reached = Reached(snapshot.lsn, self._loading.names)
+        parts = self._loading.parts(snapshot, waiting, limit)
+        if not parts:  # partitioned tables without a partition
+            return self._stretch(reached, snapshot.lsn, snapshot.lsn)
+        return Span.of_parts(dump(reached), parts)
+
+    def _follow(self, ahead: _Ahead, limit: Limit) -> Span:
+        """The next stretch of the log; nothing where it has no changes and need not move on."""
+        at, end, moves = ahead.at, ahead.end, ahead.moves
+        begin = at.lsn
+        self._idle.planned(begin)
+        if begin.value >= end.value:
+            return self._stretch(at, begin, begin) if moves else Span(())
+        moves = moves or self._idle.is_long(begin, end)
+        if self._idle.rests and not moves:
+            return Span(())
+        looked = Lsn(min(end.value, begin.value + idle_log.LOOK_BYTES))
+        found = self._idle.seen(begin, looked)
+        if found.first is None:
+            if looked.value == end.value and not moves:
+                return Span(())
+            self._idle.moved()
+            return self._stretch(replace(at, lsn=looked), looked, end)
+        upto = Lsn(min(end.value, found.first.value + max(1, _bytes(limit))))
+        return self._stretch(at, upto, end)
+
+    def _stretch(self, at: Reached, upto: Lsn, end: Lsn) -> Span:
+        """A span of one part, which is not read where it is empty; `full` where more is waiting."""
+        names = self._loading.names
+        followed = [name for name in sorted(names) if self._loading.follows(at, name)]
+        only = None if len(followed) == len(names) else tuple(followed)
+        part = dump_part(StreamPart(str(at.lsn), str(upto), only))
+        reached = Reached(upto, frozenset(followed), at.again & names)
+        return Span.of_parts(dump(reached), [part], full=upto.value < end.value)
+
+    def _checked(self, link: TextLink, at: Lsn, new: Sequence[str] = ()) -> Slot:
+        """`new`: tables whose changes need not have been published before."""
+        source, loading = self._source, self._loading
+        if new:
+            tables.published(link, source, loading.tables_of(new), begun=False)
+        followed = loading.tables_of(sorted(loading.names.difference(new)))
+        tables.published(link, source, followed, begun=True)
+        return slot.check(source, slot.find(link, source), at)
+
+    def _end(self, link: TextLink, begin: Lsn) -> Lsn:
+        """How far the log can be read, once nobody else reads it."""
+        slot.freed(link, self._source)
+        end = slot.end_of_log(link)
+        slot.check_end(link, self._source, begin, end)
+        self._idle.of(slot.server(link))
+        return end
+
+
+def _bytes(limit: Limit) -> int:
+    """Of the log, for a micro-batch."""
+    return min(limit.bytes, limit.records * RECORD_BYTES)

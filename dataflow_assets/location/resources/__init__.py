@@ -1,0 +1,1 @@
+"""What assets are given: Spark, and one IO manager per table system."""

@@ -1,0 +1,1 @@
+"""Flink's SQL: tables on Kafka and in databases, and the INSERTs between them."""

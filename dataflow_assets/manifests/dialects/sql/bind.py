@@ -1,0 +1,178 @@
+"""Names and types of expressions: what Flink's validator does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from dataflow_assets.manifests.dialects.keys import meant, suggest
+from dataflow_assets.manifests.dialects.sql.syntax import (
+    Casting,
+    Invoked,
+    Literal,
+    Name,
+    Node,
+    Star,
+)
+from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
+from dataflow_assets.sql.expressions import Constant, Expression, Member, call, cast_to
+from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.functions import FUNCTIONS, json, patterns, strings
+from dataflow_assets.sql.types import INT, STRING, decimal
+
+ALIASES: Mapping[str, str] = {
+    "CONCAT": "||",
+    "MOD": "%",
+    "CEILING": "CEIL",
+    "CHARACTER_LENGTH": "CHAR_LENGTH",
+    "LENGTH": "CHAR_LENGTH",
+    "SUBSTR": "SUBSTRING",
+    "NOW": "CURRENT_TIMESTAMP",
+    "CURRENT_ROW_TIMESTAMP": "CURRENT_TIMESTAMP",
+    "PROCTIME": "CURRENT_TIMESTAMP",
+}
+"""Functions that have several names."""
+PARTS: Mapping[str, str] = {
+    "YEAR": "YEAR",
+    "QUARTER": "QUARTER",
+    "MONTH": "MONTH",
+    "WEEK": "WEEK",
+    "DAYOFMONTH": "DAY",
+    "DAYOFYEAR": "DOY",
+    "DAYOFWEEK": "DOW",
+    "HOUR": "HOUR",
+    "MINUTE": "MINUTE",
+    "SECOND": "SECOND",
+}
+"""Functions that are EXTRACT with a unit."""
+_CHECKS: Mapping[str, tuple[int, Callable[[str], Any]]] = {
+    "DATE_FORMAT": (1, patterns.check),
+    "TO_TIMESTAMP": (1, patterns.check),
+    "TO_DATE": (1, patterns.check),
+    "FROM_UNIXTIME": (1, patterns.check),
+    "UNIX_TIMESTAMP": (1, patterns.check),
+    "JSON_VALUE": (1, json.parsed),
+    "JSON_QUERY": (1, json.parsed),
+    "JSON_EXISTS": (1, json.parsed),
+    "REGEXP": (1, strings.expression),
+    "REGEXP_EXTRACT": (1, strings.expression),
+    "REGEXP_REPLACE": (1, strings.expression),
+}
+"""Arguments that are looked at when the file is loaded, where they are written out."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names mean in one query."""
+
+    columns: Sequence[tuple[str, Expression]]
+    tables: frozenset[str] = frozenset()
+    """Names of the table that its columns may be written behind."""
+    environment: Environment = Environment()
+
+    def names(self) -> list[str]:
+        """Of the columns."""
+        return [name for name, _ in self.columns]
+
+    def find(self, name: str) -> Expression | None:
+        """A column; None where there is none."""
+        return next((one for found, one in self.columns if found == name), None)
+
+
+def bound(node: Node, scope: Scope) -> Expression:
+    """The expression with types. Raises Unreadable at the part that is wrong."""
+    if isinstance(node, Literal):
+        return Constant(node.type, node.value)
+    if isinstance(node, Name):
+        return _named(node, scope)
+    if isinstance(node, Star):
+        _fail(node, "* is not a value: it stands alone in a SELECT, or in COUNT(*)")
+    if isinstance(node, Casting):
+        return _cast(node, scope)
+    return _invoked(node, scope)
+
+
+def _fail(node: Node, message: str) -> NoReturn:
+    raise Unreadable(node.place, message)
+
+
+def _named(node: Name, scope: Scope) -> Expression:
+    parts = list(node.parts)
+    if len(parts) > 1 and parts[0] in scope.tables and scope.find(parts[1]) is not None:
+        parts.pop(0)
+    found = scope.find(parts[0])
+    if found is None:
+        other = next((one for one in scope.names() if one.lower() == parts[-1].lower()), None)
+        said = f"did you mean {other}? Names are case-sensitive" if other else None
+        _fail(node, f"no column {parts[0]}; {said or meant(parts[-1], scope.names())}")
+    for name in parts[1:]:
+        found = _member(node, found, name)
+    return found
+
+
+def _member(node: Node, given: Expression, name: str) -> Expression:
+    if given.type.kind != "ROW":
+        _fail(node, f"{given.type} has no fields, and so no {name}")
+    if name not in given.type.names:
+        _fail(node, f"no field {name}; {meant(name, given.type.names)}")
+    at = given.type.names.index(name)
+    return Member(given.type.items[at], given, at)
+
+
+def _cast(node: Casting, scope: Scope) -> Expression:
+    given = bound(node.given, scope)
+    try:
+        return cast_to(given, node.type, tries=node.tries)
+    except ValueError as error:
+        _fail(node, str(error))
+
+
+def _invoked(node: Invoked, scope: Scope) -> Expression:
+    if node.name == "FIELD":
+        inner, field = node.arguments
+        assert isinstance(field, Literal)  # noqa: S101 - so it is read
+        return _member(node, bound(inner, scope), str(field.value))
+    name = ALIASES.get(node.name, node.name)
+    arguments = [bound(one, scope) for one in node.arguments]
+    if name in PARTS:
+        arguments = [Constant(STRING, PARTS[name]), *arguments]
+        name = "EXTRACT"
+    if name not in FUNCTIONS:
+        _unknown(node)
+    if node.distinct or node.condition is not None:
+        _fail(node, f"{node.name} is not an aggregate: it takes neither DISTINCT nor FILTER")
+    try:
+        _check(name, arguments)
+        return _with_digits(name, call(name, arguments, scope.environment), arguments)
+    except ValueError as error:
+        _fail(node, f"{node.name}: {error}")
+
+
+def _with_digits(name: str, found: Expression, arguments: Sequence[Expression]) -> Expression:
+    """The type of a rounded decimal depends on how many digits are written."""
+    if name not in ("ROUND", "TRUNCATE") or found.type.kind != "DECIMAL":
+        return found
+    digits = arguments[1] if len(arguments) > 1 else Constant(INT, 0)
+    kind = found.type
+    if not isinstance(digits, Constant) or not isinstance(digits.value, int):
+        return found
+    if digits.value >= kind.scale:
+        return found
+    scale = max(digits.value, 0)
+    return cast_to(found, decimal(1 + kind.length - kind.scale + scale, scale))
+
+
+def _unknown(node: Invoked) -> NoReturn:
+    known = [one for one in (*FUNCTIONS, *ALIASES, *PARTS) if one.replace("_", "").isalnum()]
+    nearest = suggest(node.name, known)
+    advice = f"did you mean {nearest}?" if nearest else "docs/reference/sql.md lists all functions"
+    _fail(node, f"the function {node.name} is not supported; {advice}")
+
+
+def _check(name: str, arguments: Sequence[Expression]) -> None:
+    at, check = _CHECKS.get(name, (0, str))
+    if name in _CHECKS and len(arguments) > at:
+        one = arguments[at]
+        if isinstance(one, Constant) and isinstance(one.value, str):
+            check(one.value)

@@ -1,0 +1,258 @@
+"""Tables as the sources and sinks of flows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar, get_args
+
+from pydantic import ValidationError
+from pydantic.alias_generators import to_snake
+
+from dataflow_assets import registry
+from dataflow_assets.connectors.kafka.sink.sql import SqlKafkaSink
+from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
+from dataflow_assets.contracts import Connector, Sink
+from dataflow_assets.errors import DataflowError
+from dataflow_assets.manifests.dialects.documents import Document, Path, Place
+from dataflow_assets.manifests.dialects.justone.consumer import Told, referred, security
+from dataflow_assets.manifests.dialects.justone.keys import CONSUMER, Key, entry
+from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.justone.references import mentions
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql.options import UPSERT
+from dataflow_assets.manifests.dialects.sql.tables import Declared
+from dataflow_assets.manifests.dialects.wording import validate
+from dataflow_assets.secrets import SecretRef, VariableRef
+from dataflow_assets.sql.bytes.messages import SqlFormat
+
+AnyConnector = TypeVar("AnyConnector", bound=Connector)
+PROPERTIES = "properties."
+_STARTS = {
+    "group-offsets": "group",
+    "earliest-offset": "earliest",
+    "latest-offset": "latest",
+    "timestamp": "timestamp",
+}
+_BROKER = re.compile(r"(?:[\w.-]*://)?((?:\[[\w:.%]+\]|[\w.%-]+):\d{1,5})", re.ASCII)
+PRODUCERS: tuple[Key, ...] = (
+    Key("acks", "ignored", "All replicas that are in sync acknowledge."),
+    Key("compression.type", "used", "How batches are compressed."),
+    Key("allow.auto.create.topics", "used", "`false`: a missing topic is not created.", "true"),
+    Key("transaction.timeout.ms", "used", "How long a slice may take.", "10 minutes"),
+    Key("enable.idempotence", "ignored", "The producer is idempotent."),
+    Key("batch.size", "ignored", "Batches are the product's own."),
+    Key("linger.ms", "ignored", "Batches are the product's own."),
+    Key("buffer.memory", "ignored", "Batches are the product's own."),
+    Key("retries", "ignored", "Retries are the product's own."),
+    Key("delivery.timeout.ms", "ignored", "Time limits are the product's own."),
+)
+_OVERRIDDEN = re.compile(r"(key|value)\.(de)?serializer|transactional\.id|partition\.discovery.*")
+_NAMES: Mapping[str, str] = {
+    "url": "connectionString",
+    "table-name": "table",
+    "connection-string": "connectionString",
+}
+_PROPERTIES = (CONSUMER, PRODUCERS)
+
+
+def source(table: Declared, flow: str, notes: Notes) -> SqlKafkaSource | None:
+    """The table as a source of a flow; None where `notes` has got the reason."""
+    if table.layouts is None:
+        message = "is a sink only: a query reads a table of kafka or upsert-kafka"
+        notes.wrong((table.document, "connector"), message)
+        return None
+    reached = _reached(table, notes)
+    formats = SqlFormat(table.layouts.value, table.layouts.key)
+    given = {
+        **reached,
+        **_start(table, notes),
+        "topic": table.text("topic"),
+        "consumer_group": table.text("properties.group.id", f"KafkaSource-{flow}"),
+        "formats": formats,
+        "on_topic_recreated": "fail",
+    }
+    return _made(SqlKafkaSource, given, table, notes)
+
+
+def sink(table: Declared, notes: Notes) -> Sink | None:
+    """The table as a sink; None where `notes` has got the reason."""
+    if table.layouts is None:
+        return _of_database(table, notes)
+    given: dict[str, Any] = {
+        **_reached(table, notes),
+        "topic": table.text("topic"),
+        "layouts": table.layouts,
+        "upsert_mode": table.connector == UPSERT,
+        "auto_create_topic": table.text("properties.allow.auto.create.topics", "true") != "false",
+    }
+    if compression := table.text("properties.compression.type"):
+        given["compression"] = compression
+    if timeout := table.text("properties.transaction.timeout.ms"):
+        given["transaction_timeout"] = f"{timeout}ms"
+    if table.text("sink.partitioner", "default") != "default":
+        message = "only default is supported: by the key, as Java's producers do"
+        notes.wrong((table.document, "sink.partitioner"), message)
+    return _made(SqlKafkaSink, given, table, notes)
+
+
+def _start(table: Declared, notes: Notes) -> dict[str, Any]:
+    if table.connector == UPSERT:
+        return {"starting_offsets": "earliest"}
+    mode, key = table.text("scan.startup.mode", "group-offsets"), "scan.startup.mode"
+    if mode not in _STARTS:
+        notes.wrong((table.document, key), meant(mode, _STARTS))
+        return {}
+    found: dict[str, Any] = {"starting_offsets": _STARTS[mode]}
+    millis, at = table.text("scan.startup.timestamp-millis"), "scan.startup.timestamp-millis"
+    if mode != "timestamp":
+        if millis:
+            notes.wrong((table.document, at), "is used only with scan.startup.mode = timestamp")
+        return found
+    if not millis.isdecimal():
+        notes.wrong((table.document, at), "must be a number of milliseconds", key=not millis)
+        return {}
+    time = datetime.fromtimestamp(int(millis) / 1000, UTC)
+    return {**found, "starting_timestamp": time.isoformat()}
+
+
+def _reached(table: Declared, notes: Notes) -> dict[str, Any]:
+    """Brokers and security, of the options `properties.*`."""
+    document = _unprefixed(table)
+    told: dict[str, Told] = {}
+    for key, text in document.value.items():
+        told[key] = Told(text, (document, key))
+        _check_property(key, document, notes)
+    where = (document, "bootstrap.servers")
+    brokers = [part.strip() for part in document.value.get("bootstrap.servers", "").split(",")]
+    found = [_BROKER.fullmatch(part) for part in brokers if part]
+    if not all(found) or not found:
+        notes.wrong(where, "must be host:port, several separated by commas, like kafka-1:9092")
+    return {
+        "brokers": tuple(match[1] for match in found if match),
+        **security(told, notes, where),
+    }
+
+
+def _unprefixed(table: Declared) -> Document:
+    """The client's properties by their own keys, in their own places."""
+    given = {
+        key.removeprefix(PROPERTIES): one.value
+        for key, one in table.options.items()
+        if key.startswith(PROPERTIES)
+    }
+    places: dict[Path, Place] = {(): table.document.places[()]}
+    places |= {(key,): table.document.places[f"{PROPERTIES}{key}",] for key in given}
+    return Document(table.document.file, given, places)
+
+
+def _check_property(key: str, document: Document, notes: Notes) -> None:
+    if key in ("bootstrap.servers", "group.id", "auto.offset.reset", "isolation.level"):
+        return
+    found = entry(key, *_PROPERTIES)
+    if found is not None and found.verdict == "refused":
+        notes.wrong((document, key), found.says, key=True)
+    elif found is None:
+        said = "it is set by the connector" if _OVERRIDDEN.fullmatch(key) else "is not known here"
+        notes.note((document, key), f"has no effect: {said}")
+
+
+def _made(
+    cls: type[AnyConnector], given: Mapping[str, Any], table: Declared, notes: Notes
+) -> AnyConnector | None:
+    places = {
+        "brokers": (table.document, "properties.bootstrap.servers"),
+        "topic": (table.document, "topic"),
+        "compression": (table.document, "properties.compression.type"),
+        "transaction_timeout": (table.document, "properties.transaction.timeout.ms"),
+        "transactionTimeout": (table.document, "properties.transaction.timeout.ms"),
+        "sasl": (table.document, "properties.sasl.mechanism"),
+    }
+    try:
+        return cls(**given)
+    except ValidationError as error:
+        notes.refused(error, places, (table.document, "connector"))
+        return None
+
+
+def _of_database(table: Declared, notes: Notes) -> Sink | None:
+    """By the connector's own options, as a manifest's `config` has them."""
+    cls = registry.sinks()[table.connector]
+    refs = _references(table, notes)
+    config, places = _config(table, cls, refs)
+    if table.table.key:
+        config |= {"upsertMode": True, "conflictKey": list(table.table.key), "deleteMode": "hard"}
+    found, findings = validate(cls, Document(table.document.file, config, places))
+    notes.findings += findings
+    if findings or found is None:
+        return None
+    filled = found.model_copy(
+        update={f"{to_snake(name)}_secret_ref": r for name, r in refs.items()}
+    )
+    try:
+        filled.address()
+    except (DataflowError, ValueError, LookupError) as error:
+        notes.wrong((table.document, "connector"), f"does not say where it points: {error}")
+        return None
+    if getattr(filled, "auto_create_table", False):
+        message = "is not supported yet in SQL: create the table first"
+        notes.wrong((table.document, _written(table, "autoCreateTable")), message)
+        return None
+    return filled
+
+
+def _references(table: Declared, notes: Notes) -> dict[str, SecretRef]:
+    """By the option, as manifests name it, what it refers to."""
+    found: dict[str, SecretRef] = {}
+    for key, option in table.options.items():
+        if not mentions(option.value):
+            continue
+        where, name = (table.document, key), _NAMES.get(key, key)
+        ref = referred("value", option.value, where, notes).get("value_secret_ref")
+        if "." in name:
+            notes.wrong(where, "a reference is supported in options without a dot only")
+        elif isinstance(ref, VariableRef):  # by its own name, which makes the address
+            found[name] = ref.model_copy(update={"name": ref.key})
+        elif isinstance(ref, SecretRef):
+            found[name] = ref
+    return found
+
+
+def _written(table: Declared, key: str) -> str:
+    return next((one for one in table.options if _NAMES.get(one, one) == key), key)
+
+
+def _config(
+    table: Declared, cls: type[Any], refs: Mapping[str, SecretRef]
+) -> tuple[dict[str, Any], dict[Path, Place]]:
+    """Nested by the dots of the options' names."""
+    config: dict[str, Any] = {}
+    places: dict[Path, Place] = dict(table.document.places)
+    for key, option in table.options.items():
+        name = _NAMES.get(key, key)
+        path = tuple(name.split("."))
+        value: Any = _typed(cls, path[0], option.value)
+        if name in refs:
+            path, value = (f"{name}SecretRef",), {"name": refs[name].name, "key": refs[name].key}
+        inner = config
+        for part in path[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[path[-1]] = value
+        places[path] = table.document.places[key,]
+    del config["connector"]
+    return config, places
+
+
+def _typed(cls: type[Any], name: str, text: str) -> Any:
+    """Numbers and booleans where the option is one."""
+    infos = {info.alias or field: info for field, info in cls.model_fields.items()}
+    info = infos.get(name)
+    kinds = {info.annotation, *get_args(info.annotation)} if info is not None else set()
+    if bool in kinds and text in ("true", "false"):
+        return text == "true"
+    if int in kinds and re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if tuple in {getattr(one, "__origin__", None) for one in kinds}:
+        return [one.strip() for one in text.split(",")]
+    return text

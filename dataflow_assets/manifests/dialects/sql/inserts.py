@@ -1,0 +1,191 @@
+"""INSERT INTO: the columns of a query into those of a table, and what state it would need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql.options import KAFKA, UPSERT
+from dataflow_assets.manifests.dialects.sql.relations import Relation
+from dataflow_assets.manifests.dialects.sql.syntax import Column, Insert
+from dataflow_assets.manifests.dialects.sql.tables import Declared
+from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.sql.bytes.layout import Times
+from dataflow_assets.sql.expressions import Column as Reference
+from dataflow_assets.sql.expressions import Constant, Expression, cast_to
+from dataflow_assets.sql.expressions import columns as columns_of
+from dataflow_assets.sql.query import Cell, Output, Plan
+from dataflow_assets.sql.types import NULL, STRING, assignable
+
+
+def plan(
+    insert: Insert,
+    relation: Relation,
+    target: Declared,
+    settings: Mapping[str, str],
+    *,
+    alone: bool,
+) -> Plan:
+    """What the flow does with each message. Raises Unreadable.
+
+    `alone`: no other INSERT of the file writes into the table.
+    """
+    table = relation.table
+    if table.layouts is None:
+        message = f"{table.name} is a sink only: a query reads a table of kafka or upsert-kafka"
+        raise Unreadable(insert.query.place, message)
+    _check_target(insert, target)
+    outputs = tuple(_outputs(insert, relation, target))
+    changelog = table.connector == UPSERT
+    found = Plan(
+        value=table.layouts.value,
+        key=table.layouts.key,
+        cells=tuple(_cells(table)),
+        outputs=outputs,
+        where=relation.where,
+        changelog=changelog,
+        times=_times(target, insert),
+        drops_nulls=settings.get("table.exec.sink.not-null-enforcer") == "DROP",
+        zone=settings.get("table.local-time-zone", "UTC"),
+    )
+    if changelog:
+        _check_changelog(insert, relation, target, found, alone=alone)
+    return found
+
+
+def _check_target(insert: Insert, target: Declared) -> None:
+    written = next((one for one in target.table.columns if _is_written(one)), None)
+    if written is not None:
+        message = (
+            f"the column {written.name} would be written as METADATA {written.metadata}, which is "
+            "not supported yet: declare it VIRTUAL"
+        )
+        raise Unreadable(insert.table_place, message)
+    if not target.written:
+        raise Unreadable(insert.table_place, f"{target.name} has no columns to write")
+
+
+def _is_written(column: Column) -> bool:
+    return column.metadata is not None and not column.virtual
+
+
+def _outputs(insert: Insert, relation: Relation, target: Declared) -> Iterator[Output]:
+    given = dict(_given(insert, relation, target))
+    for column in target.written:
+        place, found = given.get(column.name, (insert.place, Constant(NULL, None)))
+        yield Output(
+            column.name,
+            _fitted(place, found, column, target),
+            nullable=column.nullable and column.name not in target.table.key,
+            key=column.name in target.table.key,
+        )
+
+
+def _given(
+    insert: Insert, relation: Relation, target: Declared
+) -> Iterator[tuple[str, tuple[Place, Expression]]]:
+    names = [one.name for one in target.written]
+    for name in insert.columns:
+        if name not in names:
+            message = f"no column {name} in {target.name}; {meant(name, names)}"
+            raise Unreadable(insert.table_place, message)
+    wanted = list(insert.columns or names)
+    if len(wanted) != len(relation.columns):
+        message = (
+            f"the query has {len(relation.columns)} columns, and {target.name} takes "
+            f"{len(wanted)}: {', '.join(wanted)}"
+        )
+        raise Unreadable(insert.query.place, message)
+    for name, (_, one), place in zip(wanted, relation.columns, relation.places, strict=True):
+        yield name, (place, one)
+
+
+def _fitted(place: Place, found: Expression, column: Column, target: Declared) -> Expression:
+    wanted = column.type or STRING
+    if not assignable(found.type, wanted):
+        message = (
+            f"is {found.type}, and {target.name}.{column.name} is {wanted}: write CAST(... AS "
+            f"{wanted})"
+        )
+        raise Unreadable(place, message)
+    if found.type.text and wanted.text:
+        return found  # lengths are not enforced
+    try:
+        return cast_to(found, wanted)
+    except ValueError as error:
+        raise Unreadable(place, str(error)) from None
+
+
+def _cells(table: Declared) -> Iterator[Cell]:
+    layouts = table.layouts
+    assert layouts is not None  # noqa: S101 - it was looked at
+    in_value = [one for one in table.written if _in_value(one, table)]
+    places = {one.name: at for at, one in enumerate(in_value)}
+    keys = {name: at for at, name in enumerate(layouts.key_columns)}
+    for column in table.stored:
+        name = column.name
+        if column.metadata is not None:
+            yield Cell(name, "metadata", metadata=column.metadata, type=column.type)
+        elif name in places:
+            yield Cell(name, "value", places[name], key_at=keys.get(name))
+        else:
+            yield Cell(name, "key", keys[name])
+
+
+def _in_value(column: Column, table: Declared) -> bool:
+    everything = table.text("value.fields-include", "ALL") == "ALL"
+    assert table.layouts is not None  # noqa: S101
+    return everything or column.name not in table.layouts.key_columns
+
+
+def _times(target: Declared, insert: Insert) -> Times:
+    """One way to write times for key and value."""
+    if target.layouts is None:
+        return "RFC-3339"
+    value, key = target.layouts.value, target.layouts.key
+    if key is None or value.times == key.times:
+        return value.times
+    kinds = [*key.types, *(inner for one in key.types for inner in one.items)]
+    if any(one.moment for one in kinds):
+        message = "times in the key need the same format of times as in the value"
+        raise Unreadable(insert.table_place, message)
+    return value.times
+
+
+def _check_changelog(
+    insert: Insert, relation: Relation, target: Declared, made: Plan, *, alone: bool
+) -> None:
+    """Without state a change can only be passed on: key by key."""
+    table = relation.table
+    if target.connector == KAFKA or not target.table.key:
+        message = (
+            f"{table.name} has updates and deletes, and {target.name} takes inserts only: give "
+            "it a PRIMARY KEY" + (" and the connector upsert-kafka" if target.layouts else "")
+        )
+        raise Unreadable(insert.table_place, message)
+    keys = frozenset(table.table.key)
+    named = [_plain(one, made) for one in made.outputs if one.key]
+    if None in named or frozenset(named) != keys:
+        message = (
+            f"the PRIMARY KEY of {target.name} must be the columns of that of {table.name} "
+            f"({', '.join(table.table.key)}) as they are: another key needs state, and is not "
+            "supported yet"
+        )
+        raise Unreadable(insert.table_place, message)
+    if not alone and made.where is not None and not _of_key(made):
+        message = (
+            "another INSERT writes into the same table: a row that this WHERE leaves out would be "
+            "deleted there, whoever has written it; give each INSERT a table of its own"
+        )
+        raise Unreadable(insert.place, message)
+
+
+def _plain(output: Output, made: Plan) -> str | None:
+    found = output.expression
+    return made.cells[found.at].name if isinstance(found, Reference) else None
+
+
+def _of_key(made: Plan) -> bool:
+    assert made.where is not None  # noqa: S101
+    cells = (made.cells[at] for at in columns_of(made.where))
+    return all(one.place == "key" or one.key_at is not None for one in cells)

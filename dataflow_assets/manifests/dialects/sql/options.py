@@ -1,0 +1,200 @@
+"""Every option of tables and every SET, with its verdict: what checking and the reference go by.
+
+| verdict | meaning |
+|---|---|
+| used | does what it says |
+| note | accepted; `dataflow check` notes what happens instead |
+| ignored | known, and without effect here |
+| refused | a finding says why |
+
+An option of a table that is not listed is a finding, as in Flink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dataflow_assets.manifests.dialects.justone.keys import Key
+
+KAFKA, UPSERT = "kafka", "upsert-kafka"
+TABLES = ("postgresql", "clickhouse", "iceberg")
+"""Sinks of the catalogue that are tables here, too."""
+CONNECTORS = (KAFKA, UPSERT, *TABLES)
+
+_BOUNDED = "a flow has no end; `dataflow run` reads what is there and ends"
+_WATERMARKS = "watermarks are used by windows alone, which are not supported yet"
+COMMON: Sequence[Key] = (
+    Key("connector", "used", "`kafka` or `upsert-kafka`.", "required"),
+    Key(
+        "topic", "used", "The topic; a list `a;b` is refused: declare a table for each.", "required"
+    ),
+    Key("topic-pattern", "refused", "a pattern of topics is not supported: name one in topic"),
+    Key(
+        "properties.bootstrap.servers",
+        "used",
+        "The brokers, each `host:port`, separated by commas.",
+        "required",
+    ),
+    Key("properties.group.id", "used", "The consumer group.", "`KafkaSource-<flow>`"),
+    Key("properties.*", "used", "See below."),
+    Key(
+        "value.fields-include",
+        "used",
+        "`ALL`, or `EXCEPT_KEY`: columns of the key are not in the value.",
+        "ALL",
+    ),
+    Key(
+        "key.fields-prefix",
+        "used",
+        "Begins the names of the key's columns in the table, and is cut in the key's bytes; needs "
+        "`EXCEPT_KEY`.",
+    ),
+    Key("scan.bounded.*", "refused", _BOUNDED),
+    Key("scan.topic-partition-discovery.interval", "ignored", "New partitions are always found."),
+    Key("scan.parallelism", "ignored", "Each partition is read by a task of Spark."),
+    Key("scan.watermark.*", "note", f"has no effect: {_WATERMARKS}"),
+    Key("sink.parallelism", "ignored", "Each partition of the source is written by a task."),
+    Key(
+        "sink.delivery-guarantee",
+        "note",
+        "`at-least-once` and `none` are served as `exactly-once`",
+        "at-least-once",
+    ),
+    Key(
+        "sink.transactional-id-prefix", "ignored", "Transactional ids are made of the flow's name."
+    ),
+    Key("sink.transaction-naming-strategy", "ignored", "They are the same after each start."),
+)
+ONLY_KAFKA: Sequence[Key] = (
+    Key(
+        "format", "used", "`json`, `csv`, `avro` or `raw`; the same as `value.format`.", "required"
+    ),
+    Key("value.format", "used", "The same as `format`."),
+    Key("key.format", "used", "`json`, `csv`, `avro` or `raw`; needs `key.fields`."),
+    Key("key.fields", "used", "The columns of the key, separated by `;`, in their order."),
+    Key(
+        "scan.startup.mode",
+        "used",
+        "Where a flow without a checkpoint begins: `group-offsets` (where the group has none at "
+        "the earliest), `earliest-offset`, `latest-offset` or `timestamp`. `specific-offsets` is "
+        "refused.",
+        "group-offsets",
+    ),
+    Key("scan.startup.timestamp-millis", "used", "With `scan.startup.mode` = `timestamp`."),
+    Key(
+        "scan.startup.specific-offsets",
+        "refused",
+        "begin at a time (scan.startup.mode = timestamp), or run once with `--from`",
+    ),
+    Key("sink.partitioner", "used", "`default`: by the key, as Java does (murmur2).", "default"),
+)
+ONLY_UPSERT: Sequence[Key] = (
+    Key("key.format", "used", "`json`, `csv`, `avro` or `raw`.", "required"),
+    Key("value.format", "used", "`json`, `csv`, `avro` or `raw`.", "required"),
+    Key(
+        "sink.buffer-flush.max-rows",
+        "note",
+        "has no effect: each change is written, in the transaction of its slice",
+        "0",
+    ),
+    Key(
+        "sink.buffer-flush.interval",
+        "note",
+        "has no effect: each change is written, in the transaction of its slice",
+        "0",
+    ),
+)
+_ON_TIMES = (
+    "`SQL` (`2020-12-30 12:13:14`) or `ISO-8601` (`2020-12-30T12:13:14`); TIMESTAMP_LTZ has `Z` "
+    "behind it."
+)
+FORMATS: Sequence[Key] = (
+    Key(
+        "json.fail-on-missing-field",
+        "used",
+        "`true`: a record without a field is rejected. Else the field is null.",
+        "false",
+    ),
+    Key(
+        "json.ignore-parse-errors",
+        "used",
+        "`true`: a field that cannot be read is null, a record that is not JSON is left out.",
+        "false",
+    ),
+    Key("json.timestamp-format.standard", "used", _ON_TIMES, "SQL"),
+    Key("json.map-null-key.mode", "note", "has no effect: a null key of a map is `null`", "FAIL"),
+    Key(
+        "json.map-null-key.literal", "note", "has no effect: a null key of a map is `null`", "null"
+    ),
+    Key("json.encode.decimal-as-plain-number", "used", "`true`: no exponents.", "false"),
+    Key("json.encode.ignore-null-fields", "used", "`true`: null fields are left out.", "false"),
+    Key("json.decode.json-parser.enabled", "ignored", "There is one parser."),
+    Key("csv.field-delimiter", "used", "One character; `\\t` is a tab.", ","),
+    Key("csv.quote-character", "used", "One character.", '`"`'),
+    Key("csv.disable-quote-character", "used", "`true`: nothing is quoted.", "false"),
+    Key("csv.escape-character", "used", "One character."),
+    Key("csv.array-element-delimiter", "used", "Between items of an array.", ";"),
+    Key("csv.null-literal", "used", "The text that is null."),
+    Key("csv.allow-comments", "used", "`true`: records that begin with `#` are left out.", "false"),
+    Key("csv.ignore-parse-errors", "used", "As with JSON; columns that lack are null.", "false"),
+    Key("csv.write-bigdecimal-in-scientific-notation", "ignored", "Numbers are as in JSON."),
+    Key("avro.encoding", "refused", "only the binary encoding is supported"),
+    Key("avro.timestamp_mapping.legacy", "note", "only `true` is supported", "true"),
+    Key("raw.charset", "used", "Of texts.", "UTF-8"),
+    Key("raw.endianness", "used", "Of numbers: `big-endian` or `little-endian`.", "big-endian"),
+)
+KINDS = ("json", "csv", "avro", "raw")
+OTHER_KINDS = {
+    "avro-confluent": "is not supported yet in SQL: write a DataFlow manifest, whose source reads "
+    "Avro of a schema registry",
+    "debezium-json": "is not supported: it is a changelog by itself",
+    "canal-json": "is not supported: it is a changelog by itself",
+    "maxwell-json": "is not supported: it is a changelog by itself",
+    "ogg-json": "is not supported: it is a changelog by itself",
+    "debezium-avro-confluent": "is not supported: it is a changelog by itself",
+    "protobuf": "is not supported in SQL: write a DataFlow manifest",
+}
+_BY_SPARK = "has no effect: the flow is run by Spark, with freshness and lanes of its own"
+SETTINGS: Sequence[Key] = (
+    Key("table.local-time-zone", "used", "The zone of TIMESTAMP_LTZ where it is shown.", "UTC"),
+    Key(
+        "table.exec.sink.not-null-enforcer",
+        "used",
+        "What happens to a row without a value for a column that is NOT NULL. `ERROR`: a rejected "
+        "record; `DROP`: left out.",
+        "ERROR",
+    ),
+    Key(
+        "dataflow.onRejected",
+        "used",
+        "An addition. What happens to a record that cannot be stored. `table`: it is kept beside "
+        "the target; `fail`: the flow stops; `skip`: it is counted and logged.",
+        "table",
+    ),
+    Key(
+        "dataflow.freshness",
+        "used",
+        "An addition. Seconds within which a new record should be visible, 1 to 3600.",
+        "10",
+    ),
+    Key("dataflow.suspended", "used", "An addition. `true` suspends the flows.", "false"),
+    Key("table.exec.source.idle-timeout", "note", f"has no effect: {_WATERMARKS}"),
+    Key("table.exec.state.ttl", "note", "has no effect: these queries have no state"),
+    Key("table.exec.sink.*", "note", _BY_SPARK),
+    Key("table.exec.mini-batch.*", "note", _BY_SPARK),
+    Key("table.*", "note", _BY_SPARK),
+    Key("execution.runtime-mode", "note", _BY_SPARK),
+    Key("execution.*", "note", _BY_SPARK),
+    Key("pipeline.name", "note", "has no effect: a flow is called `<target>.<source>`"),
+    Key("pipeline.*", "note", _BY_SPARK),
+    Key("parallelism.*", "note", _BY_SPARK),
+    Key("state.*", "note", _BY_SPARK),
+    Key("restart-strategy.*", "note", _BY_SPARK),
+    Key("sql-client.*", "note", _BY_SPARK),
+)
+"""They are of the statements behind them; one that is not listed is noted."""
+
+
+def of_connector(connector: str) -> Sequence[Key]:
+    """The options of a connector, without those of its formats."""
+    return (*COMMON, *(ONLY_UPSERT if connector == UPSERT else ONLY_KAFKA))

@@ -1,0 +1,317 @@
+"""A `.sql` file -> one flow for each INSERT, or everything that is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from typing_extensions import override
+
+from dataflow_assets.contracts import Rejects
+from dataflow_assets.errors import Finding
+from dataflow_assets.flow import Branch, Flow, Policies
+from dataflow_assets.manifests.dialects.dataflow import Reading, same
+from dataflow_assets.manifests.dialects.documents import Document, Path
+from dataflow_assets.manifests.dialects.documents import Place as Lines
+from dataflow_assets.manifests.dialects.justone.keys import entry, names
+from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.keys import meant, suggest
+from dataflow_assets.manifests.dialects.sql import ends
+from dataflow_assets.manifests.dialects.sql.inserts import plan
+from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
+from dataflow_assets.manifests.dialects.sql.read_statements import read_script
+from dataflow_assets.manifests.dialects.sql.relations import Catalog, Refusals, Relation, related
+from dataflow_assets.manifests.dialects.sql.syntax import (
+    Insert,
+    Option,
+    Remark,
+    Set,
+    Statement,
+    Table,
+    View,
+)
+from dataflow_assets.manifests.dialects.sql.tables import (
+    Declared,
+    declared,
+    environment_of,
+    merged,
+)
+from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.records.chain import Transformation
+from dataflow_assets.sql.query import SqlQuery
+
+_ENDS: Sequence[tuple[Path, int]] = (
+    (("metadata", "name"), 1),
+    (("spec", "source", "config"), 0),
+    (("spec", "sink", "config"), 1),
+)
+_DEEP = "an expression of this file is nested too deeply: split it by views"
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "dataflow.onRejected": ("table", "fail", "skip"),
+    "dataflow.suspended": ("true", "false"),
+    "table.exec.sink.not-null-enforcer": ("ERROR", "DROP"),
+}
+
+
+class InsertDocument(Document):
+    """An INSERT: findings about the flow are told at its statement and its tables."""
+
+    @override
+    def finding(self, path: Path, message: str, *, key: bool = False) -> Finding:
+        found = super().finding(path, message, key=key)
+        return Finding(found.file, found.line, found.column, str(self.value), message)
+
+
+@dataclass
+class _File:
+    """What is known while a file is read from its beginning to its end."""
+
+    file: str
+    text: str
+    notes: Notes = field(default_factory=Notes)
+    settings: dict[str, str] = field(default_factory=dict)
+    written: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, Declared] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
+    """By brokers, topic and consumer group the first INSERT that begins where the group is."""
+
+    def wrong(self, what: str, place: Place, message: str) -> None:
+        self.notes.findings.append(Finding(self.file, place.line, place.column, what, message))
+
+    def note(self, what: str, place: Place, message: str) -> None:
+        self.notes.hints.append(Finding(self.file, place.line, place.column, what, message))
+
+    def catalog(self) -> Catalog:
+        return Catalog(self.tables, self.views, frozenset(self.broken))
+
+
+def read(text: str, file: str) -> list[Reading]:
+    """A reading for each flow, and one of findings and notes."""
+    state = _File(file, text)
+    inserts: list[Insert] = []
+    flows: list[Reading] = []
+    try:
+        script = read_script(text)
+        for place, message in script.problems:
+            state.wrong("SQL", place, message)
+        inserts = [one for one in script.statements if isinstance(one, Insert)]
+        flows = list(_flows(script.statements, inserts, state))
+    except RecursionError:
+        state.wrong("SQL", Place(1, 1), _DEEP)
+        flows = []
+    if not inserts and not state.notes.findings:
+        state.note("SQL", Place(1, 1), "no INSERT INTO in this file, and so no flow")
+    whole = Document(file, None, {(): Lines(1, 1, 1, 1)})
+    head = Reading(whole, tuple(state.notes.findings), tuple(state.notes.hints))
+    return [head, *flows]
+
+
+def _flows(
+    statements: Sequence[Statement], inserts: Sequence[Insert], state: _File
+) -> Iterator[Reading]:
+    targets = Counter(one.table for one in inserts)
+    seen: dict[str, Place] = {}
+    for one in statements:
+        if isinstance(one, Set):
+            _set(one.option, state)
+        elif isinstance(one, Remark):
+            state.note("SQL", one.place, one.message)
+        elif isinstance(one, Table | View):
+            _declare(one, state)
+        else:
+            yield from _flow(one, state, seen, alone=targets[one.table] == 1)
+
+
+def _set(option: Option, state: _File) -> None:
+    found = entry(option.key, SETTINGS)
+    allowed = _CHOICES.get(option.key)
+    what = f"SET {option.key}"
+    if found is None:
+        nearest = suggest(option.key, names(SETTINGS), 0.8)
+        advice = f"; did you mean {nearest}?" if nearest else ""
+        state.note(what, option.place, f"has no effect: it is not known here{advice}")
+    elif found.verdict == "note":
+        state.note(what, option.place, found.says)
+    elif allowed is not None and option.value not in allowed:
+        state.wrong(what, option.value_place, meant(option.value, allowed))
+    elif wrong := _setting_problem(option):
+        state.wrong(what, option.value_place, wrong)
+    else:
+        state.settings[option.key] = option.value
+
+
+def _setting_problem(option: Option) -> str:
+    if option.key == "table.local-time-zone":
+        try:
+            ZoneInfo(option.value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            return "is not a time zone: write its name, like UTC or Europe/Berlin"
+    if option.key == "dataflow.freshness":
+        number = option.value
+        if not number.isdecimal() or not 1 <= int(number) <= 3600:
+            return "must be a number of seconds, 1 to 3600"
+    return ""
+
+
+def _declare(one: Table | View, state: _File) -> None:
+    known = one.name in state.written or one.name in state.views
+    kind = "table" if isinstance(one, Table) else "view"
+    if known and one.if_not_exists:
+        return
+    if known:
+        state.wrong(f"{kind} {one.name}", one.place, "is declared twice in this file")
+        return
+    if isinstance(one, View):
+        _view(one, state)
+        return
+    try:
+        table = _with_like(one, state)
+    except Unreadable as error:
+        state.wrong(f"table {one.name}", error.place, error.message)
+        state.broken.add(one.name)
+        return
+    state.written[one.name] = table
+    found = declared(table, state.file, state.notes)
+    if found is None:
+        state.broken.add(one.name)
+        return
+    state.tables[one.name] = found
+    try:
+        found.scope(environment_of(state.settings))
+    except Unreadable as error:
+        state.wrong(f"table {one.name}", error.place, error.message)
+        state.broken.add(one.name)
+        del state.tables[one.name]
+
+
+def _with_like(table: Table, state: _File) -> Table:
+    if table.like is None:
+        return table
+    other = state.written.get(table.like.table)
+    if other is None:
+        message = f"no table {table.like.table} above; {meant(table.like.table, state.written)}"
+        raise Unreadable(table.like.place, message)
+    return merged(table, other)
+
+
+def _view(view: View, state: _File) -> None:
+    if _related(f"view {view.name}", view.query, state) is None:
+        state.broken.add(view.name)
+    else:
+        state.views[view.name] = view
+
+
+def _related(what: str, query: object, state: _File) -> Relation | None:
+    try:
+        return related(query, state.catalog(), environment_of(state.settings))  # type: ignore[arg-type]
+    except Unreadable as error:
+        if not error.message.endswith("has findings of its own"):
+            state.wrong(what, error.place, error.message)
+    except Refusals as error:
+        for place, message in error.found:
+            state.wrong(what, place, message)
+    return None
+
+
+def _flow(
+    insert: Insert, state: _File, seen: dict[str, Place], *, alone: bool
+) -> Iterator[Reading]:
+    what = f"INSERT INTO {insert.table}"
+    before = len(state.notes.findings)
+    relation = _related(what, insert.query, state)
+    target = state.tables.get(insert.table)
+    if target is None and insert.table not in state.broken:
+        known = meant(insert.table, state.tables)
+        state.wrong(what, insert.table_place, f"no table {insert.table} above; {known}")
+    if relation is None or target is None:
+        return
+    try:
+        made = plan(insert, relation, target, state.settings, alone=alone)
+    except Unreadable as error:
+        state.wrong(what, error.place, error.message)
+        return
+    name = f"{target.name}.{relation.table.name}"
+    if name in seen:
+        message = (
+            f"a second INSERT of {relation.table.name} into it: line {seen[name].line} has one"
+        )
+        state.wrong(what, insert.place, f"{message}; a flow has the name {name}")
+        return
+    seen[name] = insert.place
+    _check_group(insert, relation.table, state)
+    pickle.dumps(made)  # as it travels to the tasks; RecursionError where it is nested too deeply
+    source = ends.source(relation.table, name, state.notes)
+    sink = ends.sink(target, state.notes)
+    if source is not None and sink is not None and same(source, sink):
+        message = f"the flow reads what it writes: {sink.address().name} is also its source"
+        state.wrong(what, insert.table_place, message)
+    if source is None or sink is None or len(state.notes.findings) > before:
+        return
+    tables = (relation.table, target)
+    document = _document(insert, tables, state, name)
+    flow = Flow(
+        namespace="default",
+        name=name,
+        source=source,
+        branches=(Branch(sink),),
+        policies=_policies(state),
+        transformations=(Transformation(SqlQuery(plan=made, text=insert.text)),),
+        file=File(state.file),
+        line=insert.place.line,
+        hash=_hash(insert, tables, made),
+        suspended=state.settings.get("dataflow.suspended") == "true",
+        language="sql",
+    )
+    yield Reading(document, flow=flow)
+
+
+def _check_group(insert: Insert, table: Declared, state: _File) -> None:
+    """A second flow would begin where the first one has got to, and lack all that was before."""
+    group = table.text("properties.group.id")
+    mode = table.text("scan.startup.mode", "group-offsets")
+    if table.connector != KAFKA or mode != "group-offsets" or not group:
+        return
+    read = (table.text("properties.bootstrap.servers"), table.text("topic"), group)
+    first = state.groups.setdefault(read, insert.place)
+    if first != insert.place:
+        message = (
+            f"the INSERT in line {first.line} reads this topic with the same properties.group.id: "
+            "a new flow would begin where that one has got to; set scan.startup.mode of "
+            f"{table.name} to earliest-offset, or leave the group out"
+        )
+        state.wrong(f"INSERT INTO {insert.table}", insert.place, message)
+
+
+def _document(
+    insert: Insert, tables: tuple[Declared, Declared], state: _File, name: str
+) -> InsertDocument:
+    places: dict[Path, Lines] = {(): _lines(insert.place)}
+    for path, at in _ENDS:
+        place = insert.table_place if path == ("metadata", "name") else tables[at].table.place
+        places[path] = _lines(place)
+    return InsertDocument(state.file, f"flow {name}", places)
+
+
+def _lines(place: Place) -> Lines:
+    return Lines(place.line, place.column, place.line, place.column)
+
+
+def _policies(state: _File) -> Policies:
+    way = state.settings.get("dataflow.onRejected", "table")
+    return Policies(
+        freshness_seconds=float(state.settings.get("dataflow.freshness", "10")),
+        rejects=Rejects(way),  # type: ignore[arg-type]
+    )
+
+
+def _hash(insert: Insert, tables: tuple[Declared, Declared], made: object) -> str:
+    """Of what the flow does: spelling and comments do not count."""
+    options = [sorted((key, one.value) for key, one in table.options.items()) for table in tables]
+    return hashlib.sha256(repr((insert.table, options, made)).encode()).hexdigest()

@@ -1,0 +1,152 @@
+"""SELECT. What needs state is read over, and refused where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
+from dataflow_assets.manifests.dialects.sql.read_expressions import read_expression
+from dataflow_assets.manifests.dialects.sql.read_tables import qualified, read_options
+from dataflow_assets.manifests.dialects.sql.syntax import (
+    Invoked,
+    Node,
+    Option,
+    Reference,
+    Select,
+    Selected,
+)
+from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable, tokens
+
+_AGGREGATES = """
+COUNT SUM AVG MIN MAX LISTAGG STRING_AGG COLLECT ARRAY_AGG FIRST_VALUE LAST_VALUE STDDEV_POP
+STDDEV_SAMP VAR_POP VAR_SAMP STDDEV VARIANCE
+"""
+AGGREGATES = frozenset(_AGGREGATES.split())
+_NOT_YET = "needs state, and is not supported yet"
+_CLAUSES = {
+    "GROUP": f"GROUP BY {_NOT_YET}: queries without aggregates run",
+    "HAVING": f"HAVING {_NOT_YET}",
+    "ORDER": f"ORDER BY {_NOT_YET}",
+    "LIMIT": f"LIMIT {_NOT_YET}",
+    "FETCH": f"FETCH {_NOT_YET}",
+    "OFFSET": f"OFFSET {_NOT_YET}",
+    "WINDOW": f"WINDOW {_NOT_YET}",
+    "QUALIFY": f"QUALIFY {_NOT_YET}",
+}
+_SETS = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
+_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
+
+
+def read_query(cursor: Cursor) -> Select:
+    """A query. Raises Unreadable where nothing behind a place can be understood."""
+    if cursor.sees("WITH"):
+        cursor.fail("WITH is not supported: write a CREATE VIEW")
+    if cursor.sees("VALUES"):
+        cursor.fail("VALUES is not supported: a flow reads a table")
+    bracket = cursor.takes("(")
+    found = _select(cursor)
+    if bracket:
+        cursor.expect(")")
+    if cursor.next.says(*_SETS):
+        word = cursor.next.text.upper()
+        if word == "UNION" and cursor.ahead(1).says("ALL"):
+            cursor.fail("UNION ALL is not supported yet: write an INSERT INTO for each SELECT")
+        cursor.fail(f"{word} {_NOT_YET}")
+    return found
+
+
+def _select(cursor: Cursor) -> Select:
+    place = cursor.expect("SELECT").place
+    refused: list[tuple[Place, str]] = []
+    if cursor.sees("DISTINCT"):
+        refused.append((cursor.take().place, f"DISTINCT {_NOT_YET}"))
+    cursor.takes("ALL")
+    items = [_selected(cursor)]
+    while cursor.takes(","):
+        items.append(_selected(cursor))
+    if not cursor.takes("FROM"):
+        cursor.fail(f"expected , or FROM, found {cursor.next}")
+    source, alias = _source(cursor)
+    where = read_expression(cursor) if cursor.takes("WHERE") else None
+    refused += _clauses(cursor)
+    nodes = [one.node for one in items] + ([where] if where is not None else [])
+    refused += [one for node in nodes for one in _aggregates(node)]
+    return Select(place, tuple(items), source, alias, where, tuple(refused))
+
+
+def _selected(cursor: Cursor) -> Selected:
+    node = read_expression(cursor)
+    if cursor.takes("AS"):
+        return Selected(node, cursor.name("the name of a column"))
+    token = cursor.next
+    if token.kind == "quoted" or (token.kind == "word" and token.text.upper() not in RESERVED):
+        return Selected(node, cursor.take().text)
+    return Selected(node)
+
+
+def _source(cursor: Cursor) -> tuple[Reference | Select, str | None]:
+    token = cursor.next
+    source: Reference | Select
+    if token.says("(") and cursor.ahead(1).says("SELECT"):
+        cursor.take()
+        source = _select(cursor)
+        cursor.expect(")")
+    elif token.says("TABLE", "TUMBLE", "HOP", "CUMULATE", "SESSION") and cursor.ahead(1).says("("):
+        cursor.fail(f"a window {_NOT_YET}")
+    elif token.says("UNNEST", "LATERAL"):
+        cursor.fail(f"{token.text.upper()} is not supported yet")
+    else:
+        source = Reference(token.place, qualified(cursor), options=())
+    if cursor.sees("FOR"):
+        cursor.fail(f"a temporal join {_NOT_YET}")
+    options = _hint(cursor) if cursor.next.kind == "hint" else ()
+    alias = _alias(cursor)
+    if cursor.sees(",") or cursor.next.says(*_JOINS):
+        cursor.fail(f"a join {_NOT_YET}")
+    if isinstance(source, Reference):
+        source = Reference(source.place, source.table, alias, options)
+    return source, alias
+
+
+def _alias(cursor: Cursor) -> str | None:
+    if cursor.takes("AS"):
+        return cursor.name("a name for the table")
+    token = cursor.next
+    plain = token.kind == "word" and token.text.upper() not in RESERVED | {"QUALIFY", "MINUS"}
+    return cursor.take().text if token.kind == "quoted" or plain else None
+
+
+def _hint(cursor: Cursor) -> tuple[Option, ...]:
+    """`/*+ OPTIONS('k' = 'v') */`; its places are those of the hint."""
+    token = cursor.take()
+    try:
+        inner = Cursor(list(tokens(token.text[3:-2])))
+        inner.expect("OPTIONS")
+        return read_options(inner)
+    except Unreadable as error:
+        raise Unreadable(token.place, error.message) from None
+
+
+def _clauses(cursor: Cursor) -> Iterator[tuple[Place, str]]:
+    """Everything behind WHERE is about state: it is skipped up to the end of the query."""
+    while cursor.next.says(*_CLAUSES):
+        token = cursor.take()
+        yield token.place, _CLAUSES[token.text.upper()]
+        depth = 0
+        while not (cursor.next.kind == "end" or cursor.sees(";")):
+            if depth == 0 and cursor.next.says(")", *_CLAUSES, *_SETS):
+                break
+            depth += cursor.next.says("(") - cursor.next.says(")")
+            cursor.take()
+
+
+def _aggregates(node: Node) -> Iterator[tuple[Place, str]]:
+    if not isinstance(node, Invoked):
+        given = getattr(node, "given", None)
+        yield from _aggregates(given) if given is not None else ()
+        return
+    if node.name in AGGREGATES:
+        yield node.place, f"{node.name} {_NOT_YET}: queries without aggregates run"
+        return
+    for one in node.arguments:
+        yield from _aggregates(one)

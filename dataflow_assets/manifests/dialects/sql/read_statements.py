@@ -1,0 +1,180 @@
+"""A whole text -> its statements, and where it cannot be understood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql.cursor import Cursor
+from dataflow_assets.manifests.dialects.sql.read_queries import read_query
+from dataflow_assets.manifests.dialects.sql.read_tables import (
+    qualified,
+    read_option,
+    read_table,
+)
+from dataflow_assets.manifests.dialects.sql.syntax import (
+    Insert,
+    Option,
+    Remark,
+    Set,
+    Statement,
+    Table,
+    View,
+)
+from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable, tokens
+
+_BEGINS = ("CREATE", "INSERT", "EXECUTE", "BEGIN", "SET")
+_REFUSED = {
+    "DROP": "a file declares tables and flows: leave the table out instead of dropping it",
+    "ALTER": "write the table as it is to be",
+    "DELETE": "rows are deleted by what their source says",
+    "UPDATE": "rows are changed by what their source says",
+    "TRUNCATE": "`dataflow run --from earliest --table truncate` begins again",
+    "SELECT": "a query is of use in an INSERT INTO or a CREATE VIEW; `dataflow preview` shows rows",
+    "LOAD": "the functions that are known are built in",
+    "ANALYZE": "there is no optimizer to inform",
+}
+_WITHOUT_EFFECT = ("USE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "RESET", "ADD", "REMOVE", "QUIT")
+
+
+@dataclass
+class Script:
+    """What one text came to."""
+
+    statements: list[Statement] = field(default_factory=list)
+    problems: list[tuple[Place, str]] = field(default_factory=list)
+
+
+def read_script(text: str) -> Script:
+    """All statements that can be read, and what is wrong with each of the others."""
+    script = Script()
+    try:
+        cursor = Cursor(list(tokens(text)))
+    except Unreadable as error:
+        script.problems.append((error.place, error.message))
+        return script
+    lines = text.splitlines()
+    while cursor.next.kind != "end":
+        if cursor.takes(";") or _of_set(cursor):
+            continue
+        try:
+            script.statements += _statement(cursor, lines)
+            _ended(cursor)
+        except Unreadable as error:
+            script.problems.append((error.place, error.message))
+            cursor.skip_statement()
+    return script
+
+
+def _of_set(cursor: Cursor) -> bool:
+    """Takes what is around the INSERTs of a statement set: each is a flow all the same."""
+    if cursor.sees("BEGIN", ";"):
+        return cursor.takes("BEGIN")
+    begun = cursor.takes("EXECUTE", "STATEMENT", "SET", "BEGIN")
+    return begun or cursor.takes("BEGIN", "STATEMENT", "SET") or cursor.takes("END")
+
+
+def _ended(cursor: Cursor) -> None:
+    if cursor.next.kind != "end" and not cursor.sees(";"):
+        cursor.fail(f"expected ; or more of the statement, found {cursor.next}")
+    cursor.takes(";")
+
+
+def _statement(cursor: Cursor, lines: list[str]) -> Iterator[Statement]:
+    token = cursor.next
+    word = token.text.upper() if token.kind == "word" else ""
+    if word == "CREATE":
+        yield _create(cursor, lines)
+    elif word == "SET":
+        yield Set(_setting(cursor))
+    elif word in ("INSERT", "EXECUTE"):
+        cursor.takes("EXECUTE")
+        yield _insert(cursor, lines)
+    elif word in _WITHOUT_EFFECT:
+        while cursor.next.kind != "end" and not cursor.sees(";"):
+            cursor.take()
+        yield Remark(token.place, f"{word} has no effect here")
+    elif word in _REFUSED:
+        raise Unreadable(token.place, f"{word} is not supported: {_REFUSED[word]}")
+    else:
+        known = f"; {meant(word, _BEGINS)}" if word else ""
+        raise Unreadable(token.place, f"expected a statement, found {token}{known}")
+
+
+def _create(cursor: Cursor, lines: list[str]) -> Table | View:
+    cursor.take()
+    cursor.takes("TEMPORARY")
+    token = cursor.next
+    if cursor.takes("TABLE"):
+        return read_table(cursor)
+    if cursor.takes("VIEW"):
+        return _view(cursor, lines)
+    word = token.text.upper()
+    if word in ("FUNCTION", "SYSTEM"):
+        cursor.fail("CREATE FUNCTION is not supported: classes of Java are not run")
+    if word in ("CATALOG", "DATABASE", "MODEL", "MATERIALIZED", "CONNECTION"):
+        cursor.fail(f"CREATE {word} is not supported")
+    return cursor.fail(f"expected TABLE or VIEW, found {token}")
+
+
+def _view(cursor: Cursor, lines: list[str]) -> View:
+    exists = cursor.takes("IF", "NOT", "EXISTS")
+    place, name = cursor.place, qualified(cursor)
+    columns = cursor.listed(lambda: cursor.name("a column")) if cursor.sees("(") else ()
+    if cursor.takes("COMMENT"):
+        cursor.text("a comment")
+    cursor.expect("AS")
+    begin = cursor.place
+    query = read_query(cursor)
+    return View(place, name, columns, query, _written(lines, begin, cursor.place), exists)
+
+
+def _insert(cursor: Cursor, lines: list[str]) -> Insert:
+    place = cursor.expect("INSERT").place
+    if cursor.sees("OVERWRITE"):
+        cursor.fail("INSERT OVERWRITE is not supported, as Flink has it for no topic: INSERT INTO")
+    cursor.expect("INTO")
+    table_place, table = cursor.place, qualified(cursor)
+    columns: tuple[str, ...] = ()
+    if cursor.sees("(") and not cursor.ahead(1).says("SELECT"):
+        columns = cursor.listed(lambda: cursor.name("a column"))
+    query = read_query(cursor)
+    _conflict(cursor)
+    text = _written(lines, place, cursor.place)
+    return Insert(place, table, table_place, columns, query, text)
+
+
+def _conflict(cursor: Cursor) -> None:
+    """DEDUPLICATE is what happens: the last row of a key counts."""
+    if cursor.takes("ON", "CONFLICT"):
+        cursor.expect("DO")
+        if cursor.next.says("NOTHING", "ERROR"):
+            cursor.fail(
+                f"{cursor.next.text.upper()} is not supported: the last row of a key counts"
+            )
+        cursor.expect("DEDUPLICATE")
+
+
+def _setting(cursor: Cursor) -> Option:
+    """`SET 'k' = 'v'`, or without quotes as older files have it."""
+    cursor.take()
+    if cursor.next.kind == "text":
+        return read_option(cursor)
+    place, key = cursor.place, cursor.name("an option")
+    while cursor.next.says(".", "-"):
+        key += cursor.take().text + cursor.take().text
+    cursor.expect("=")
+    at, value = cursor.place, ""
+    while cursor.next.kind != "end" and not cursor.sees(";"):
+        value += cursor.take().text
+    return Option(place, at, key, value)
+
+
+def _written(lines: list[str], begin: Place, end: Place) -> str:
+    """What is between two places."""
+    if begin.line == end.line:
+        return lines[begin.line - 1][begin.column - 1 : end.column - 1].strip()
+    first = lines[begin.line - 1][begin.column - 1 :]
+    last = lines[end.line - 1][: end.column - 1] if end.line <= len(lines) else ""
+    return "\n".join([first, *lines[begin.line : end.line - 1], last]).strip()

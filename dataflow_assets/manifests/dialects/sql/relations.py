@@ -1,0 +1,126 @@
+"""A SELECT over tables, views and other SELECTs -> expressions over one table's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.syntax import (
+    Name,
+    Reference,
+    Select,
+    Selected,
+    Star,
+    View,
+)
+from dataflow_assets.manifests.dialects.sql.tables import Declared
+from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.sql.expressions import Expression, call
+from dataflow_assets.sql.function import Environment
+
+Refused = Sequence[tuple[Place, str]]
+
+
+class Refusals(Exception):
+    """Parts of a query that are understood, and cannot run."""
+
+    def __init__(self, found: Refused) -> None:
+        self.found = found
+        super().__init__(found)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Rows: columns of them, over the rows of a table of which a condition holds."""
+
+    table: Declared
+    columns: tuple[tuple[str, Expression], ...]
+    places: tuple[Place, ...] = ()
+    """Where each column is written."""
+    where: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What can be read, by name."""
+
+    tables: Mapping[str, Declared]
+    views: Mapping[str, View]
+    broken: frozenset[str] = frozenset()
+    """Names of tables and views that have findings of their own."""
+
+
+def related(select: Select, catalog: Catalog, environment: Environment) -> Relation:
+    """The rows of a query. Raises Unreadable, or Refusals."""
+    if select.refused:
+        raise Refusals(select.refused)
+    source, scope = _source(select, catalog, environment)
+    columns, places = zip(*_columns(select, scope), strict=True)
+    where = source.where
+    if select.where is not None:
+        found = bound(select.where, scope)
+        if found.type.kind not in ("BOOLEAN", "NULL"):
+            raise Unreadable(select.where.place, f"WHERE takes a condition, not {found.type}")
+        where = found if where is None else call("AND", (where, found), environment)
+    return replace(source, columns=columns, places=places, where=where)
+
+
+def _source(select: Select, catalog: Catalog, environment: Environment) -> tuple[Relation, Scope]:
+    source = select.source
+    if isinstance(source, Select):
+        relation = related(source, catalog, environment)
+        return relation, _scope(relation, select.alias, environment)
+    if source.table in catalog.views:
+        view = catalog.views[source.table]
+        relation = _renamed(related(view.query, catalog, environment), view)
+        return relation, _scope(relation, source.alias or source.table, environment)
+    table = _table(source, catalog)
+    scope = table.scope(environment, source.alias)
+    return Relation(table, tuple(scope.columns)), scope
+
+
+def _scope(relation: Relation, name: str | None, environment: Environment) -> Scope:
+    return Scope(relation.columns, frozenset({name} if name else ()), environment)
+
+
+def _renamed(relation: Relation, view: View) -> Relation:
+    if not view.columns:
+        return relation
+    if len(view.columns) != len(relation.columns):
+        message = f"the view has {len(view.columns)} names for {len(relation.columns)} columns"
+        raise Unreadable(view.place, message)
+    pairs = zip(view.columns, relation.columns, strict=True)
+    return replace(relation, columns=tuple((name, one) for name, (_, one) in pairs))
+
+
+def _table(source: Reference, catalog: Catalog) -> Declared:
+    if source.options:
+        raise Unreadable(source.place, "hints are not supported: set the options in the table")
+    found = catalog.tables.get(source.table)
+    if found is not None:
+        return found
+    if source.table in catalog.broken:
+        raise Unreadable(source.place, f"{source.table} has findings of its own")
+    known = [*catalog.tables, *catalog.views]
+    raise Unreadable(
+        source.place, f"no table {source.table} in this file; {meant(source.table, known)}"
+    )
+
+
+def _columns(select: Select, scope: Scope) -> Iterator[tuple[tuple[str, Expression], Place]]:
+    for number, item in enumerate(select.items):
+        if isinstance(item.node, Star):
+            if item.node.table and item.node.table not in scope.tables:
+                raise Unreadable(item.node.place, f"no table {item.node.table} in FROM")
+            yield from (((name, one), item.node.place) for name, one in scope.columns)
+        else:
+            found = bound(item.node, scope)
+            yield (_name(item, number), found), item.node.place
+
+
+def _name(item: Selected, number: int) -> str:
+    if item.alias:
+        return item.alias
+    return item.node.parts[-1] if isinstance(item.node, Name) else f"EXPR${number}"

@@ -1,0 +1,263 @@
+"""Declared tables with all that their options say, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dataflow_assets.errors import Finding
+from dataflow_assets.manifests.dialects import documents
+from dataflow_assets.manifests.dialects.justone.keys import Key, entry, names
+from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.sql import options as known
+from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.layouts import layouts
+from dataflow_assets.manifests.dialects.sql.read_tables import included
+from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
+from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
+from dataflow_assets.sql.bytes.layout import Layouts
+from dataflow_assets.sql.expressions import Column as Cell
+from dataflow_assets.sql.expressions import Expression
+from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.types import STRING, TIMESTAMP_LTZ, Type
+
+METADATA: Mapping[str, Type] = {
+    "topic": STRING,
+    "partition": Type("INT"),
+    "offset": Type("BIGINT"),
+    "timestamp": TIMESTAMP_LTZ,
+}
+"""The metadata of Kafka that columns can be."""
+_NO_METADATA = {
+    "headers": "headers are not supported yet in SQL",
+    "header-list": "headers are not supported yet in SQL",
+    "leader-epoch": "is not known to readers here",
+    "timestamp-type": "is not known to readers here",
+}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A table that can be used."""
+
+    table: Table
+    connector: str
+    options: Mapping[str, Option]
+    document: documents.Document = field(repr=False)
+    """Of the options: findings about them have their places."""
+    layouts: Layouts | None = None
+    """Of topics; None: a table of a database."""
+
+    @property
+    def name(self) -> str:
+        """As queries name it."""
+        return self.table.name
+
+    @property
+    def stored(self) -> tuple[Column, ...]:
+        """The columns of a row as it is read: without computed ones."""
+        return tuple(one for one in self.table.columns if one.computed is None)
+
+    @property
+    def written(self) -> tuple[Column, ...]:
+        """The columns that an INSERT fills."""
+        return tuple(one for one in self.table.columns if one.physical)
+
+    def text(self, key: str, default: str = "") -> str:
+        """The value of an option."""
+        found = self.options.get(key)
+        return default if found is None else found.value
+
+    def scope(self, environment: Environment, alias: str | None = None) -> Scope:
+        """What names mean where the table is read. Raises Unreadable."""
+        stored = self.stored
+        found: dict[str, Expression] = {
+            one.name: Cell(one.type or STRING, at, one.name) for at, one in enumerate(stored)
+        }
+        for one in self.table.columns:
+            if one.computed is not None:
+                inner = Scope(tuple(found.items()), environment=environment)
+                found[one.name] = bound(one.computed, inner)
+        ordered = tuple((one.name, found[one.name]) for one in self.table.columns)
+        return Scope(ordered, frozenset({alias or self.name}), environment)
+
+
+def merged(table: Table, other: Table) -> Table:
+    """LIKE: what a table takes over from another one. Raises Unreadable."""
+    like = table.like
+    assert like is not None  # noqa: S101 - that is what this is called for
+    own = {one.name for one in table.columns}
+    columns = [one for one in other.columns if _taken(one, table)]
+    if twice := next((one for one in columns if one.name in own), None):
+        raise Unreadable(like.place, f"the column {twice.name} is in both tables")
+    key, key_place = table.key, table.key_place
+    if not key and included(like, "CONSTRAINTS")["taken"]:
+        key, key_place = other.key, other.key_place and like.place
+    watermark = table.watermark
+    if watermark is None and included(like, "WATERMARKS")["taken"]:
+        watermark = other.watermark
+    given = {one.key: one for one in table.options}
+    if included(like, "OPTIONS")["taken"]:
+        given = {one.key: replace(one, place=like.place) for one in other.options} | given
+    return replace(
+        table,
+        columns=(*columns, *table.columns),
+        key=key,
+        key_place=key_place,
+        watermark=watermark,
+        options=tuple(given.values()),
+        like=None,
+    )
+
+
+def _taken(column: Column, table: Table) -> bool:
+    assert table.like is not None  # noqa: S101
+    if column.computed is not None:
+        return included(table.like, "GENERATED")["taken"]
+    return column.metadata is None or included(table.like, "METADATA")["taken"]
+
+
+def declared(table: Table, file: str, notes: Notes) -> Declared | None:
+    """The table, unless something is wrong with it, which `notes` has by then."""
+    before = len(notes.findings)
+    given = {one.key: one for one in table.options}
+    document = _document(table, file)
+    connector = given["connector"].value if "connector" in given else ""
+    if connector not in known.CONNECTORS:
+        said = "is required" if not connector else "is not supported"
+        allowed = meant(connector, known.CONNECTORS) if connector else ""
+        allowed = allowed or f"allowed: {', '.join(known.CONNECTORS)}"
+        notes.wrong((document, "connector"), f"{said}; {allowed}", key=not connector)
+        return None
+    for problem in _column_problems(table, connector):
+        notes.findings.append(_at(file, table, *problem))
+    found = Declared(table, connector, given, document)
+    if connector in known.TABLES:
+        return found if len(notes.findings) == before else None
+    _check_options(found, notes)
+    _check_required(found, notes)
+    made = layouts(table, connector, given, document, notes)
+    return replace(found, layouts=made) if len(notes.findings) == before else None
+
+
+def _document(table: Table, file: str) -> documents.Document:
+    """Its options as a document of keys and texts."""
+    places: dict[documents.Path, documents.Place] = {}
+    place = table.place
+    places[()] = documents.Place(place.line, place.column, place.line, place.column)
+    for one in table.options:
+        value, key = one.value_place, one.place
+        places[one.key,] = documents.Place(value.line, value.column, key.line, key.column)
+    return documents.Document(file, {one.key: one.value for one in table.options}, places)
+
+
+def _at(file: str, table: Table, place: Place, message: str) -> Finding:
+    return Finding(file, place.line, place.column, f"table {table.name}", message)
+
+
+def _check_options(found: Declared, notes: Notes) -> None:
+    plain = known.of_connector(found.connector)
+    both = [replace(one, name=one.name) for one in known.FORMATS]
+    prefixed = [
+        replace(one, name=f"{prefix}.{one.name}") for prefix in ("key", "value") for one in both
+    ]
+    formats = [*prefixed, *(both if found.connector == known.KAFKA else ())]
+    for key in found.options:
+        one = entry(key, plain, formats)
+        where = (found.document, key)
+        if one is None:
+            notes.wrong(where, _unknown(key, found, (*plain, *formats)), key=True)
+        elif one.verdict == "refused":
+            notes.wrong(where, one.says, key=True)
+        elif one.verdict == "note":
+            _note(found, one, key, notes)
+
+
+def _unknown(key: str, found: Declared, keys: Sequence[Key]) -> str:
+    other = known.ONLY_UPSERT if found.connector == known.KAFKA else known.ONLY_KAFKA
+    if entry(key, other) is not None:
+        return f"is not an option of {found.connector}"
+    return f"unknown option; {meant(key, names(keys))}" if len(key) > 2 else "unknown option"
+
+
+def _note(found: Declared, one: Key, key: str, notes: Notes) -> None:
+    harmless = {"sink.delivery-guarantee": "exactly-once", "sink.buffer-flush.max-rows": "0"}
+    if key.endswith("avro.timestamp_mapping.legacy"):
+        if found.text(key) != "true":
+            notes.wrong((found.document, key), one.says)
+    elif found.text(key) != harmless.get(key, one.default):
+        notes.note((found.document, key), one.says)
+
+
+def _check_required(found: Declared, notes: Notes) -> None:
+    needed = {"topic": "the topic", "properties.bootstrap.servers": "the brokers"}
+    for key, what in needed.items():
+        notes.required((found.document, key), (found.options and found.text(key)) or None, what)
+    if ";" in found.text("topic"):
+        message = "a list of topics is not supported: declare a table for each topic"
+        notes.wrong((found.document, "topic"), message)
+    upsert = found.connector == known.UPSERT
+    table = found.table
+    if upsert and not table.key:
+        message = "is required with upsert-kafka: PRIMARY KEY (...) NOT ENFORCED"
+        notes.findings.append(
+            _at(found.document.file, table, table.place, f"PRIMARY KEY {message}")
+        )
+    if not upsert and table.key:
+        place = table.key_place or table.place
+        message = (
+            "a PRIMARY KEY needs the connector upsert-kafka: records of a kafka table are inserts"
+        )
+        notes.findings.append(_at(found.document.file, table, place, message))
+
+
+def _column_problems(table: Table, connector: str) -> Iterator[tuple[Place, str]]:
+    named = {one.name: one for one in table.columns}
+    for name in table.key:
+        one = named.get(name)
+        place = table.key_place or table.place
+        if one is None:
+            yield place, f"PRIMARY KEY: no column {name}; {meant(name, named)}"
+        elif not one.physical:
+            yield place, f"PRIMARY KEY: {name} is not a column of the record itself"
+    for column in table.columns:
+        if column.metadata is not None:
+            yield from _metadata_problems(column, connector)
+    if table.watermark is not None:
+        yield from _watermark_problems(table, named)
+
+
+def _metadata_problems(column: Column, connector: str) -> Iterator[tuple[Place, str]]:
+    key = column.metadata or ""
+    if connector in known.TABLES:
+        yield column.place, "METADATA is of topics only"
+    elif key in _NO_METADATA:
+        yield column.place, f"METADATA {key}: {_NO_METADATA[key]}"
+    elif key not in METADATA:
+        yield column.place, f"no METADATA {key}; {meant(key, METADATA)}"
+    elif column.type is not None and not _fits(METADATA[key], column.type):
+        yield column.place, f"METADATA {key} is {METADATA[key]}: declare the column so"
+
+
+def _fits(kind: Type, wanted: Type) -> bool:
+    if kind.kind == "TIMESTAMP_LTZ":
+        return wanted.kind == kind.kind
+    return kind == wanted or (kind.integer and wanted.kind == "BIGINT")
+
+
+def _watermark_problems(table: Table, named: Mapping[str, Column]) -> Iterator[tuple[Place, str]]:
+    watermark = table.watermark
+    assert watermark is not None  # noqa: S101
+    one = named.get(watermark.column)
+    if one is None:
+        message = f"WATERMARK: no column {watermark.column}; {meant(watermark.column, named)}"
+        yield watermark.place, message
+    elif one.type is not None and not one.type.moment:
+        yield watermark.place, f"WATERMARK: {one.name} is {one.type}, and no TIMESTAMP(3)"
+
+
+def environment_of(settings: Mapping[str, Any]) -> Environment:
+    """The session's zone."""
+    return Environment(str(settings.get("table.local-time-zone", "UTC")))

@@ -1,0 +1,100 @@
+"""Text -> tokens, each with its place. Comments are left out, hints are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["word", "quoted", "text", "number", "symbol", "hint", "end"]
+
+_SHAPES: tuple[tuple[str, str], ...] = (
+    ("blank", r"\s+|--[^\n]*"),
+    ("hint", r"/\*\+.*?\*/"),
+    ("comment", r"/\*.*?\*/"),
+    ("unicode", r"[uU]&'(?:[^']|'')*'"),
+    ("text", r"'(?:[^']|'')*'"),
+    ("quoted", r"`(?:[^`]|``)+`"),
+    ("number", r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"),
+    ("word", r"[^\W\d]\w*"),
+    ("symbol", r"<>|!=|<=|>=|\|\||=>|[-+*/%=<>(),.;\[\]:]"),
+)
+_TOKEN = re.compile("|".join(f"(?P<{name}>{shape})" for name, shape in _SHAPES), re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{4})|\+([0-9a-fA-F]{6})|(\\))")
+_OPENED = {
+    "'": "this text has no closing quote: a quote inside a text is written twice",
+    "`": "this name has no closing backtick",
+    "/": "this comment has no end: */ is missing",
+    '"': "double quotes are not Flink's: a text is written 'like this', a name `like this`",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something begins; both count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Token:
+    """One word, name, text, number or symbol."""
+
+    kind: Kind
+    text: str
+    """A text or name without its quotes; everything else as it is written."""
+    place: Place
+
+    def says(self, *words: str) -> bool:
+        """Whether it is one of these words or symbols, in any case; a quoted name is none."""
+        return self.kind in ("word", "symbol") and self.text.upper() in words
+
+    def __str__(self) -> str:
+        """As messages name it. A text may be a secret."""
+        if self.kind == "end":
+            return "the end of the file"
+        return "a text" if self.kind == "text" else self.text
+
+
+class Unreadable(Exception):
+    """The text cannot be read on from a place."""
+
+    def __init__(self, place: Place, message: str) -> None:
+        self.place, self.message = place, message
+        super().__init__(message)
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The tokens of a text, and one of kind `end`. Raises Unreadable."""
+    at, line, begins = 0, 1, 0
+    while at < len(text):
+        place = Place(line, at - begins + 1)
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise Unreadable(place, _OPENED.get(text[at], f"{text[at]} is not expected here"))
+        name, said = found.lastgroup or "", found.group()
+        if said == "/" and text.startswith("/*", at):
+            raise Unreadable(place, _OPENED["/"])
+        if name not in ("blank", "comment"):
+            yield _token(name, said, place)
+        line += said.count("\n")
+        if "\n" in said:
+            begins = at + said.rindex("\n") + 1
+        at = found.end()
+    yield Token("end", "", Place(line, at - begins + 1))
+
+
+def _token(name: str, said: str, place: Place) -> Token:
+    if name == "text":
+        return Token("text", said[1:-1].replace("''", "'"), place)
+    if name == "unicode":
+        return Token("text", _ESCAPE.sub(_unescaped, said[3:-1].replace("''", "'")), place)
+    if name == "quoted":
+        return Token("quoted", said[1:-1].replace("``", "`"), place)
+    return Token(name, said, place)  # type: ignore[arg-type]
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "\\" if found[3] else chr(int(found[1] or found[2], 16))

@@ -1,0 +1,57 @@
+"""What a flow needs installed: the extra of this package that has its connector's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from importlib import metadata
+
+from packaging.requirements import Requirement
+
+NAME = "dataflow-assets"
+
+
+def not_installed(connectors: Iterable[str]) -> str:
+    """What must be installed before these connectors work; empty where nothing is missing.
+
+    Called when manifests are loaded, before a connector looks at its block; nothing is imported.
+    """
+    for name in connectors:
+        if lacking := missing(name):
+            return (
+                f"{name} needs {', '.join(map(_said, lacking))}: pip install '{NAME}[{name}]', "
+                "then start Dagster, or the command, again"
+            )
+    return ""
+
+
+@cache
+def missing(extra: str) -> tuple[str, ...]:
+    """The requirements of an extra that are not met, with those of the extras that it names."""
+    try:
+        required = metadata.requires(NAME) or ()
+    except metadata.PackageNotFoundError:  # imported from a folder, without an installation
+        return ()
+    wanted = [Requirement(text) for text in required]
+    own = [one for one in wanted if one.marker and one.marker.evaluate({"extra": extra})]
+    named = {other for one in own if one.name == NAME for other in one.extras}
+    direct = tuple(f"{one.name}{one.specifier}" for one in own if not _met(one))
+    return direct + tuple(text for other in sorted(named) for text in missing(other))
+
+
+def _met(one: Requirement) -> bool:
+    found = _version(one.name)
+    return found is not None and one.specifier.contains(found, prereleases=True)
+
+
+def _said(requirement: str) -> str:
+    name = Requirement(requirement).name
+    found = _version(name)
+    return f"{name} (not installed)" if found is None else f"{requirement} (installed is {found})"
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

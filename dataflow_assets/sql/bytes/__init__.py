@@ -1,0 +1,1 @@
+"""Rows and the bytes that Flink's formats make of them."""

@@ -1,0 +1,47 @@
+"""Which columns are in the bytes of a key or value, and how they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dataflow_assets.sql.types import Type
+
+Kind = Literal["json", "csv", "avro", "raw"]
+Times = Literal["SQL", "ISO-8601", "RFC-3339"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The bytes of a key, or of a value. Sent to the tasks."""
+
+    kind: Kind
+    names: tuple[str, ...]
+    """As they are in the bytes: without `key.fields-prefix`."""
+    types: tuple[Type, ...]
+    nullable: tuple[bool, ...]
+    times: Times = "SQL"
+    ignore_errors: bool = False
+    """A field that cannot be read is null, bytes that cannot be read are skipped."""
+    fail_on_missing: bool = False
+    ignore_nulls: bool = False
+    plain_decimals: bool = False
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    array_delimiter: str = ";"
+    null_literal: str | None = None
+    comments: bool = False
+    charset: str = "UTF-8"
+    endianness: Literal["big", "little"] = "big"
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Of the records of one topic."""
+
+    value: Layout
+    key: Layout | None = None
+    """None: records have no keys, or keys are not read."""
+    key_columns: tuple[str, ...] = ()
+    """The columns of the key, as the table names them, in the order of its layout."""

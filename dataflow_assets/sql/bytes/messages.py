@@ -1,0 +1,142 @@
+"""Keys and values of messages as JSON: what steps get to see."""
+
+from __future__ import annotations
+
+import csv
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from dataflow_assets.contracts import Group, Grouped, MessageFormat, Texts
+from dataflow_assets.sql.bytes.avro_schemas import schema_of
+from dataflow_assets.sql.bytes.layout import Layout
+from dataflow_assets.sql.bytes.write import RAW_BYTES, writer
+
+SKIPPED = b""
+"""The text of bytes that are to be skipped, and of empty ones: no JSON."""
+SKIPPED_KEY = b"-"
+"""The same for keys, where an empty text stands for no key at all."""
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+Texted = Callable[[bytes], bytes]
+"""From the bytes of a message to JSON. Raises ValueError."""
+
+
+@dataclass(frozen=True)
+class SqlFormat(MessageFormat):
+    """The formats of a table's keys and values."""
+
+    value: Layout
+    key: Layout | None = None
+    """None: keys are not read."""
+
+    @override
+    def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
+        found = self.texts(bodies)
+        at = np.flatnonzero(found.texts.is_valid().to_numpy(zero_copy_only=False))
+        rows = found.texts.take(pa.array(at))
+        return Grouped([Group(at, rows)] if len(at) else [], found.refused)
+
+    @override
+    def texts(self, bodies: pa.Array) -> Texts:
+        return _texts(bodies, self.value, SKIPPED)
+
+    @override
+    def keys(self, keys: pa.Array) -> Texts:
+        if self.key is None:
+            return Texts(keys)
+        found = _texts(keys, self.key, SKIPPED_KEY)
+        return Texts(found.texts, {row: f"key: {why}" for row, why in found.refused.items()})
+
+
+def _texts(given: pa.Array, layout: Layout, skipped: bytes) -> Texts:
+    if layout.kind == "avro":
+        return _of_avro(given, layout, skipped)
+    text = _texted(layout)
+    texts: list[bytes | None] = []
+    refused: dict[int, str] = {}
+    for row, one in enumerate(given.to_pylist()):
+        try:
+            texts.append(None if one is None else text(one))
+        except ValueError as error:
+            texts.append(skipped if layout.ignore_errors else None)
+            if not layout.ignore_errors:
+                refused[row] = str(error)
+    return Texts(pa.array(texts, pa.binary()), refused)
+
+
+def _of_avro(given: pa.Array, layout: Layout, skipped: bytes) -> Texts:
+    from dataflow_assets.formats.avro import AvroFormat
+
+    found = AvroFormat(schema=schema_of(layout)).texts(given)
+    if not layout.ignore_errors or not found.refused:
+        return found
+    texts = found.texts.to_pylist()
+    for row in found.refused:
+        texts[row] = skipped
+    return Texts(pa.array(texts, pa.binary()))
+
+
+@lru_cache(maxsize=64)
+def _texted(layout: Layout) -> Texted:
+    if layout.kind == "json":
+        return _json
+    if layout.kind == "csv":
+        return lambda one: _csv(one, layout)
+    return lambda one: _raw(one, layout)
+
+
+def _json(given: bytes) -> bytes:
+    """As it is, where it is JSON: what cannot be kept exactly is told by whoever reads it."""
+    if not given:
+        return given
+    try:
+        msgspec.json.decode(given, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not JSON: {_without_value(error)}") from None
+    return given
+
+
+def _without_value(error: Exception) -> str:
+    return str(error).replace("JSON is malformed: ", "")
+
+
+def _csv(given: bytes, layout: Layout) -> bytes:
+    text = given.decode()
+    if layout.comments and text.startswith("#"):
+        return SKIPPED
+    options: dict[str, Any] = {"delimiter": layout.delimiter, "strict": True}
+    options["quoting"] = csv.QUOTE_NONE if layout.quote is None else csv.QUOTE_MINIMAL
+    if layout.quote is not None:
+        options["quotechar"] = layout.quote
+    if layout.escape is not None:
+        options["escapechar"] = layout.escape
+    try:
+        rows = list(csv.reader([text], **options))
+    except csv.Error as error:
+        raise ValueError(f"not CSV: {error}") from None
+    cells = rows[0] if rows else [""]
+    return _encode([None if cell == layout.null_literal else cell for cell in cells])
+
+
+def _raw(given: bytes, layout: Layout) -> bytes:
+    kind = layout.types[0]
+    if kind.text:
+        return _encode(given.decode(layout.charset))
+    if kind.kind == "VARBINARY":
+        return _encode(given)
+    if kind.kind == "BOOLEAN":
+        return b"true" if given[:1] != b"\0" else b"false"
+    if len(given) != RAW_BYTES[kind.kind]:
+        raise ValueError(f"{len(given)} bytes, where {kind} has {RAW_BYTES[kind.kind]}")
+    if kind.integer:
+        return _encode(int.from_bytes(given, layout.endianness, signed=True))
+    order = ">" if layout.endianness == "big" else "<"
+    value = struct.unpack(f"{order}{'f' if kind.kind == 'FLOAT' else 'd'}", given)[0]
+    return _encode(writer(kind, "SQL")(value))

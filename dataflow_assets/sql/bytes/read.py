@@ -1,0 +1,237 @@
+"""JSON values -> values of the columns, by the rules of Flink's formats."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from dataflow_assets.sql.bytes.layout import Layout, Times
+from dataflow_assets.sql.casts import cast, cutter, rounded, single, wrapped
+from dataflow_assets.sql.texts import parsed_date, parsed_time
+from dataflow_assets.sql.types import STRING, Type
+
+Read = Callable[[Any], Any]
+"""From a JSON value that is not null. Raises ValueError."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,9})?)?", re.ASCII)
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+_UTC = ZoneInfo("UTC")
+
+
+class Reader:
+    """Reads parsed bodies of one layout; made once for each task."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        if layout.kind == "csv":
+            self._reads = [_of_text(one, layout) for one in layout.types]
+        else:
+            self._reads = [reader(one, layout.times) for one in layout.types]
+
+    def __call__(self, body: Any) -> list[Any] | None:
+        """The values in the order of the layout; None where the bytes are to be skipped.
+
+        Raises ValueError, with a sentence that names the column and no value.
+        """
+        try:
+            found = self._fields(body)
+        except ValueError:
+            if self._layout.ignore_errors:
+                return None
+            raise
+        columns = zip(self._layout.names, self._reads, found, strict=True)
+        return [self._one(name, read, value) for name, read, value in columns]
+
+    def present(self, body: Any) -> list[bool]:
+        """Which columns the bytes have at all, be they null."""
+        if self._layout.kind == "json" and isinstance(body, dict):
+            return [name in body for name in self._layout.names]
+        return [True] * len(self._layout.names)
+
+    def _fields(self, body: Any) -> Sequence[Any]:
+        names = self._layout.names
+        if self._layout.kind == "raw":
+            return [body]
+        if self._layout.kind == "csv":
+            return self._of_csv(body)
+        if not isinstance(body, Mapping):
+            raise ValueError("the record is not a JSON object")  # noqa: TRY004
+        if self._layout.fail_on_missing:
+            for name in names:
+                if name not in body:
+                    raise ValueError(f"the field {name} is missing")
+        return [body.get(name) for name in names]
+
+    def _of_csv(self, body: Any) -> Sequence[Any]:
+        cells: list[Any] = list(body)
+        missing = len(self._layout.names) - len(cells)
+        if missing and not (self._layout.ignore_errors and missing > 0):
+            raise ValueError(f"{len(cells)} columns instead of {len(self._layout.names)}")
+        return cells + [None] * missing
+
+    def _one(self, name: str, read: Read, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return read(value)
+        except (ValueError, OverflowError) as error:
+            if self._layout.ignore_errors:
+                return None
+            raise ValueError(f"the field {name}: {error}") from None
+
+
+def reader(kind: Type, times: Times) -> Read:
+    """What reads a JSON value of a type."""
+    if kind.text:
+        return _text
+    if kind.integer:
+        return lambda value: _whole(value, kind)
+    if kind.kind == "DECIMAL":
+        return lambda value: rounded(_decimal(value), kind)
+    if kind.kind in _SIMPLE:
+        return _SIMPLE[kind.kind]
+    if kind.kind == "DATE":
+        return lambda value: parsed_date(_shaped(value, _DAY, "a date like 2020-12-30"))
+    if kind.kind == "TIME":
+        cut = cutter(kind)
+        return lambda value: cut(_clock(value))
+    if kind.moment:
+        return _moments(kind, times)
+    return _nested(kind, times)
+
+
+def _text(value: Any) -> str:
+    """Numbers as they are written, objects and arrays as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _encode(value).decode() if isinstance(value, dict | list) else str(value)
+
+
+def _whole(value: Any, kind: Type) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+        raise ValueError(f"not a number, as {kind} needs it")  # noqa: TRY004 - of a record
+    try:
+        found = int(value.strip() if isinstance(value, str) else value)
+    except (ValueError, InvalidOperation):
+        raise ValueError(f"not a number, as {kind} needs it") from None
+    if found != wrapped(kind.kind, found):
+        raise ValueError(f"a number beyond the range of {kind}")
+    return found
+
+
+def _decimal(value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+        raise ValueError("not a number, as DECIMAL needs it")  # noqa: TRY004 - of a record
+    try:
+        found = Decimal(value.strip() if isinstance(value, str) else value)
+    except InvalidOperation:
+        raise ValueError("not a number, as DECIMAL needs it") from None
+    if not found.is_finite():
+        raise ValueError("not a number, as DECIMAL needs it")
+    return found
+
+
+def _double(value: Any) -> float:
+    words = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+    if isinstance(value, str) and value.strip() in words:
+        return float(words[value.strip()])
+    return float(_decimal(value))
+
+
+def _bytes(value: Any) -> bytes:
+    try:
+        return base64.b64decode(_text(value), validate=True)
+    except binascii.Error:
+        raise ValueError("not base64, as BYTES needs it") from None
+
+
+def _boolean(value: Any) -> bool:
+    return value if isinstance(value, bool) else _text(value).strip().lower() == "true"
+
+
+_SIMPLE: Mapping[str, Read] = {
+    "BOOLEAN": _boolean,
+    "DOUBLE": _double,
+    "FLOAT": lambda value: single(_double(value)),
+    "VARBINARY": _bytes,
+}
+
+
+def _shaped(value: Any, shape: re.Pattern[str], what: str) -> str:
+    if not isinstance(value, str) or not shape.fullmatch(value):
+        raise ValueError(f"not {what}")
+    return value
+
+
+def _clock(value: Any) -> time:
+    return parsed_time(_shaped(value, _CLOCK, "a time like 12:13:14"))
+
+
+def _moments(kind: Type, times: Times) -> Read:
+    """Of text in one standard; what Python reads beside it is refused."""
+    separator = " " if times == "SQL" else "T"
+    local = kind.kind == "TIMESTAMP_LTZ"
+    zone = "Z" if local else "Z?" if times == "RFC-3339" else ""
+    shape = re.compile(f"{_DAY.pattern}{separator}{_CLOCK.pattern}{zone}", re.ASCII)
+    message = f"not a time like 2020-12-30{separator}12:13:14{'Z' if local else ''}"
+    cut = cutter(kind)
+
+    def read(value: Any) -> datetime:
+        if not isinstance(value, str) or not shape.fullmatch(value):
+            raise ValueError(message)
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:  # whose message has the value in it
+            raise ValueError(message) from None
+        made: datetime = cut(found if local else found.replace(tzinfo=None))
+        return made
+
+    return read
+
+
+def _nested(kind: Type, times: Times) -> Read:
+    inner = [_or_null(reader(one, times)) for one in kind.items]
+    if kind.kind == "ARRAY":
+        return lambda value: [inner[0](one) for one in _is(value, list, "array")]
+    if kind.kind == "MAP":
+        return lambda value: {
+            inner[0](name): inner[1](one) for name, one in _is(value, dict, "object").items()
+        }
+    pairs = list(zip(kind.names, inner, strict=True))
+    return lambda value: [
+        one(members.get(name)) for members in (_is(value, dict, "object"),) for name, one in pairs
+    ]
+
+
+def _is(value: Any, wanted: type, name: str) -> Any:
+    if not isinstance(value, wanted):
+        raise ValueError(f"not a JSON {name}")  # noqa: TRY004
+    return value
+
+
+def _or_null(read: Read) -> Read:
+    return lambda value: None if value is None else read(value)
+
+
+def _of_text(kind: Type, layout: Layout) -> Read:
+    """A cell of CSV; an empty one is an empty text, and an error for everything else."""
+    if kind.text:
+        return _text
+    if kind.kind == "ARRAY":
+        inner = _of_text(kind.items[0], layout)
+        return lambda cell: [inner(one) for one in cell.split(layout.array_delimiter)]
+    if kind.moment or kind.kind in ("DATE", "TIME", "VARBINARY"):
+        return reader(kind, "SQL")
+    change = cast(STRING, kind, _UTC)
+    assert change is not None, "was looked at when the file was loaded"  # noqa: S101
+    return lambda cell: change(cell.strip())

@@ -1,0 +1,158 @@
+"""Values of the columns -> JSON values, and those -> the bytes of keys and values."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from dataflow_assets.sql.bytes.avro_schemas import schema_of
+from dataflow_assets.sql.bytes.layout import Layout, Times
+from dataflow_assets.sql.texts import clock_text, date_text
+from dataflow_assets.sql.types import Type
+
+Write = Callable[[Any], Any]
+"""From a value that is not null to a JSON value."""
+Encode = Callable[[Mapping[str, Any]], bytes | None]
+"""From the JSON values of a row, by the names of the layout, to bytes. Raises RejectedRecord."""
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+_QUOTED = ("NaN", "Infinity", "-Infinity")
+
+
+def writer(kind: Type, times: Times) -> Write:
+    """What makes a JSON value of a value."""
+    if kind.kind in ("FLOAT", "DOUBLE"):
+        return _floating
+    if kind.kind == "VARBINARY":
+        return lambda value: base64.b64encode(value).decode()
+    if kind.kind == "DATE":
+        return date_text
+    if kind.kind == "TIME":
+        return lambda value: _trimmed(clock_text(value, 6))
+    if kind.moment:
+        between = " " if times == "SQL" else "T"
+        zone = "Z" if kind.kind == "TIMESTAMP_LTZ" or times == "RFC-3339" else ""
+        return lambda value: f"{date_text(value)}{between}{_trimmed(clock_text(value, 6))}{zone}"
+    if not kind.items:
+        return lambda value: value
+    return _nested(kind, times)
+
+
+def _floating(value: float) -> float | str:
+    if math.isnan(value):
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _trimmed(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _nested(kind: Type, times: Times) -> Write:
+    inner = [_or_null(writer(one, times)) for one in kind.items]
+    if kind.kind == "ARRAY":
+        return lambda value: [inner[0](one) for one in value]
+    if kind.kind == "MAP":
+        return lambda value: {
+            "null" if name is None else str(inner[0](name)): inner[1](one)
+            for name, one in value.items()
+        }
+    pairs = list(zip(kind.names, inner, strict=True))
+    return lambda value: {name: write(one) for (name, write), one in zip(pairs, value, strict=True)}
+
+
+def _or_null(write: Write) -> Write:
+    return lambda value: None if value is None else write(value)
+
+
+def encoder(layout: Layout) -> Encode:
+    """What makes the bytes of a layout; made once for each task."""
+    if layout.kind == "json":
+        return lambda row: _json(row, layout)
+    if layout.kind == "csv":
+        return lambda row: _csv(row, layout)
+    if layout.kind == "raw":
+        return lambda row: _raw(row[layout.names[0]], layout)
+    from dataflow_assets.formats.avro_encoder import AvroEncoder
+
+    encode = AvroEncoder(schema_of(layout), ignore_unknown=True)
+    return lambda row: encode(_encode({name: row[name] for name in layout.names}))
+
+
+def _json(row: Mapping[str, Any], layout: Layout) -> bytes:
+    found = {name: row[name] for name in layout.names}
+    if layout.ignore_nulls:
+        found = {name: value for name, value in found.items() if value is not None}
+    if layout.plain_decimals:
+        found = _plain(found)
+    return _encode(found)
+
+
+def _plain(value: Any) -> Any:
+    """Decimals without an exponent."""
+    if isinstance(value, Decimal):
+        return msgspec.Raw(f"{value:f}".encode())
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value
+
+
+def _csv(row: Mapping[str, Any], layout: Layout) -> bytes:
+    cells = [_cell(row[name], layout) for name in layout.names]
+    return layout.delimiter.join(cells).encode()
+
+
+def _cell(value: Any, layout: Layout) -> str:
+    if value is None:
+        return layout.null_literal or ""
+    if isinstance(value, list):
+        text = layout.array_delimiter.join(_plain_text(one) for one in value)
+    elif isinstance(value, dict):
+        text = layout.array_delimiter.join(_plain_text(one) for one in value.values())
+    else:
+        text = _plain_text(value)
+    return _quoted(text, layout) if isinstance(value, str | list | dict) else text
+
+
+def _plain_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def _quoted(text: str, layout: Layout) -> str:
+    quote = layout.quote
+    special = (layout.delimiter, quote, "\n", "\r", " ", layout.escape)
+    if quote is None or text in _QUOTED or not any(one and one in text for one in special):
+        return text
+    inner = text
+    if layout.escape:
+        inner = inner.replace(layout.escape, layout.escape * 2)
+    return f"{quote}{inner.replace(quote, (layout.escape or quote) + quote)}{quote}"
+
+
+def _raw(value: Any, layout: Layout) -> bytes | None:
+    if value is None:
+        return None
+    kind = layout.types[0]
+    if kind.text:
+        return str(value).encode(layout.charset)
+    if kind.kind == "VARBINARY":
+        return base64.b64decode(value)
+    if kind.kind == "BOOLEAN":
+        return bytes([value])
+    if kind.integer:
+        return int(value).to_bytes(RAW_BYTES[kind.kind], layout.endianness, signed=True)
+    import struct
+
+    order = ">" if layout.endianness == "big" else "<"
+    return struct.pack(f"{order}{'f' if kind.kind == 'FLOAT' else 'd'}", float(value))
+
+
+RAW_BYTES = {"TINYINT": 1, "SMALLINT": 2, "INT": 4, "BIGINT": 8, "FLOAT": 4, "DOUBLE": 8}

@@ -1,0 +1,234 @@
+"""CAST: values of one type as values of another one."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime, time
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from dataflow_assets.sql.texts import as_text, parsed_date, parsed_moment, parsed_time
+from dataflow_assets.sql.types import BITS, Type
+
+Cast = Callable[[Any], Any]
+"""A value that is not null -> a value, or null where a decimal overflows. Raises ValueError."""
+
+_TRUE = frozenset({"t", "true", "y", "yes", "1"})
+_FALSE = frozenset({"f", "false", "n", "no", "0"})
+_DIGITS = 80  # of what is computed before a result is rounded to its own digits
+
+
+def cast(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
+    """What casts; None where Flink does not cast such values either.
+
+    `zone`: `table.local-time-zone`, between TIMESTAMP and TIMESTAMP_LTZ.
+    """
+    if given.kind == "NULL":
+        return lambda value: value
+    if wanted.text:
+        return _to_text(given, wanted, zone)
+    if given.items or wanted.items:
+        return _nested(given, wanted, zone)
+    if wanted.numeric:
+        return _to_number(given, wanted)
+    if wanted.kind == "BOOLEAN":
+        return _to_boolean(given)
+    if wanted.kind == "VARBINARY":
+        return (lambda value: value.encode()) if given.text else _same(given, wanted)
+    if wanted.kind in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"):
+        return _to_time(given, wanted, zone)
+    return _same(given, wanted)
+
+
+def _same(given: Type, wanted: Type) -> Cast | None:
+    return (lambda value: value) if given.kind == wanted.kind else None
+
+
+def wrapped(kind: str, value: int) -> int:
+    """A whole number as Java keeps it: what does not fit begins again at the other end."""
+    bits = BITS[kind]
+    return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
+def rounded(value: Decimal, wanted: Type) -> Decimal | None:
+    """A decimal with the digits of its type; null where it has more before the point."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        try:
+            found = value.quantize(Decimal(1).scaleb(-wanted.scale), ROUND_HALF_UP)
+        except InvalidOperation:
+            return None
+    whole = wanted.length - wanted.scale
+    return found if not found or found.adjusted() < whole else None
+
+
+def single(value: float) -> float:
+    """A number as FLOAT keeps it."""
+    try:
+        found: float = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    return found
+
+
+def _to_number(given: Type, wanted: Type) -> Cast | None:
+    if given.text:
+        return lambda text: _number_of(text.strip(), wanted)
+    if given.kind == "BOOLEAN":
+        return lambda value: _as_number(Decimal(int(value)), wanted)
+    if not given.numeric:
+        return None
+    if wanted == given:
+        return lambda value: value
+    if wanted.integer and given.integer:
+        return lambda value: wrapped(wanted.kind, value)
+    return lambda value: _as_number(value, wanted)
+
+
+def _number_of(text: str, wanted: Type) -> Any:
+    """Raises ValueError for text that is not a number, and for a whole number that does not fit."""
+    words = {"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}
+    if wanted.kind in ("FLOAT", "DOUBLE") and text.lower() in words:
+        return float(words[text.lower()])
+    try:
+        value = Decimal(text if "_" not in text else "")
+    except InvalidOperation:
+        raise ValueError("the text is not a number") from None
+    if not value.is_finite():
+        raise ValueError("the text is not a number")
+    if wanted.integer:
+        whole = int(value.to_integral_value(ROUND_DOWN)) if value.adjusted() < 40 else 1 << 128
+        if whole != wrapped(wanted.kind, whole):
+            raise ValueError(f"the number does not fit into {wanted}")
+        return whole
+    return _as_number(value, wanted)
+
+
+def _as_number(value: Any, wanted: Type) -> Any:
+    if wanted.kind == "DECIMAL":
+        exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        return rounded(exact, wanted) if exact.is_finite() else None
+    if wanted.kind == "DOUBLE":
+        return float(value)
+    if wanted.kind == "FLOAT":
+        return single(float(value))
+    if isinstance(value, float):
+        return _clamped(value, wanted.kind)
+    return wrapped(wanted.kind, int(value))
+
+
+def _clamped(value: float, kind: str) -> int:
+    """As Java makes whole numbers of floating ones: NaN is 0, the largest stays the largest."""
+    if math.isnan(value):
+        return 0
+    bits = max(BITS[kind], 32)
+    most = (1 << bits - 1) - 1
+    whole = most if value >= most else -most - 1 if value <= -most - 1 else int(value)
+    return wrapped(kind, whole)
+
+
+def _to_boolean(given: Type) -> Cast | None:
+    if given.text:
+        return _truth
+    if given.exact:
+        return lambda value: value != 0
+    return _same(given, Type("BOOLEAN"))
+
+
+def _truth(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError("the text is not a boolean")
+    return word in _TRUE
+
+
+def _to_text(given: Type, wanted: Type, zone: ZoneInfo) -> Cast:
+    """CHAR and VARCHAR keep their length: longer texts are cut, shorter CHARs are filled."""
+    if given.text and (wanted.kind == "VARCHAR" and wanted.length >= given.length):
+        return lambda value: value
+    most, fills = wanted.length, wanted.kind == "CHAR"
+
+    def make(value: Any) -> str:
+        text = as_text(value, given, zone)[:most]
+        return text.ljust(most) if fills else text
+
+    return make
+
+
+def _to_time(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
+    cut = cutter(wanted)
+    if given.text:
+        return _time_of_text(wanted, zone)
+    pair = given.kind, wanted.kind
+    if given.kind == wanted.kind:
+        return cut
+    if pair == ("DATE", "TIMESTAMP"):
+        return lambda value: datetime(value.year, value.month, value.day)  # noqa: DTZ001
+    if pair == ("DATE", "TIMESTAMP_LTZ"):
+        return lambda value: to_utc(datetime(value.year, value.month, value.day), zone)  # noqa: DTZ001
+    if pair == ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        return lambda value: cut(to_utc(value, zone))
+    if pair == ("TIMESTAMP_LTZ", "TIMESTAMP"):
+        return lambda value: cut(to_local(value, zone))
+    if pair == ("TIMESTAMP", "DATE"):
+        return lambda value: value.date()
+    if pair == ("TIMESTAMP_LTZ", "DATE"):
+        return lambda value: to_local(value, zone).date()
+    if pair == ("TIMESTAMP", "TIME"):
+        return lambda value: cut(value.time())
+    return None
+
+
+def _time_of_text(wanted: Type, zone: ZoneInfo) -> Cast:
+    cut = cutter(wanted)
+    if wanted.kind == "DATE":
+        return lambda text: parsed_date(text.strip())
+    if wanted.kind == "TIME":
+        return lambda text: cut(parsed_time(text.strip()))
+    if wanted.kind == "TIMESTAMP":
+        return lambda text: cut(parsed_moment(text.strip()))
+    return lambda text: cut(to_utc(parsed_moment(text.strip()), zone))
+
+
+def to_utc(value: datetime, zone: ZoneInfo) -> datetime:
+    """What a clock in the zone showed, as TIMESTAMP_LTZ."""
+    return value.replace(tzinfo=zone).astimezone(UTC)
+
+
+def to_local(value: datetime, zone: ZoneInfo) -> datetime:
+    """TIMESTAMP_LTZ as a clock in the zone shows it."""
+    return value.astimezone(zone).replace(tzinfo=None)
+
+
+def cutter(wanted: Type) -> Callable[[Any], Any]:
+    """Cuts fractions of a second to the digits of a type."""
+    if wanted.kind == "DATE" or wanted.length >= 6:
+        return lambda value: value
+    unit: int = 10 ** (6 - wanted.length)
+
+    def cut(value: datetime | time) -> datetime | time:
+        rest = value.microsecond % unit
+        return value.replace(microsecond=value.microsecond - rest) if rest else value
+
+    return cut
+
+
+def _nested(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
+    if given.kind != wanted.kind or len(given.items) != len(wanted.items):
+        return None
+    casts = [cast(a, b, zone) for a, b in zip(given.items, wanted.items, strict=True)]
+    if None in casts:
+        return None
+    inner = [_or_null(one) for one in casts if one is not None]
+    if given.kind == "ARRAY":
+        return lambda value: [inner[0](one) for one in value]
+    if given.kind == "MAP":
+        return lambda value: {inner[0](k): inner[1](v) for k, v in value.items()}
+    return lambda value: [one(each) for one, each in zip(inner, value, strict=True)]
+
+
+def _or_null(one: Cast) -> Cast:
+    return lambda value: None if value is None else one(value)

@@ -1,0 +1,117 @@
+"""Arrays, maps and rows. Arrays begin at 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dataflow_assets.sql.casts import cast
+from dataflow_assets.sql.function import Environment, Function, Resolved
+from dataflow_assets.sql.functions.signatures import fit, takes
+from dataflow_assets.sql.types import BOOLEAN, INT, Type, common
+
+
+def _array(types: Sequence[Type], environment: Environment) -> Resolved:
+    fit(types, ("any", "any*"))
+    wanted = common(types)
+    if wanted is None:
+        raise ValueError("the items of an array must have a common type")
+    casts = [None if one == wanted else cast(one, wanted, environment.local) for one in types]
+
+    def call(*values: Any) -> list[Any]:
+        pairs = zip(casts, values, strict=True)
+        return [one if change is None or one is None else change(one) for change, one in pairs]
+
+    return Resolved(Type("ARRAY", items=(wanted,)), call, nulls=True)
+
+
+def _map(types: Sequence[Type], _: Environment) -> Resolved:
+    if not types or len(types) % 2:
+        raise ValueError("takes a key and a value, and more of them")
+    key, value = common(types[::2]), common(types[1::2])
+    if key is None or value is None:
+        raise ValueError("keys, and values, must have a common type")
+
+    def call(*values: Any) -> dict[Any, Any]:
+        return dict(zip(values[::2], values[1::2], strict=True))
+
+    return Resolved(Type("MAP", items=(key, value)), call, nulls=True)
+
+
+def _row(types: Sequence[Type], _: Environment) -> Resolved:
+    fit(types, ("any", "any*"))
+    names = tuple(f"EXPR${index}" for index in range(len(types)))
+    made = Type("ROW", items=tuple(types), names=names)
+    return Resolved(made, lambda *values: list(values), nulls=True)
+
+
+def _item(types: Sequence[Type], environment: Environment) -> Resolved:
+    fit(types, ("array|map", "any"))
+    if types[0].kind == "ARRAY":
+        fit(types, ("array", "integer"))
+        return Resolved(types[0].items[0], _at)
+    key, value = types[0].items
+    change = None if types[1] == key else cast(types[1], key, environment.local)
+    return Resolved(value, lambda one, name: one.get(change(name) if change else name))
+
+
+def _at(array: list[Any], index: int) -> Any:
+    return array[index - 1] if 1 <= index <= len(array) else None
+
+
+def _element(types: Sequence[Type], _: Environment) -> Resolved:
+    fit(types, ("array",))
+
+    def call(array: list[Any]) -> Any:
+        if len(array) > 1:
+            raise ValueError("ELEMENT: the array has more than one item")
+        return array[0] if array else None
+
+    return Resolved(types[0].items[0], call)
+
+
+_GROUP = "Arrays, maps and rows"
+FUNCTIONS = (
+    Function(
+        "ARRAY",
+        "ARRAY[a, ...]",
+        "",
+        _array,
+        (("ARRAY[1, 2]", "[1, 2]"),),
+        _GROUP,
+    ),
+    Function("MAP", "MAP[key, value, ...]", "", _map, (("MAP['a', 1]", "{a=1}"),), _GROUP),
+    Function("ROW", "ROW(a, ...)", "", _row, (("ROW(1, 'x')", "(1, x)"),), _GROUP),
+    Function(
+        "ITEM",
+        "array[index], map[key]",
+        "Arrays begin at 1; null where there is none.",
+        _item,
+        (("ARRAY[7, 8][1]", "7"), ("ARRAY[7, 8][3]", None), ("MAP['a', 1]['a']", "1")),
+        _GROUP,
+    ),
+    Function(
+        "CARDINALITY",
+        "CARDINALITY(a)",
+        "Items of an array or map.",
+        takes("array|map", INT, len),
+        (("CARDINALITY(ARRAY[1, 2])", "2"),),
+        _GROUP,
+    ),
+    Function(
+        "ELEMENT",
+        "ELEMENT(array)",
+        "Its only item.",
+        _element,
+        (("ELEMENT(ARRAY[5])", "5"),),
+        _GROUP,
+    ),
+    Function(
+        "ARRAY_CONTAINS",
+        "ARRAY_CONTAINS(array, a)",
+        "",
+        takes("array any", BOOLEAN, lambda array, one: one in array),
+        (("ARRAY_CONTAINS(ARRAY[1, 2], 2)", "TRUE"),),
+        _GROUP,
+    ),
+)

@@ -1,0 +1,203 @@
+"""Comparisons. Both sides become values of their common type first."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from dataflow_assets.sql.casts import cast
+from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
+from dataflow_assets.sql.functions.signatures import fit, takes
+from dataflow_assets.sql.types import BOOLEAN, NULL, Type, common
+
+_ORDERED = ("BOOLEAN", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ", "MONTHS", "MILLIS")
+
+
+def comparable(types: Sequence[Type], environment: Environment) -> Callable[[int], Any]:
+    """By the number of an argument what makes its values comparable. Raises ValueError."""
+    numbers = all(one.numeric or one == NULL for one in types)
+    if numbers:
+        if not all(one.exact or one == NULL for one in types):
+            return lambda _: float
+        return lambda _: Decimal if any(one.kind == "DECIMAL" for one in types) else None
+    found = common(types)
+    if found is None and any(one.text for one in types):
+        found = _beside_text(types)
+    if found is None:
+        named = " and ".join(dict.fromkeys(map(str, types)))
+        raise ValueError(f"{named} cannot be compared: cast one of them")
+    wanted = found
+    casts = [None if one == wanted else cast(one, wanted, environment.local) for one in types]
+    return lambda index: casts[index]
+
+
+def _beside_text(types: Sequence[Type]) -> Type | None:
+    """A text beside a time is read as one."""
+    others = common(one for one in types if not one.text)
+    return others if others is not None and others.kind in _ORDERED else None
+
+
+def _compare(test: Callable[[Any, Any], bool]) -> Resolve:
+    def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+        fit(types, ("any", "any"))
+        make = comparable(types, environment)
+        first, second = make(0), make(1)
+        if first is None and second is None:
+            return Resolved(BOOLEAN, test)
+        a, b = first or _same, second or _same
+        return Resolved(BOOLEAN, lambda x, y: test(a(x), b(y)))
+
+    return resolve
+
+
+def _distinct(*, negated: bool) -> Resolve:
+    equal = _compare(operator.eq)
+
+    def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+        test = equal(types, environment).call
+
+        def call(a: Any, b: Any) -> bool:
+            same = a is b if a is None or b is None else test(a, b)
+            return bool(same) is negated
+
+        return Resolved(BOOLEAN, call, nulls=True)
+
+    return resolve
+
+
+def _in(types: Sequence[Type], environment: Environment) -> Resolved:
+    """`x IN (a, b)`: null where none is equal and one of them is null."""
+    tests = [_compare(operator.eq)((types[0], one), environment).call for one in types[1:]]
+
+    def call(value: Any, *others: Any) -> bool | None:
+        if value is None:
+            return None
+        pairs = zip(tests, others, strict=True)
+        if any(other is not None and test(value, other) for test, other in pairs):
+            return True
+        return None if None in others else False
+
+    return Resolved(BOOLEAN, call, nulls=True)
+
+
+def _between(types: Sequence[Type], environment: Environment) -> Resolved:
+    fit(types, ("any", "any", "any"))
+    low = _compare(operator.ge)((types[0], types[1]), environment).call
+    high = _compare(operator.le)((types[0], types[2]), environment).call
+
+    def call(value: Any, least: Any, most: Any) -> bool | None:
+        if value is None:
+            return None
+        above = None if least is None else low(value, least)
+        below = None if most is None else high(value, most)
+        if above is False or below is False:
+            return False
+        return None if above is None or below is None else True
+
+    return Resolved(BOOLEAN, call, nulls=True)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@lru_cache(maxsize=256)
+def _like(pattern: str, escape: str = "") -> re.Pattern[str]:
+    """Raises ValueError where the escape is in front of something else."""
+    if len(escape) > 1:
+        raise ValueError("LIKE: ESCAPE is one character")
+    parts, characters = [], iter(pattern)
+    for one in characters:
+        if escape and one == escape:
+            following = next(characters, "")
+            if following not in ("%", "_", escape):
+                raise ValueError("LIKE: behind the escape is neither %, _ nor the escape itself")
+            parts.append(re.escape(following))
+        else:
+            parts.append({"%": ".*", "_": "."}.get(one) or re.escape(one))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _is_like(text: str, pattern: str, escape: str = "") -> bool:
+    return _like(pattern, escape).fullmatch(text) is not None
+
+
+_SAYS = "Numbers of different types are compared by value; a text beside a time is read as one."
+FUNCTIONS = (
+    Function(
+        "=",
+        "a = b",
+        _SAYS,
+        _compare(operator.eq),
+        (("1 = 1.0", "TRUE"), ("'a' = 'b'", "FALSE"), ("1 = CAST(NULL AS INT)", None)),
+        "Comparisons",
+    ),
+    Function(
+        "<>",
+        "a <> b",
+        "Also `!=`.",
+        _compare(operator.ne),
+        (("1 <> 2", "TRUE"), ("1 != 1", "FALSE")),
+        "Comparisons",
+    ),
+    Function("<", "a < b", "", _compare(operator.lt), (("1 < 2", "TRUE"),), "Comparisons"),
+    Function("<=", "a <= b", "", _compare(operator.le), (("2 <= 2", "TRUE"),), "Comparisons"),
+    Function(
+        ">",
+        "a > b",
+        "",
+        _compare(operator.gt),
+        (("TIMESTAMP '2020-01-01 00:00:00' > '2019-12-31 23:59:59'", "TRUE"),),
+        "Comparisons",
+    ),
+    Function(">=", "a >= b", "", _compare(operator.ge), (("1 >= 2", "FALSE"),), "Comparisons"),
+    Function(
+        "IS DISTINCT FROM",
+        "a IS DISTINCT FROM b",
+        "Two nulls are the same; never null.",
+        _distinct(negated=False),
+        (("CAST(NULL AS INT) IS DISTINCT FROM 1", "TRUE"),),
+        "Comparisons",
+    ),
+    Function(
+        "IS NOT DISTINCT FROM",
+        "a IS NOT DISTINCT FROM b",
+        "The opposite.",
+        _distinct(negated=True),
+        (("CAST(NULL AS INT) IS NOT DISTINCT FROM CAST(NULL AS INT)", "TRUE"),),
+        "Comparisons",
+    ),
+    Function(
+        "BETWEEN",
+        "a [NOT] BETWEEN b AND c",
+        "Both ends belong to it.",
+        _between,
+        (("3 BETWEEN 1 AND 3", "TRUE"), ("3 NOT BETWEEN 1 AND 2", "TRUE")),
+        "Comparisons",
+    ),
+    Function(
+        "IN",
+        "a [NOT] IN (b, ...)",
+        "A list of values; subqueries are refused.",
+        _in,
+        (("1 IN (1, 2)", "TRUE"), ("3 IN (1, CAST(NULL AS INT))", None), ("3 NOT IN (1)", "TRUE")),
+        "Comparisons",
+    ),
+    Function(
+        "LIKE",
+        "a [NOT] LIKE pattern [ESCAPE c]",
+        "`%` is any text, `_` any character.",
+        takes("text text text?", BOOLEAN, _is_like),
+        (
+            ("'abc' LIKE 'a%'", "TRUE"),
+            ("'abc' LIKE '_b'", "FALSE"),
+            (r"'a%c' LIKE 'a\%c' ESCAPE '\'", "TRUE"),
+            ("'abc' NOT LIKE 'a%'", "FALSE"),
+        ),
+        "Comparisons",
+    ),
+)

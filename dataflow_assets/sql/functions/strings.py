@@ -1,0 +1,395 @@
+"""Texts. Places count from 1."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from dataflow_assets.sql.casts import cast
+from dataflow_assets.sql.function import Environment, Function, Resolved
+from dataflow_assets.sql.functions.signatures import fit, takes
+from dataflow_assets.sql.types import BOOLEAN, INT, STRING, Type
+
+
+def _concatenated(types: Sequence[Type], environment: Environment) -> Resolved:
+    fit(types, ("any", "any*"))
+    return Resolved(STRING, _joiner(types, environment, "".join))
+
+
+def _joiner(
+    types: Sequence[Type], environment: Environment, join: Callable[[list[str]], str]
+) -> Callable[..., str]:
+    casts = [None if one.text else cast(one, STRING, environment.local) for one in types]
+
+    def call(*values: Any) -> str:
+        pairs = zip(casts, values, strict=True)
+        return join([one if change is None else change(one) for change, one in pairs])
+
+    return call
+
+
+def _with_separator(separator: str | None, *parts: str | None) -> str | None:
+    """Nulls among the parts are left out."""
+    return None if separator is None else separator.join(one for one in parts if one is not None)
+
+
+def _substring(text: str, start: int, length: int | None = None) -> str | None:
+    """From a place that counts from 1, or from the end where it is below zero."""
+    if length is not None and length < 0:
+        return None
+    begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
+    if begin < 0:
+        length = None if length is None else max(0, length + begin)
+        begin = 0
+    return text[begin:] if length is None else text[begin : begin + length]
+
+
+def _position(part: str, text: str, start: int = 1) -> int:
+    return text.find(part, max(start - 1, 0)) + 1
+
+
+def _trimmer(strip: Callable[[str, str], str]) -> Callable[..., str]:
+    return lambda text, characters=" ": strip(text, characters)
+
+
+def _trim(way: str, characters: str, text: str) -> str:
+    if way != "TRAILING":
+        text = text.lstrip(characters)
+    return text if way == "LEADING" else text.rstrip(characters)
+
+
+def _padded(text: str, length: int, fill: str, *, left: bool) -> str | None:
+    if length < 0 or (not fill and length > len(text)):
+        return None
+    missing = length - len(text)
+    if missing <= 0:
+        return text[:length]
+    filled = (fill * missing)[:missing]
+    return filled + text if left else text + filled
+
+
+def _initial(text: str) -> str:
+    return re.sub(r"[^\W_]+", lambda found: found.group().capitalize(), text)
+
+
+def _item(text: str, separator: str, index: int) -> str | None:
+    """SPLIT_INDEX, from 0."""
+    parts = text.split(separator) if separator else [text]
+    return parts[index] if 0 <= index < len(parts) else None
+
+
+@lru_cache(maxsize=256)
+def expression(text: str) -> re.Pattern[str]:
+    """Raises ValueError for one that cannot be used."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"the regular expression cannot be used: {error}") from None
+
+
+def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
+    found = expression(pattern).search(text)
+    if found is None or not 0 <= group <= expression(pattern).groups:
+        return None
+    return found[group]
+
+
+def _replaced(text: str, pattern: str, by: str) -> str:
+    """`$1` is the first group, a backslash takes the meaning of what follows."""
+    groups = expression(pattern).groups
+
+    def make(found: re.Match[str]) -> str:
+        return _REFERENCE.sub(lambda one: _meant(one, found, groups), by)
+
+    return expression(pattern).sub(make, text)
+
+
+def _meant(one: re.Match[str], found: re.Match[str], groups: int) -> str:
+    if one[1]:
+        return one[1]
+    if int(one[2]) > groups:
+        raise ValueError(f"the regular expression has no group {one[2]}")
+    return found[int(one[2])] or ""
+
+
+def _digest(name: str) -> Callable[[str], str]:
+    return lambda text: hashlib.new(name, text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _from_base64(text: str) -> str | None:
+    try:
+        return base64.b64decode(text, validate=True).decode("utf-8", "replace")
+    except binascii.Error:
+        return None
+
+
+def _character(number: int) -> str:
+    return chr(number % 256)
+
+
+_REFERENCE = re.compile(r"\\(.)|\$(\d)", re.DOTALL)
+_GROUP = "Texts"
+_REGEX = "Regular expressions are Python's."
+FUNCTIONS = (
+    Function(
+        "||",
+        "a || b",
+        "Also `CONCAT(a, ...)`: null where one is null; other types are written as CAST does.",
+        _concatenated,
+        (
+            ("'a' || 'b'", "ab"),
+            ("'a' || CAST(NULL AS STRING)", None),
+            ("CONCAT('a', 1, TRUE)", "a1TRUE"),
+        ),
+        _GROUP,
+    ),
+    Function(
+        "CONCAT_WS",
+        "CONCAT_WS(separator, a, ...)",
+        "Nulls are left out.",
+        takes("text text*", STRING, _with_separator, nulls=True),
+        (("CONCAT_WS('~', 'AA', CAST(NULL AS STRING), 'BB')", "AA~BB"),),
+        _GROUP,
+    ),
+    Function(
+        "UPPER", "UPPER(a)", "", takes("text", STRING, str.upper), (("UPPER('aß')", "ASS"),), _GROUP
+    ),
+    Function(
+        "LOWER", "LOWER(a)", "", takes("text", STRING, str.lower), (("LOWER('AB')", "ab"),), _GROUP
+    ),
+    Function(
+        "INITCAP",
+        "INITCAP(a)",
+        "Each word begins with a capital letter.",
+        takes("text", STRING, _initial),
+        (("INITCAP('hello wORLD')", "Hello World"),),
+        _GROUP,
+    ),
+    Function(
+        "CHAR_LENGTH",
+        "CHAR_LENGTH(a)",
+        "Also `CHARACTER_LENGTH`, `LENGTH`: characters.",
+        takes("text", INT, len),
+        (("CHAR_LENGTH('äb')", "2"), ("LENGTH('abc')", "3")),
+        _GROUP,
+    ),
+    Function(
+        "SUBSTRING",
+        "SUBSTRING(a FROM b [FOR c])",
+        "Also `SUBSTRING(a, b[, c])`, `SUBSTR`. From 1; below zero from the end.",
+        takes("text integer integer?", STRING, _substring),
+        (
+            ("SUBSTRING('hello' FROM 2 FOR 3)", "ell"),
+            ("SUBSTR('hello', -3)", "llo"),
+            ("SUBSTRING('hello', 2)", "ello"),
+        ),
+        _GROUP,
+    ),
+    Function(
+        "LEFT",
+        "LEFT(a, length)",
+        "",
+        takes("text integer", STRING, lambda text, size: text[: max(size, 0)]),
+        (("LEFT('abc', 2)", "ab"),),
+        _GROUP,
+    ),
+    Function(
+        "RIGHT",
+        "RIGHT(a, length)",
+        "",
+        takes("text integer", STRING, lambda text, size: text[-size:] if size > 0 else ""),
+        (("RIGHT('abc', 2)", "bc"),),
+        _GROUP,
+    ),
+    Function(
+        "TRIM",
+        "TRIM([BOTH | LEADING | TRAILING] [c FROM] a)",
+        "spaces, or the characters of c.",
+        takes("text text text", STRING, _trim),
+        (
+            ("TRIM('  a ')", "a"),
+            ("TRIM(LEADING 'x' FROM 'xxax')", "ax"),
+            ("TRIM(TRAILING FROM 'a ')", "a"),
+        ),
+        _GROUP,
+    ),
+    Function(
+        "LTRIM",
+        "LTRIM(a[, characters])",
+        "",
+        takes("text text?", STRING, _trimmer(str.lstrip)),
+        (("LTRIM('  a ')", "a "),),
+        _GROUP,
+    ),
+    Function(
+        "RTRIM",
+        "RTRIM(a[, characters])",
+        "",
+        takes("text text?", STRING, _trimmer(str.rstrip)),
+        (("RTRIM(' a ')", " a"),),
+        _GROUP,
+    ),
+    Function(
+        "LPAD",
+        "LPAD(a, length, fill)",
+        "",
+        takes("text integer text", STRING, lambda *given: _padded(*given, left=True)),
+        (("LPAD('hi', 4, '??')", "??hi"), ("LPAD('hi', 1, '??')", "h")),
+        _GROUP,
+    ),
+    Function(
+        "RPAD",
+        "RPAD(a, length, fill)",
+        "",
+        takes("text integer text", STRING, lambda *given: _padded(*given, left=False)),
+        (("RPAD('hi', 4, '?')", "hi??"),),
+        _GROUP,
+    ),
+    Function(
+        "REPLACE",
+        "REPLACE(a, b, c)",
+        "",
+        takes("text text text", STRING, str.replace),
+        (("REPLACE('hello world', 'world', 'flink')", "hello flink"),),
+        _GROUP,
+    ),
+    Function(
+        "REPEAT",
+        "REPEAT(a, times)",
+        "",
+        takes("text integer", STRING, lambda text, times: text * max(times, 0)),
+        (("REPEAT('ab', 2)", "abab"),),
+        _GROUP,
+    ),
+    Function(
+        "REVERSE",
+        "REVERSE(a)",
+        "",
+        takes("text", STRING, lambda text: text[::-1]),
+        (("REVERSE('abc')", "cba"),),
+        _GROUP,
+    ),
+    Function(
+        "POSITION",
+        "POSITION(a IN b)",
+        "From 1; 0 where there is none.",
+        takes("text text", INT, _position),
+        (("POSITION('lo' IN 'hello')", "4"), ("POSITION('x' IN 'hello')", "0")),
+        _GROUP,
+    ),
+    Function(
+        "LOCATE",
+        "LOCATE(a, b[, start])",
+        "",
+        takes("text text integer?", INT, _position),
+        (("LOCATE('l', 'hello', 4)", "4"),),
+        _GROUP,
+    ),
+    Function(
+        "INSTR",
+        "INSTR(a, b)",
+        "Where b is in a.",
+        takes("text text", INT, lambda text, part: _position(part, text)),
+        (("INSTR('hello', 'l')", "3"),),
+        _GROUP,
+    ),
+    Function(
+        "SPLIT_INDEX",
+        "SPLIT_INDEX(a, separator, index)",
+        "From 0.",
+        takes("text text integer", STRING, _item),
+        (("SPLIT_INDEX('a,b', ',', 1)", "b"), ("SPLIT_INDEX('a,b', ',', 2)", None)),
+        _GROUP,
+    ),
+    Function(
+        "REGEXP",
+        "REGEXP(a, pattern)",
+        f"Whether a part of it matches. {_REGEX}",
+        takes("text text", BOOLEAN, lambda text, one: expression(one).search(text) is not None),
+        (("REGEXP('abc', 'b+')", "TRUE"),),
+        _GROUP,
+    ),
+    Function(
+        "REGEXP_EXTRACT",
+        "REGEXP_EXTRACT(a, pattern[, group])",
+        _REGEX,
+        takes("text text integer?", STRING, _extracted),
+        (("REGEXP_EXTRACT('foothebar', 'foo(.*?)(bar)', 2)", "bar"),),
+        _GROUP,
+    ),
+    Function(
+        "REGEXP_REPLACE",
+        "REGEXP_REPLACE(a, pattern, b)",
+        f"`$1` in b is the first group. {_REGEX}",
+        takes("text text text", STRING, _replaced),
+        (
+            ("REGEXP_REPLACE('foobar', 'oo|ar', '')", "fb"),
+            ("REGEXP_REPLACE('ab', '(a)(b)', '$2$1')", "ba"),
+        ),
+        _GROUP,
+    ),
+    Function(
+        "MD5",
+        "MD5(a)",
+        "",
+        takes("text", STRING, _digest("md5")),
+        (("MD5('a')", "0cc175b9c0f1b6a831c399e269772661"),),
+        _GROUP,
+    ),
+    Function(
+        "SHA1",
+        "SHA1(a)",
+        "",
+        takes("text", STRING, _digest("sha1")),
+        (("SHA1('a')", "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"),),
+        _GROUP,
+    ),
+    Function(
+        "SHA256",
+        "SHA256(a)",
+        "",
+        takes("text", STRING, _digest("sha256")),
+        (("LEFT(SHA256('a'), 8)", "ca978112"),),
+        _GROUP,
+    ),
+    Function(
+        "SHA512",
+        "SHA512(a)",
+        "",
+        takes("text", STRING, _digest("sha512")),
+        (("LEFT(SHA512('a'), 8)", "1f40fc92"),),
+        _GROUP,
+    ),
+    Function(
+        "TO_BASE64",
+        "TO_BASE64(a)",
+        "",
+        takes("text", STRING, lambda text: base64.b64encode(text.encode()).decode()),
+        (("TO_BASE64('hello')", "aGVsbG8="),),
+        _GROUP,
+    ),
+    Function(
+        "FROM_BASE64",
+        "FROM_BASE64(a)",
+        "",
+        takes("text", STRING, _from_base64),
+        (("FROM_BASE64('aGVsbG8=')", "hello"),),
+        _GROUP,
+    ),
+    Function(
+        "ASCII",
+        "ASCII(a)",
+        "The number of the first character.",
+        takes("text", INT, lambda text: ord(text[0]) if text else 0),
+        (("ASCII('abc')", "97"),),
+        _GROUP,
+    ),
+    Function(
+        "CHR", "CHR(a)", "", takes("integer", STRING, _character), (("CHR(97)", "a"),), _GROUP
+    ),
+)

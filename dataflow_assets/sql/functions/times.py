@@ -1,0 +1,306 @@
+"""Dates and times. The present is the time when the micro-batch was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dataflow_assets.sql.casts import cutter, to_local, to_utc
+from dataflow_assets.sql.function import Environment, Function, Resolved
+from dataflow_assets.sql.functions import moments, patterns
+from dataflow_assets.sql.functions.signatures import fit
+from dataflow_assets.sql.texts import parsed_date
+from dataflow_assets.sql.types import BIGINT, DATE, MILLIS, MONTHS, STRING, TIMESTAMP, Type
+
+_LTZ = Type("TIMESTAMP_LTZ", 3)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS = "yyyy-MM-dd HH:mm:ss"
+Change = Callable[[Any], Any]
+
+
+def _local(kind: Type, environment: Environment) -> Change:
+    """A time as a clock in the session's zone shows it."""
+    zone = environment.local
+    if kind.kind == "TIMESTAMP_LTZ":
+        return lambda value: to_local(value, zone)
+    return lambda value: value
+
+
+def _back(kind: Type, environment: Environment) -> Change:
+    zone = environment.local
+    if kind.kind == "TIMESTAMP_LTZ":
+        return lambda value: to_utc(value, zone)
+    return lambda value: value
+
+
+def _present(wanted: Type) -> Callable[[Sequence[Type], Environment], Resolved]:
+    def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+        fit(types, ())
+        now = cutter(_LTZ)(environment.now.astimezone(UTC))
+        if wanted.kind == "TIMESTAMP":
+            now = to_local(now, environment.local)
+        elif wanted.kind == "DATE":
+            now = to_local(now, environment.local).date()
+        return Resolved(wanted, lambda: now, nulls=True)
+
+    return resolve
+
+
+def _extract(types: Sequence[Type], environment: Environment) -> Resolved:
+    fit(types, ("text", "time"))
+    local = _local(types[1], environment)
+    return Resolved(BIGINT, lambda unit, value: moments.part(local(value), unit))
+
+
+def _to_unit(move: Callable[[Any, str], Any]) -> Callable[[Sequence[Type], Environment], Resolved]:
+    def resolve(types: Sequence[Type], environment: Environment) -> Resolved:
+        fit(types, ("time", "text"))
+        if types[0].kind == "TIME":
+            raise ValueError("argument 1 is of type TIME; allowed: a date, or date and time")
+        local, back = _local(types[0], environment), _back(types[0], environment)
+        return Resolved(types[0], lambda value, unit: back(move(local(value), unit)))
+
+    return resolve
+
+
+def _added(types: Sequence[Type], environment: Environment) -> Resolved:
+    """TIMESTAMPADD(unit, number, time)."""
+    fit(types, ("text", "integer", "time"))
+    months = moments.shifted(types[2], MONTHS, environment.local)
+    millis = moments.shifted(types[2], MILLIS, environment.local)
+
+    def call(unit: str, number: int, value: Any) -> Any:
+        if unit in moments.MONTHS:
+            return months(value, number * moments.MONTHS[unit])
+        return millis(value, number * moments.MILLIS[unit])
+
+    return Resolved(types[2], call)
+
+
+def _difference(types: Sequence[Type], environment: Environment) -> Resolved:
+    """TIMESTAMPDIFF(unit, from, to)."""
+    fit(types, ("text", "date|moment", "date|moment"))
+    first, second = (_whole(one, environment) for one in types[1:])
+    return Resolved(Type("INT"), lambda unit, a, b: moments.between(unit, first(a), second(b)))
+
+
+def _whole(kind: Type, environment: Environment) -> Change:
+    """A date as its midnight."""
+    if kind.kind == "DATE":
+        return lambda value: datetime(value.year, value.month, value.day)  # noqa: DTZ001
+    return _local(kind, environment)
+
+
+def _formatted(types: Sequence[Type], environment: Environment) -> Resolved:
+    fit(types, ("date|moment|text", "text"))
+    if types[0].text:
+        return Resolved(STRING, _reformatted)
+    local = _whole(types[0], environment)
+    return Resolved(STRING, lambda value, pattern: patterns.written(local(value), pattern))
+
+
+def _reformatted(text: str, pattern: str) -> str | None:
+    found = patterns.read(text[:19], _SECONDS)
+    return None if found is None else patterns.written(found, pattern)
+
+
+def _to_timestamp(types: Sequence[Type], _: Environment) -> Resolved:
+    fit(types, ("text", "text?"))
+
+    def call(text: str, pattern: str | None = None) -> datetime | None:
+        if pattern is not None:
+            return patterns.read(text, pattern)
+        return patterns.read(text, _SECONDS) or patterns.read(text, f"{_SECONDS}.SSS")
+
+    return Resolved(TIMESTAMP, call)
+
+
+def _to_ltz(types: Sequence[Type], _: Environment) -> Resolved:
+    """Of seconds (0) or milliseconds (3)."""
+    fit(types, ("integer", "integer?"))
+
+    def call(number: int, digits: int = 3) -> datetime | None:
+        if digits not in (0, 3):
+            raise ValueError("TO_TIMESTAMP_LTZ: the precision is 0 or 3")
+        try:
+            return _EPOCH + timedelta(milliseconds=number if digits else number * 1000)
+        except OverflowError:
+            return None
+
+    return Resolved(_LTZ, call)
+
+
+def _to_date(types: Sequence[Type], _: Environment) -> Resolved:
+    fit(types, ("text", "text?"))
+
+    def call(text: str, pattern: str | None = None) -> Any:
+        if pattern is not None:
+            found = patterns.read(text, pattern)
+            return None if found is None else found.date()
+        try:
+            return parsed_date(text)
+        except ValueError:
+            return None
+
+    return Resolved(DATE, call)
+
+
+def _from_unix(types: Sequence[Type], environment: Environment) -> Resolved:
+    fit(types, ("integer", "text?"))
+    zone = environment.local
+
+    def call(seconds: int, pattern: str = _SECONDS) -> str:
+        return patterns.written(to_local(_EPOCH + timedelta(seconds=seconds), zone), pattern)
+
+    return Resolved(STRING, call)
+
+
+def _unix(types: Sequence[Type], environment: Environment) -> Resolved:
+    """Without an argument the present one."""
+    fit(types, ("text?", "text?"))
+    zone, now = environment.local, int((environment.now - _EPOCH).total_seconds())
+    if not types:
+        return Resolved(BIGINT, lambda: now, nulls=True)
+
+    def call(text: str, pattern: str = _SECONDS) -> int | None:
+        found = patterns.read(text, pattern)
+        return None if found is None else int((to_utc(found, zone) - _EPOCH).total_seconds())
+
+    return Resolved(BIGINT, call)
+
+
+_GROUP = "Times"
+_PATTERN = "Patterns have the letters y M d H h m s S a E, and texts in quotes."
+_UNITS = "YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND"
+_NOON = "TIMESTAMP '2020-12-30 12:13:14'"
+FUNCTIONS = (
+    Function(
+        "CURRENT_TIMESTAMP",
+        "CURRENT_TIMESTAMP",
+        "TIMESTAMP_LTZ(3): when the micro-batch was planned, the same for all its rows and when "
+        "they are read again. Also `NOW()`, `CURRENT_ROW_TIMESTAMP()`, `PROCTIME()`.",
+        _present(_LTZ),
+        (("CURRENT_TIMESTAMP = NOW()", "TRUE"),),
+        _GROUP,
+    ),
+    Function(
+        "LOCALTIMESTAMP",
+        "LOCALTIMESTAMP",
+        "The same as TIMESTAMP(3) in `table.local-time-zone`.",
+        _present(TIMESTAMP),
+        (("LOCALTIMESTAMP", "2026-07-20 10:00:00.000"),),
+        _GROUP,
+    ),
+    Function(
+        "CURRENT_DATE",
+        "CURRENT_DATE",
+        "",
+        _present(DATE),
+        (("CURRENT_DATE", "2026-07-20"),),
+        _GROUP,
+    ),
+    Function(
+        "EXTRACT",
+        "EXTRACT(unit FROM a)",
+        f"{_UNITS}, MILLISECOND, DOY, DOW (Sunday is 1). Also `YEAR(a)`, `QUARTER(a)`, `MONTH(a)`, "
+        "`WEEK(a)`, `DAYOFMONTH(a)`, `DAYOFYEAR(a)`, `DAYOFWEEK(a)`, `HOUR(a)`, `MINUTE(a)`, "
+        "`SECOND(a)`.",
+        _extract,
+        ((f"EXTRACT(HOUR FROM {_NOON})", "12"), ("YEAR(DATE '2020-12-30')", "2020")),
+        _GROUP,
+    ),
+    Function(
+        "FLOOR TO",
+        "FLOOR(a TO unit)",
+        f"{_UNITS}; weeks begin on Sunday.",
+        _to_unit(moments.floor),
+        ((f"FLOOR({_NOON} TO HOUR)", "2020-12-30 12:00:00"),),
+        _GROUP,
+    ),
+    Function(
+        "CEIL TO",
+        "CEIL(a TO unit)",
+        "",
+        _to_unit(moments.ceiling),
+        ((f"CEIL({_NOON} TO DAY)", "2020-12-31 00:00:00"),),
+        _GROUP,
+    ),
+    Function(
+        "TIMESTAMPADD",
+        "TIMESTAMPADD(unit, number, a)",
+        _UNITS + ".",
+        _added,
+        ((f"TIMESTAMPADD(MINUTE, 3, {_NOON})", "2020-12-30 12:16:14"),),
+        _GROUP,
+    ),
+    Function(
+        "TIMESTAMPDIFF",
+        "TIMESTAMPDIFF(unit, a, b)",
+        "Whole units from a to b.",
+        _difference,
+        (
+            (f"TIMESTAMPDIFF(DAY, DATE '2020-12-01', {_NOON})", "29"),
+            ("TIMESTAMPDIFF(MONTH, DATE '2020-01-31', DATE '2020-02-29')", "0"),
+        ),
+        _GROUP,
+    ),
+    Function(
+        "DATE_FORMAT",
+        "DATE_FORMAT(a, pattern)",
+        _PATTERN,
+        _formatted,
+        (
+            (f"DATE_FORMAT({_NOON}, 'yyyy/MM/dd HH')", "2020/12/30 12"),
+            ("DATE_FORMAT('2020-12-30 12:13:14', 'yyyyMMdd')", "20201230"),
+        ),
+        _GROUP,
+    ),
+    Function(
+        "TO_TIMESTAMP",
+        "TO_TIMESTAMP(text[, pattern])",
+        f"TIMESTAMP(3); null where the text is not one. {_PATTERN}",
+        _to_timestamp,
+        (
+            ("TO_TIMESTAMP('2020-12-30 12:13:14')", "2020-12-30 12:13:14.000"),
+            ("TO_TIMESTAMP('30.12.2020', 'dd.MM.yyyy')", "2020-12-30 00:00:00.000"),
+            ("TO_TIMESTAMP('x')", None),
+        ),
+        _GROUP,
+    ),
+    Function(
+        "TO_TIMESTAMP_LTZ",
+        "TO_TIMESTAMP_LTZ(number[, 0 | 3])",
+        "Of seconds (0) or milliseconds (3).",
+        _to_ltz,
+        (
+            ("TO_TIMESTAMP_LTZ(1000, 3)", "1970-01-01 00:00:01.000"),
+            ("TO_TIMESTAMP_LTZ(1, 0)", "1970-01-01 00:00:01.000"),
+        ),
+        _GROUP,
+    ),
+    Function(
+        "TO_DATE",
+        "TO_DATE(text[, pattern])",
+        "Null where the text is not one.",
+        _to_date,
+        (("TO_DATE('2020-12-30')", "2020-12-30"), ("TO_DATE('x')", None)),
+        _GROUP,
+    ),
+    Function(
+        "FROM_UNIXTIME",
+        "FROM_UNIXTIME(seconds[, pattern])",
+        "In `table.local-time-zone`.",
+        _from_unix,
+        (("FROM_UNIXTIME(44)", "1970-01-01 00:00:44"),),
+        _GROUP,
+    ),
+    Function(
+        "UNIX_TIMESTAMP",
+        "UNIX_TIMESTAMP([text[, pattern]])",
+        "Seconds; in `table.local-time-zone`.",
+        _unix,
+        (("UNIX_TIMESTAMP('1970-01-01 00:00:44')", "44"),),
+        _GROUP,
+    ),
+)

@@ -1,0 +1,119 @@
+"""Values as text, and times of text, as Flink writes and reads them."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from dataflow_assets.sql.types import Type
+
+_DATE = re.compile(r"(\d{1,4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
+_TIME = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?")
+_HALVES = re.compile(r"[ T]")
+
+
+def parsed_date(text: str) -> date:
+    """`yyyy-MM-dd`. Raises ValueError."""
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise ValueError("the text is not a date")
+    return date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+
+
+def parsed_time(text: str) -> time:
+    """`HH:mm:ss.f`. Raises ValueError."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError("the text is not a time")
+    micros = int((found[4] or "").ljust(6, "0")[:6])
+    return time(int(found[1]), int(found[2] or 0), int(found[3] or 0), micros)
+
+
+def parsed_moment(text: str) -> datetime:
+    """`yyyy-MM-dd HH:mm:ss.f`, with a blank or T between; a date alone is its midnight.
+
+    Raises ValueError.
+    """
+    day, *rest = _HALVES.split(text, maxsplit=1)
+    clock = parsed_time(rest[0]) if rest else time()
+    return datetime.combine(parsed_date(day), clock)
+
+
+def clock_text(value: time | datetime, digits: int) -> str:
+    """`HH:mm:ss`, and a fraction of so many digits."""
+    text = f"{value.hour:02}:{value.minute:02}:{value.second:02}"
+    return f"{text}.{value.microsecond:06}"[: 9 + digits] if digits else text
+
+
+def moment_text(value: datetime, digits: int) -> str:
+    """`yyyy-MM-dd HH:mm:ss.f`."""
+    return f"{date_text(value)} {clock_text(value, digits)}"
+
+
+def date_text(value: date) -> str:
+    """`yyyy-MM-dd`."""
+    return f"{value.year:04}-{value.month:02}-{value.day:02}"
+
+
+def double_text(value: float) -> str:
+    """As Java writes it: `1.0`, `1.0E20`, `NaN`, `-Infinity`."""
+    if math.isnan(value):
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if not value or 1e-3 <= abs(value) < 1e7:
+        return f"{Decimal(repr(value)):f}" if "e" in repr(value) else repr(value)
+    sign, digits, _ = Decimal(repr(value)).as_tuple()
+    power = Decimal(repr(value)).adjusted()
+    kept = "".join(map(str, digits)).rstrip("0") or "0"
+    return f"{'-' if sign else ''}{kept[0]}.{kept[1:] or '0'}E{power}"
+
+
+def float_text(value: float) -> str:
+    """The same for FLOAT, with the fewest digits that give the same number."""
+    import numpy as np
+
+    return double_text(float(str(np.float32(value))))
+
+
+def as_text(value: Any, given: Type, zone: ZoneInfo) -> str:
+    """A value that is not null, as CAST to STRING writes it."""
+    if given.text:
+        return str(value)
+    if given.kind == "BOOLEAN":
+        return "TRUE" if value else "FALSE"
+    if given.kind == "DECIMAL":
+        return f"{value:f}"
+    if given.kind == "DOUBLE":
+        return double_text(value)
+    if given.kind == "FLOAT":
+        return float_text(value)
+    if given.kind == "VARBINARY":
+        return str(value.decode("utf-8", "replace"))
+    if given.kind == "DATE":
+        return date_text(value)
+    if given.kind == "TIME":
+        return clock_text(value, given.length)
+    if given.moment:
+        local = value.astimezone(zone) if given.kind == "TIMESTAMP_LTZ" else value
+        return moment_text(local, given.length)
+    return _nested(value, given, zone)
+
+
+def _nested(value: Any, given: Type, zone: ZoneInfo) -> str:
+    def inner(one: Any, kind: Type) -> str:
+        return "NULL" if one is None else as_text(one, kind, zone)
+
+    if given.kind == "ARRAY":
+        return f"[{', '.join(inner(one, given.items[0]) for one in value)}]"
+    if given.kind == "MAP":
+        key, item = given.items
+        return f"{{{', '.join(f'{inner(k, key)}={inner(v, item)}' for k, v in value.items())}}}"
+    if given.kind == "ROW":
+        pairs = zip(value, given.items, strict=True)
+        return f"({', '.join(inner(one, kind) for one, kind in pairs)})"
+    return str(value)

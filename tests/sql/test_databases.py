@@ -1,0 +1,128 @@
+"""Tables of databases: rows and their types, upserts and deletes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import psycopg
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+
+import devservers
+from dataflow_assets.flow import Flow
+from dataflow_assets.runs.request import Report
+from tests.sql.files import Sql
+
+Run = Callable[[Flow], list[Report]]
+COLUMNS = (
+    "k BIGINT, t STRING, b BOOLEAN, d DOUBLE, n DECIMAL(10, 2), y BYTES, day DATE, "
+    "at TIMESTAMP(3), l TIMESTAMP_LTZ(3), PRIMARY KEY (k) NOT ENFORCED"
+)
+CREATE = """
+CREATE TABLE {}.t (k bigint PRIMARY KEY, t text, b boolean, d double precision, n numeric(10, 2),
+  y bytea, day date, at timestamp, l timestamptz)
+"""
+BODY = {
+    "t": "x",
+    "b": True,
+    "d": 0.5,
+    "n": 12.30,
+    "y": "AQI=",
+    "day": "2020-12-30",
+    "at": "2020-12-30 12:13:14.5",
+    "l": "2020-12-30 12:13:14.5Z",
+}
+STORED = (
+    "X",
+    True,
+    0.5,
+    Decimal("12.30"),
+    b"\1\2",
+    date(2020, 12, 30),
+    datetime(2020, 12, 30, 12, 13, 14, 500000),  # noqa: DTZ001
+    datetime(2020, 12, 30, 12, 13, 14, 500000, UTC),
+)
+
+
+def test_postgresql_gets_upserts_deletes_and_every_type(
+    sql: Sql, run: Run, postgresql: devservers.PostgreSQL, schema: str
+) -> None:
+    query = "SELECT k, UPPER(t), b, d, n, y, day, at, l FROM s WHERE t <> 'gone'"
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(CREATE.format(schema).encode())
+        options = {"connector": "postgresql", "url": postgresql.dsn(), "table-name": f"{schema}.t"}
+        flow = sql.write(COLUMNS, COLUMNS, query, target_with=options)
+
+        def rows() -> list[tuple[object, ...]]:
+            return connection.execute(f"SELECT * FROM {schema}.t ORDER BY k".encode()).fetchall()
+
+        bodies = [json.dumps(BODY | {"k": k}).encode() for k in range(4)]
+        sql.send((b'{"k":%d}' % k, body) for k, body in enumerate(bodies))
+        run(flow)
+        assert rows() == [(k, *STORED) for k in range(4)]
+        sql.send(
+            [
+                (b'{"k":1}', None),
+                (b'{"k":2}', json.dumps(BODY | {"k": 2, "t": "gone"}).encode()),
+                (b'{"k":3}', b'{"k":3,"t":"y"}'),
+                (b'{"k":9}', None),
+            ]
+        )
+        run(flow)
+        assert rows() == [(0, *STORED), (3, "Y", *[None] * 7)]
+
+
+def test_iceberg_gets_upserts_and_deletes(
+    sql: Sql, run: Run, seaweedfs: devservers.SeaweedFS, catalog: Catalog, namespace: str
+) -> None:
+    fields = [("k", pa.int64()), ("t", pa.string()), ("l", pa.timestamp("us", "UTC"))]
+    catalog.create_table(f"{namespace}.t", pa.schema(fields))
+    columns = "k BIGINT, t STRING, l TIMESTAMP_LTZ(3), PRIMARY KEY (k) NOT ENFORCED"
+    options = {
+        "connector": "iceberg",
+        "catalogURI": seaweedfs.uri,
+        "warehouse": seaweedfs.warehouse,
+        "namespace": namespace,
+        "table": "t",
+        "oauth2ClientID": seaweedfs.access_key,
+        "oauth2ClientSecret": seaweedfs.secret_key,
+        "s3Endpoint": seaweedfs.s3_endpoint,
+        "s3Region": seaweedfs.region,
+        "accessKey": seaweedfs.access_key,
+        "secretAccessKey": seaweedfs.secret_key,
+    }
+    flow = sql.write(COLUMNS, columns, "SELECT k, t, l FROM s", target_with=options)
+    sql.send((b'{"k":%d}' % k, json.dumps(BODY | {"k": k}).encode()) for k in range(3))
+    run(flow)
+    sql.send([(b'{"k":1}', None), (b'{"k":2}', b'{"k":2,"t":"y"}')])
+    run(flow)
+    rows = catalog.load_table(f"{namespace}.t").scan().to_arrow().sort_by("k").to_pylist()
+    assert rows == [{"k": 0, "t": "x", "l": STORED[-1]}, {"k": 2, "t": "y", "l": None}]
+
+
+def test_clickhouse_gets_appended_rows(
+    sql: Sql, run: Run, clickhouse: devservers.ClickHouse, database: str
+) -> None:
+    import clickhouse_connect
+
+    dsn = clickhouse.dsn(database)
+    with clickhouse_connect.get_client(dsn=dsn) as client:
+        client.command(
+            "CREATE TABLE t (k Int64, n Decimal(10, 2), l Nullable(DateTime64(3, 'UTC'))) "
+            "ENGINE = MergeTree ORDER BY k SETTINGS non_replicated_deduplication_window = 10000"
+        )
+        options = {"connector": "clickhouse", "connectionString": dsn, "table": "t"}
+        flow = sql.write(
+            "k BIGINT, n DECIMAL(10, 2), l TIMESTAMP_LTZ(3)",
+            "k BIGINT, n DECIMAL(10, 2), l TIMESTAMP_LTZ(3)",
+            "SELECT k / 2, n * 2, l FROM s WHERE k > 1",
+            target_with=options,
+        )
+        sql.send((None, json.dumps(BODY | {"k": k}).encode()) for k in range(4))
+        run(flow)
+        rows = client.query("SELECT k, n, toString(l) FROM t ORDER BY k").result_rows
+    time = "2020-12-30 12:13:14.500"
+    assert rows == [(1, Decimal("24.60"), time), (1, Decimal("24.60"), time)]

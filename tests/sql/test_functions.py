@@ -1,0 +1,137 @@
+"""Each row of the reference's table of functions, and what the types of results are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
+from dataflow_assets.manifests.dialects.sql.cursor import Cursor
+from dataflow_assets.manifests.dialects.sql.read_expressions import read_expression
+from dataflow_assets.manifests.dialects.sql.tokens import Unreadable, tokens
+from dataflow_assets.sql.expressions import Expression, cast_to, compiled
+from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.functions import FUNCTIONS
+from dataflow_assets.sql.types import STRING
+
+NOW = Environment("UTC", datetime(2026, 7, 20, 10, tzinfo=UTC))
+ROWS = [(name, *row) for name, one in FUNCTIONS.items() for row in one.examples]
+
+
+def expression(text: str, environment: Environment = NOW) -> Expression:
+    cursor = Cursor(list(tokens(text)))
+    found = read_expression(cursor)
+    assert cursor.next.kind == "end", text
+    return bound(found, Scope((), environment=environment))
+
+
+def result(text: str, environment: Environment = NOW) -> str | None:
+    made = cast_to(expression(text, environment), STRING)
+    found: str | None = compiled(made, environment)(())
+    return found
+
+
+def test_every_function_has_a_row() -> None:
+    assert [name for name, one in FUNCTIONS.items() if not one.examples] == []
+
+
+@pytest.mark.parametrize(("name", "text", "wanted"), ROWS, ids=[row[1] for row in ROWS])
+def test_row_of_the_reference(name: str, text: str, wanted: str | None) -> None:
+    assert result(text) == wanted, name
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("1 + 2", "INT"),
+        ("CAST(1 AS BIGINT) + 2", "BIGINT"),
+        ("1.5 + 2", "DECIMAL(12, 1)"),
+        ("1.50 * 2.5", "DECIMAL(6, 3)"),
+        ("10.0 / 4", "DECIMAL(14, 12)"),
+        ("1e0 + 1", "DOUBLE"),
+        ("CAST(1 AS FLOAT) + 1", "FLOAT"),
+        ("CAST(1 AS FLOAT) + 1.5", "DOUBLE"),
+        ("ROUND(2.345, 2)", "DECIMAL(4, 2)"),
+        ("CASE WHEN TRUE THEN 1 ELSE CAST(2 AS BIGINT) END", "BIGINT"),
+        ("ARRAY[1, NULL]", "ARRAY<INT>"),
+        ("CAST(NULL AS ROW<a INT, b STRING>).b", "STRING"),
+    ],
+)
+def test_the_type_of(text: str, kind: str) -> None:
+    assert str(expression(text).type) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("CAST('12' AS INT) + 1", "13"),
+        ("CAST(-1.9 AS INT)", "-1"),
+        ("CAST(300 AS TINYINT)", "44"),
+        ("CAST(1e30 AS INT)", "2147483647"),
+        ("CAST(123.456 AS DECIMAL(4, 2))", None),
+        ("CAST(1.005 AS DECIMAL(4, 2))", "1.01"),
+        ("TRY_CAST('x' AS INT)", None),
+        ("CAST(TRUE AS STRING)", "TRUE"),
+        ("CAST(1e20 AS STRING)", "1.0E20"),
+        ("CAST(0.0001 AS DOUBLE)", "1.0E-4"),
+        ("CAST('a' AS CHAR(3)) || 'b'", "a  b"),
+        ("CAST('abcd' AS VARCHAR(2))", "ab"),
+        ("CAST('2020-12-30 12:13:14.5678' AS TIMESTAMP(3))", "2020-12-30 12:13:14.567"),
+        ("CAST(DATE '2020-12-30' AS TIMESTAMP(0))", "2020-12-30 00:00:00"),
+        ("CAST(ARRAY[1, 2] AS ARRAY<STRING>)[2]", "2"),
+        ("NOT 1 = 2 AND 3 > 2 OR FALSE", "TRUE"),
+        ("2 + 3 * 4 - -1", "15"),
+        ("9223372036854775807 + 1", "-9223372036854775808"),
+    ],
+)
+def test_casts_and_precedence(text: str, wanted: str | None) -> None:
+    assert result(text) == wanted
+
+
+def test_the_session_zone() -> None:
+    berlin = Environment("Europe/Berlin", NOW.now)
+    assert result("LOCALTIMESTAMP", berlin) == "2026-07-20 12:00:00.000"
+    assert result("DATE_FORMAT(TO_TIMESTAMP_LTZ(0, 3), 'HH:mm')", berlin) == "01:00"
+    assert result("FLOOR(TO_TIMESTAMP_LTZ(0, 3) TO DAY)", berlin) == "1970-01-01 00:00:00.000"
+    assert result("UNIX_TIMESTAMP('1970-01-01 01:00:44')", berlin) == "44"
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("1 / 0", 0, "division by zero"),
+        ("CAST('x' AS INT)", 0, "CAST to INT: the text is not a number"),
+        ("ELEMENT(ARRAY[1, 2])", 0, "ELEMENT: the array has more than one item"),
+    ],
+)
+def test_a_value_that_does_not_exist_is_told(text: str, column: int, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        result(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("UPPR('a')", 1, "the function UPPR is not supported; did you mean UPPER?"),
+        ("UPPER(1)", 1, "UPPER: argument 1 is of type INT; allowed: text"),
+        ("UPPER('a', 'b')", 1, "UPPER: takes 1 argument, not 2"),
+        ("1 + 'a'", 3, "+: argument 2 is of type STRING; allowed: number"),
+        ("'a' = 1", 5, "=: STRING and INT cannot be compared: cast one of them"),
+        ("CAST(1 AS DATE)", 1, "INT cannot be cast to DATE"),
+        ("CAST(1 AS NUMBR)", 11, "NUMBR is not a type; did you mean NUMERIC?"),
+        ("REGEXP('a', '(')", 1, "REGEXP: the regular expression cannot be used"),
+        ("DATE_FORMAT(CURRENT_DATE, 'QQ')", 1, "DATE_FORMAT: the pattern has the letter Q"),
+        ("JSON_VALUE('{}', 'a')", 1, "JSON_VALUE: a path begins with $"),
+        ("CASE 1 END", 8, "expected WHEN, found END"),
+        ("1 IN (SELECT 1)", 6, "subqueries inside expressions are not supported"),
+        ('"a"', 1, "double quotes are not Flink's"),
+        ("'a", 1, "this text has no closing quote"),
+        ("ROW_NUMBER() OVER (ORDER BY 1)", 14, "OVER needs state, and is not supported yet"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_column(text: str, column: int, says: str) -> None:
+    with pytest.raises(Unreadable) as told:
+        expression(text)
+    assert told.value.message.startswith(says)
+    assert told.value.place.column == column
