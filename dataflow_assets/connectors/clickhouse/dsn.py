@@ -24,7 +24,8 @@ _URL = re.compile(
 )
 _STRICT = re.compile(
     r"^(?P<scheme>clickhouse|https?)://(?P<user>[^:@/?]*)(?::(?P<password>[^@/?]*))?@"
-    r"(?P<hosts>[^/?@]+)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?$",
+    r"(?P<hosts>[^/?@]+)(?:/(?P<database>[^?@]*))?"
+    r"(?:\?(?P<query>[\w.-]+=[^&]*(?:&[\w.-]+=[^&]*)*))?$",
     re.DOTALL,
 )
 _HTTP = {False: 8123, True: 8443}

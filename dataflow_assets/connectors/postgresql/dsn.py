@@ -30,7 +30,8 @@ _URL = re.compile(
 )
 _STRICT = re.compile(
     r"^postgres(?:ql)?://(?P<user>[^:@/?]*)(?::(?P<password>[^@/?]*))?@"
-    r"(?P<host>[^/?@]*)(?:/(?P<dbname>[^?]*))?(?:\?(?P<query>.*))?$",
+    r"(?P<host>[^/?@]*)(?:/(?P<dbname>[^?@]*))?"
+    r"(?:\?(?P<query>[\w.-]+=[^&]*(?:&[\w.-]+=[^&]*)*))?$",
     re.DOTALL,
 )
 """As URLs are read; `_URL` takes odd characters of a password as they are."""
