@@ -222,7 +222,7 @@ def _nested(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
     casts = [cast(a, b, zone) for a, b in zip(given.items, wanted.items, strict=True)]
     if None in casts:
         return None
-    inner = [_or_null(one) for one in casts if one is not None]
+    inner = [or_null(one) for one in casts if one is not None]
     if given.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in value]
     if given.kind == "MAP":
@@ -230,5 +230,6 @@ def _nested(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
     return lambda value: [one(each) for one, each in zip(inner, value, strict=True)]
 
 
-def _or_null(one: Cast) -> Cast:
-    return lambda value: None if value is None else one(value)
+def or_null(change: Cast) -> Cast:
+    """The same also of null, which stays null."""
+    return lambda value: None if value is None else change(value)

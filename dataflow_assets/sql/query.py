@@ -69,6 +69,14 @@ class Plan:
     """`table.exec.sink.not-null-enforcer` = DROP."""
     zone: str = "UTC"
 
+    @property
+    def judges_by_key(self) -> bool:
+        """Whether WHERE looks at nothing but the key: it says the same of each state of a row."""
+        if self.where is None:
+            return False
+        cells = (self.cells[at] for at in columns(self.where))
+        return all(one.place == "key" or one.key_at is not None for one in cells)
+
 
 class SqlQuery(Step):
     """A SELECT. Made by the manifest language `sql`; DataFlow manifests do not name it."""
@@ -105,7 +113,7 @@ class _Rows:
         self._value = Reader(plan.value)
         self._key = Reader(plan.key) if plan.key is not None else None
         self._where = compiled(plan.where, environment) if plan.where is not None else None
-        self._by_key = plan.where is not None and _of_key(plan, plan.where)
+        self._by_key = plan.judges_by_key
         self._outputs = [_Cell.of(one, plan.times, environment) for one in plan.outputs]
         self._keys = [one for one in self._outputs if one.output.key]
         self._metadata = [_metadata(one) for one in plan.cells]
@@ -211,12 +219,6 @@ class _Cell:
     def of(cls, output: Output, times: Times, environment: Environment) -> _Cell:
         expression = output.expression
         return cls(output, compiled(expression, environment), writer(expression.type, times))
-
-
-def _of_key(plan: Plan, expression: Expression) -> bool:
-    """Whether an expression looks at nothing but the key."""
-    cells = (plan.cells[at] for at in columns(expression))
-    return all(one.place == "key" or one.key_at is not None for one in cells)
 
 
 def _computed(evaluate: Evaluate, row: Row, name: str) -> Any:

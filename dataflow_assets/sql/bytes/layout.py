@@ -9,6 +9,8 @@ from dataflow_assets.sql.types import Type
 
 Kind = Literal["json", "csv", "avro", "raw"]
 Times = Literal["SQL", "ISO-8601", "RFC-3339"]
+RAW_BYTES = {"TINYINT": 1, "SMALLINT": 2, "INT": 4, "BIGINT": 8, "FLOAT": 4, "DOUBLE": 8}
+"""How many a raw number has."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,12 @@ class Layout:
     comments: bool = False
     charset: str = "UTF-8"
     endianness: Literal["big", "little"] = "big"
+
+    @property
+    def raw_fraction(self) -> str:
+        """How `struct` names the bytes of a raw FLOAT or DOUBLE."""
+        order = ">" if self.endianness == "big" else "<"
+        return f"{order}{'f' if self.types[0].kind == 'FLOAT' else 'd'}"
 
 
 @dataclass(frozen=True)

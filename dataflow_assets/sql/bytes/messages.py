@@ -15,9 +15,9 @@ import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.contracts import Group, Grouped, MessageFormat, Texts
+from dataflow_assets.formats.rows import fraction
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
-from dataflow_assets.sql.bytes.layout import Layout
-from dataflow_assets.sql.bytes.write import RAW_BYTES, writer
+from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout
 
 SKIPPED = b""
 """The text of bytes that are to be skipped, and of empty ones: no JSON."""
@@ -137,6 +137,4 @@ def _raw(given: bytes, layout: Layout) -> bytes:
         raise ValueError(f"{len(given)} bytes, where {kind} has {RAW_BYTES[kind.kind]}")
     if kind.integer:
         return _encode(int.from_bytes(given, layout.endianness, signed=True))
-    order = ">" if layout.endianness == "big" else "<"
-    value = struct.unpack(f"{order}{'f' if kind.kind == 'FLOAT' else 'd'}", given)[0]
-    return _encode(writer(kind, "SQL")(value))
+    return _encode(fraction(struct.unpack(layout.raw_fraction, given)[0]))

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from dataflow_assets.sql.bytes.layout import Layout, Times
-from dataflow_assets.sql.casts import cast, cutter, rounded, single, wrapped
+from dataflow_assets.sql.casts import cast, cutter, or_null, rounded, single, wrapped
 from dataflow_assets.sql.texts import parsed_date, parsed_time
 from dataflow_assets.sql.types import STRING, Type
 
@@ -200,7 +200,7 @@ def _moments(kind: Type, times: Times) -> Read:
 
 
 def _nested(kind: Type, times: Times) -> Read:
-    inner = [_or_null(reader(one, times)) for one in kind.items]
+    inner = [or_null(reader(one, times)) for one in kind.items]
     if kind.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in _is(value, list, "array")]
     if kind.kind == "MAP":
@@ -217,10 +217,6 @@ def _is(value: Any, wanted: type, name: str) -> Any:
     if not isinstance(value, wanted):
         raise ValueError(f"not a JSON {name}")  # noqa: TRY004
     return value
-
-
-def _or_null(read: Read) -> Read:
-    return lambda value: None if value is None else read(value)
 
 
 def _of_text(kind: Type, layout: Layout) -> Read:

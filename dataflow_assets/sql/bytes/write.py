@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
-import math
+import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from dataflow_assets.formats.rows import fraction
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
-from dataflow_assets.sql.bytes.layout import Layout, Times
+from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout, Times
+from dataflow_assets.sql.casts import or_null
 from dataflow_assets.sql.texts import clock_text, date_text
 from dataflow_assets.sql.types import Type
 
@@ -26,7 +28,7 @@ _QUOTED = ("NaN", "Infinity", "-Infinity")
 def writer(kind: Type, times: Times) -> Write:
     """What makes a JSON value of a value."""
     if kind.kind in ("FLOAT", "DOUBLE"):
-        return _floating
+        return fraction
     if kind.kind == "VARBINARY":
         return lambda value: base64.b64encode(value).decode()
     if kind.kind == "DATE":
@@ -42,20 +44,12 @@ def writer(kind: Type, times: Times) -> Write:
     return _nested(kind, times)
 
 
-def _floating(value: float) -> float | str:
-    if math.isnan(value):
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
 def _trimmed(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _nested(kind: Type, times: Times) -> Write:
-    inner = [_or_null(writer(one, times)) for one in kind.items]
+    inner = [or_null(writer(one, times)) for one in kind.items]
     if kind.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in value]
     if kind.kind == "MAP":
@@ -65,10 +59,6 @@ def _nested(kind: Type, times: Times) -> Write:
         }
     pairs = list(zip(kind.names, inner, strict=True))
     return lambda value: {name: write(one) for (name, write), one in zip(pairs, value, strict=True)}
-
-
-def _or_null(write: Write) -> Write:
-    return lambda value: None if value is None else write(value)
 
 
 def encoder(layout: Layout) -> Encode:
@@ -149,10 +139,4 @@ def _raw(value: Any, layout: Layout) -> bytes | None:
         return bytes([value])
     if kind.integer:
         return int(value).to_bytes(RAW_BYTES[kind.kind], layout.endianness, signed=True)
-    import struct
-
-    order = ">" if layout.endianness == "big" else "<"
-    return struct.pack(f"{order}{'f' if kind.kind == 'FLOAT' else 'd'}", float(value))
-
-
-RAW_BYTES = {"TINYINT": 1, "SMALLINT": 2, "INT": 4, "BIGINT": 8, "FLOAT": 4, "DOUBLE": 8}
+    return struct.pack(layout.raw_fraction, float(value))

@@ -9,35 +9,22 @@ from dataflow_assets.sql.functions.signatures import fit, takes
 from dataflow_assets.sql.types import BOOLEAN, Type
 
 
-def _and(*inner: Evaluate) -> Evaluate:
-    def evaluate(row: Row) -> bool | None:
-        found: bool | None = True
-        for one in inner:
-            value = one(row)
-            if value is False:
-                return False
-            if value is None:
-                found = None
-        return found
+def _decided_by(decisive: bool) -> Resolve:
+    """What one operand with this value decides, whatever the others are."""
 
-    return evaluate
+    def call(*inner: Evaluate) -> Evaluate:
+        def evaluate(row: Row) -> bool | None:
+            found: bool | None = not decisive
+            for one in inner:
+                value: bool | None = one(row)
+                if value is decisive:
+                    return decisive
+                if value is None:
+                    found = None
+            return found
 
+        return evaluate
 
-def _or(*inner: Evaluate) -> Evaluate:
-    def evaluate(row: Row) -> bool | None:
-        found: bool | None = False
-        for one in inner:
-            value = one(row)
-            if value is True:
-                return True
-            if value is None:
-                found = None
-        return found
-
-    return evaluate
-
-
-def _whole(call: Any) -> Resolve:
     def resolve(types: Any, _: Environment) -> Resolved:
         fit(types, ("boolean*",))
         return Resolved(BOOLEAN, call, whole=True)
@@ -54,7 +41,7 @@ FUNCTIONS = (
         "AND",
         "a AND b",
         "False where one is false, whatever the other one is.",
-        _whole(_and),
+        _decided_by(False),
         (
             ("TRUE AND FALSE", "FALSE"),
             ("FALSE AND CAST(NULL AS BOOLEAN)", "FALSE"),
@@ -66,7 +53,7 @@ FUNCTIONS = (
         "OR",
         "a OR b",
         "True where one is true, whatever the other one is.",
-        _whole(_or),
+        _decided_by(True),
         (("TRUE OR CAST(NULL AS BOOLEAN)", "TRUE"), ("FALSE OR CAST(NULL AS BOOLEAN)", None)),
         "Logic",
     ),

@@ -13,7 +13,6 @@ from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.sql.bytes.layout import Times
 from dataflow_assets.sql.expressions import Column as Reference
 from dataflow_assets.sql.expressions import Constant, Expression, cast_to
-from dataflow_assets.sql.expressions import columns as columns_of
 from dataflow_assets.sql.query import Cell, Output, Plan
 from dataflow_assets.sql.types import NULL, STRING, assignable
 
@@ -172,7 +171,7 @@ def _check_changelog(
             "supported yet"
         )
         raise Unreadable(insert.table_place, message)
-    if not alone and made.where is not None and not _of_key(made):
+    if not alone and made.where is not None and not made.judges_by_key:
         message = (
             "another INSERT writes into the same table: a row that this WHERE leaves out would be "
             "deleted there, whoever has written it; give each INSERT a table of its own"
@@ -183,9 +182,3 @@ def _check_changelog(
 def _plain(output: Output, made: Plan) -> str | None:
     found = output.expression
     return made.cells[found.at].name if isinstance(found, Reference) else None
-
-
-def _of_key(made: Plan) -> bool:
-    assert made.where is not None  # noqa: S101
-    cells = (made.cells[at] for at in columns_of(made.where))
-    return all(one.place == "key" or one.key_at is not None for one in cells)

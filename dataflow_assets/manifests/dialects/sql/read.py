@@ -30,6 +30,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
     Insert,
     Option,
     Remark,
+    Select,
     Set,
     Statement,
     Table,
@@ -77,7 +78,7 @@ class _File:
     settings: dict[str, str] = field(default_factory=dict)
     written: dict[str, Table] = field(default_factory=dict)
     tables: dict[str, Declared] = field(default_factory=dict)
-    views: dict[str, View] = field(default_factory=dict)
+    views: dict[str, tuple[View, Relation]] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""
@@ -202,15 +203,16 @@ def _with_like(table: Table, state: _File) -> Table:
 
 
 def _view(view: View, state: _File) -> None:
-    if _related(f"view {view.name}", view.query, state) is None:
+    rows = _related(f"view {view.name}", view.query, state)
+    if rows is None:
         state.broken.add(view.name)
     else:
-        state.views[view.name] = view
+        state.views[view.name] = view, rows
 
 
-def _related(what: str, query: object, state: _File) -> Relation | None:
+def _related(what: str, query: Select, state: _File) -> Relation | None:
     try:
-        return related(query, state.catalog(), environment_of(state.settings))  # type: ignore[arg-type]
+        return related(query, state.catalog(), environment_of(state.settings))
     except Unreadable as error:
         if not error.message.endswith("has findings of its own"):
             state.wrong(what, error.place, error.message)

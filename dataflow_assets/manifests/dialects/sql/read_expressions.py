@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 
 from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
@@ -21,12 +22,7 @@ from dataflow_assets.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, 
 from dataflow_assets.sql.types import MILLIS as SECONDS_TYPE
 from dataflow_assets.sql.types import MONTHS as MONTHS_TYPE
 
-_BARE = {
-    "CURRENT_TIMESTAMP": "CURRENT_TIMESTAMP",
-    "LOCALTIMESTAMP": "LOCALTIMESTAMP",
-    "CURRENT_DATE": "CURRENT_DATE",
-}
-_LEVELS: tuple[tuple[str, ...], ...] = (("+", "-"), ("*", "/", "%"), ("||",))
+_BARE = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE")
 _PARTS = (*UNITS, "MILLISECOND", "DOY", "DOW")
 
 
@@ -35,20 +31,21 @@ def read_expression(cursor: Cursor) -> Node:
     return _or(cursor)
 
 
-def _or(cursor: Cursor) -> Node:
-    found = _and(cursor)
-    while cursor.sees("OR"):
-        place = cursor.take().place
-        found = Invoked(place, "OR", (found, _and(cursor)))
+def _joined(cursor: Cursor, operand: Callable[[Cursor], Node], *operators: str) -> Node:
+    """Operands with operators of one level between them, from left to right."""
+    found = operand(cursor)
+    while cursor.next.says(*operators):
+        token = cursor.take()
+        found = Invoked(token.place, token.text.upper(), (found, operand(cursor)))
     return found
+
+
+def _or(cursor: Cursor) -> Node:
+    return _joined(cursor, _and, "OR")
 
 
 def _and(cursor: Cursor) -> Node:
-    found = _not(cursor)
-    while cursor.sees("AND"):
-        place = cursor.take().place
-        found = Invoked(place, "AND", (found, _not(cursor)))
-    return found
+    return _joined(cursor, _not, "AND")
 
 
 def _not(cursor: Cursor) -> Node:
@@ -59,13 +56,13 @@ def _not(cursor: Cursor) -> Node:
 
 
 def _predicate(cursor: Cursor) -> Node:
-    found = _binary(cursor, 0)
+    found = _sum(cursor)
     while True:
         token = cursor.next
         if token.says("=", "<>", "!=", "<", "<=", ">", ">="):
             cursor.take()
             name = "<>" if token.text == "!=" else token.text
-            found = Invoked(token.place, name, (found, _binary(cursor, 0)))
+            found = Invoked(token.place, name, (found, _sum(cursor)))
         elif token.says("IS"):
             cursor.take()
             found = _is(cursor, token.place, found)
@@ -83,7 +80,7 @@ def _is(cursor: Cursor, place: Place, given: Node) -> Node:
     negated = cursor.takes("NOT")
     if cursor.takes("DISTINCT", "FROM"):
         name = "IS NOT DISTINCT FROM" if negated else "IS DISTINCT FROM"
-        return Invoked(place, name, (given, _binary(cursor, 0)))
+        return Invoked(place, name, (given, _sum(cursor)))
     word = cursor.expect("NULL", "TRUE", "FALSE", "UNKNOWN", "JSON").text.upper()
     found = Invoked(place, f"IS {word}", (given,))
     return Invoked(place, "NOT", (found,)) if negated else found
@@ -92,26 +89,28 @@ def _is(cursor: Cursor, place: Place, given: Node) -> Node:
 def _tested(cursor: Cursor, given: Node) -> Node:
     token = cursor.take()
     if token.says("BETWEEN"):
-        low = _binary(cursor, 0)
+        low = _sum(cursor)
         cursor.expect("AND")
-        return Invoked(token.place, "BETWEEN", (given, low, _binary(cursor, 0)))
+        return Invoked(token.place, "BETWEEN", (given, low, _sum(cursor)))
     if token.says("IN"):
         if cursor.ahead(1).says("SELECT"):
             cursor.fail("subqueries inside expressions are not supported")
         return Invoked(token.place, "IN", (given, *cursor.listed(lambda: read_expression(cursor))))
-    pattern = _binary(cursor, 0)
-    escape = (_binary(cursor, 0),) if cursor.takes("ESCAPE") else ()
+    pattern = _sum(cursor)
+    escape = (_sum(cursor),) if cursor.takes("ESCAPE") else ()
     return Invoked(token.place, "LIKE", (given, pattern, *escape))
 
 
-def _binary(cursor: Cursor, level: int) -> Node:
-    if level == len(_LEVELS):
-        return _unary(cursor)
-    found = _binary(cursor, level + 1)
-    while cursor.next.says(*_LEVELS[level]):
-        token = cursor.take()
-        found = Invoked(token.place, token.text, (found, _binary(cursor, level + 1)))
-    return found
+def _sum(cursor: Cursor) -> Node:
+    return _joined(cursor, _product, "+", "-")
+
+
+def _product(cursor: Cursor) -> Node:
+    return _joined(cursor, _concatenation, "*", "/", "%")
+
+
+def _concatenation(cursor: Cursor) -> Node:
+    return _joined(cursor, _unary, "||")
 
 
 def _unary(cursor: Cursor) -> Node:
@@ -231,7 +230,7 @@ def _named(cursor: Cursor) -> Node:
         return _function(cursor, cursor.take())
     if word in _BARE:
         cursor.take()
-        return Invoked(token.place, _BARE[word], ())
+        return Invoked(token.place, word, ())
     parts = [cursor.name("a column")]
     while cursor.sees("."):
         cursor.take()
@@ -284,7 +283,7 @@ def _with_words(cursor: Cursor, place: Place, name: str) -> Node:
     elif name == "TRIM":
         arguments = _trimmed(cursor)
     elif name == "POSITION":
-        part = _binary(cursor, 0)
+        part = _sum(cursor)
         cursor.expect("IN")
         arguments = (part, read_expression(cursor))
     elif name == "SUBSTRING":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dataflow_assets.manifests.dialects.sql.cursor import Cursor
 from dataflow_assets.manifests.dialects.sql.read_expressions import read_expression
 from dataflow_assets.manifests.dialects.sql.read_types import read_type
@@ -184,10 +182,6 @@ def _like(cursor: Cursor) -> Like:
     return Like(place, table, options)
 
 
-def included(like: Like, word: str) -> Mapping[str, bool]:
-    """Whether a part of the other table is taken over, and whether one's own may replace it."""
-    whole = like.options.get("ALL", "INCLUDING")
-    way = like.options.get(word)
-    default = "OVERWRITING" if word == "OPTIONS" and whole == "INCLUDING" else whole
-    found = way or default
-    return {"taken": found != "EXCLUDING", "replaced": found == "OVERWRITING"}
+def included(like: Like, word: str) -> bool:
+    """Whether a part of the other table is taken over."""
+    return like.options.get(word, like.options.get("ALL")) != "EXCLUDING"

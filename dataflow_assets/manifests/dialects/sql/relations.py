@@ -47,7 +47,8 @@ class Catalog:
     """What can be read, by name."""
 
     tables: Mapping[str, Declared]
-    views: Mapping[str, View]
+    views: Mapping[str, tuple[View, Relation]]
+    """Each with its rows, which are found out once, where the view is declared."""
     broken: frozenset[str] = frozenset()
     """Names of tables and views that have findings of their own."""
 
@@ -73,8 +74,8 @@ def _source(select: Select, catalog: Catalog, environment: Environment) -> tuple
         relation = related(source, catalog, environment)
         return relation, _scope(relation, select.alias, environment)
     if source.table in catalog.views:
-        view = catalog.views[source.table]
-        relation = _renamed(related(view.query, catalog, environment), view)
+        view, rows = catalog.views[source.table]
+        relation = _renamed(rows, view)
         return relation, _scope(relation, source.alias or source.table, environment)
     table = _table(source, catalog)
     scope = table.scope(environment, source.alias)

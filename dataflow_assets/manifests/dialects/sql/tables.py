@@ -93,13 +93,13 @@ def merged(table: Table, other: Table) -> Table:
     if twice := next((one for one in columns if one.name in own), None):
         raise Unreadable(like.place, f"the column {twice.name} is in both tables")
     key, key_place = table.key, table.key_place
-    if not key and included(like, "CONSTRAINTS")["taken"]:
+    if not key and included(like, "CONSTRAINTS"):
         key, key_place = other.key, other.key_place and like.place
     watermark = table.watermark
-    if watermark is None and included(like, "WATERMARKS")["taken"]:
+    if watermark is None and included(like, "WATERMARKS"):
         watermark = other.watermark
     given = {one.key: one for one in table.options}
-    if included(like, "OPTIONS")["taken"]:
+    if included(like, "OPTIONS"):
         given = {one.key: replace(one, place=like.place) for one in other.options} | given
     return replace(
         table,
@@ -115,8 +115,8 @@ def merged(table: Table, other: Table) -> Table:
 def _taken(column: Column, table: Table) -> bool:
     assert table.like is not None  # noqa: S101
     if column.computed is not None:
-        return included(table.like, "GENERATED")["taken"]
-    return column.metadata is None or included(table.like, "METADATA")["taken"]
+        return included(table.like, "GENERATED")
+    return column.metadata is None or included(table.like, "METADATA")
 
 
 def declared(table: Table, file: str, notes: Notes) -> Declared | None:
