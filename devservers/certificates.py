@@ -40,6 +40,13 @@ class Certificate:
     bundle: Path
 
 
+def key_pair(private: Path, public: Path) -> None:
+    """Makes a key that tokens are signed with, and what they are checked by, unless they exist."""
+    if not public.exists():
+        _openssl("genpkey", "-algorithm", "RSA", "-out", str(private))
+        _openssl("pkey", "-in", str(private), "-pubout", "-out", str(public))
+
+
 @dataclass(frozen=True)
 class Authority:
     """A CA of the name `name`, made in `folder` when it is first used."""

@@ -24,8 +24,7 @@ from typing_extensions import override
 
 from dataflow_assets.spark import jars
 from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
-from devservers.certificates import Authority
-from devservers.programs import run
+from devservers.certificates import Authority, key_pair
 
 SOURCE = Path(__file__).with_name("kube_apiserver")
 ISSUER = "https://kubernetes.default.svc"
@@ -58,11 +57,7 @@ class Kubernetes(Server):
     @override
     def prepare(self) -> None:
         self._tokens.write_text(f'{_ADMIN},admin,admin,"system:masters"\n')
-        if not self._public.exists():
-            made = ["openssl", "genpkey", "-algorithm", "RSA", "-out", str(self._key)]
-            run(made, "openssl genpkey")
-            public = ["openssl", "pkey", "-in", str(self._key), "-pubout"]
-            run([*public, "-out", str(self._public)], "openssl pkey")
+        key_pair(self._key, self._public)
 
     @override
     def command(self) -> list[str]:

@@ -19,9 +19,8 @@ from typing_extensions import override
 
 from dataflow_assets.spark import java
 from dataflow_assets.spark.process import LOOPBACK, Server, ServerError
-from devservers.certificates import Authority
+from devservers.certificates import Authority, key_pair
 from devservers.postgresql import PostgreSQL
-from devservers.programs import run
 from devservers.seaweedfs import TOKENS, SeaweedFS
 from devservers.unpacked import only, unpacked
 
@@ -95,11 +94,7 @@ class Trino(Server):
         files = {"config": self._properties(), "log": {"io.trino": "WARN", "io.airlift": "WARN"}}
         catalogs = self.folder / "catalog"
         catalogs.mkdir(exist_ok=True)
-        if not self.key.exists():
-            made = ["openssl", "genpkey", "-algorithm", "RSA", "-out", str(self.key)]
-            run(made, "openssl genpkey")
-            public = ["openssl", "pkey", "-in", str(self.key), "-pubout", "-out", self._public]
-            run(public, "openssl pkey")
+        key_pair(self.key, self._public)
         for name, properties in files.items():
             _write(self.folder / f"{name}.properties", properties)
         for name, properties in self._catalogs().items():
@@ -132,8 +127,8 @@ class Trino(Server):
             return not json.load(answer)["starting"]
 
     @property
-    def _public(self) -> str:
-        return str(self.folder / "tokens.pem")
+    def _public(self) -> Path:
+        return self.folder / "tokens.pem"
 
     @property
     def _access_control(self) -> Path:
@@ -157,7 +152,7 @@ class Trino(Server):
             "internal-communication.shared-secret": "of-one-process",
             "http-server.authentication.type": "JWT",
             "http-server.authentication.allow-insecure-over-http": "true",
-            "http-server.authentication.jwt.key-file": self._public,
+            "http-server.authentication.jwt.key-file": str(self._public),
             "http-server.authentication.jwt.required-audience": AUDIENCE,
             "http-server.authentication.jwt.principal-field": "preferred_username",
         }

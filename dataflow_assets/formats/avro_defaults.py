@@ -29,6 +29,14 @@ def default(schema: AvroSchema, kind: Schema, value: Any, choice: Choice) -> Any
     return _simple(name, found, value)
 
 
+def field_default(schema: AvroSchema, field: Any, choice: Choice) -> Any:
+    """The default of a field that has one. Raises ValueError that names the field."""
+    try:
+        return default(schema, field["type"], field["default"], choice)
+    except ValueError as error:
+        raise ValueError(f"field {field['name']}: {error}") from None
+
+
 def _of_union(schema: AvroSchema, arms: list[Schema], value: Any, choice: Choice) -> Any:
     for place, arm in enumerate(arms):
         try:

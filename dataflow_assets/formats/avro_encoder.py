@@ -24,7 +24,7 @@ from typing import Any
 from fastavro import parse_schema, schemaless_writer
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.formats.avro_defaults import default
+from dataflow_assets.formats.avro_defaults import field_default
 from dataflow_assets.formats.avro_json import Forms
 from dataflow_assets.formats.avro_logical import logical_type
 from dataflow_assets.formats.avro_schema import AvroSchema, Schema
@@ -96,10 +96,7 @@ class AvroEncoder:
     def _absent(self, field: Mapping[str, Any]) -> Any:
         """What is written of a field whose member is absent; MISSING: it must be there."""
         if "default" in field:
-            try:
-                return default(self._schema, field["type"], field["default"], _chosen)
-            except ValueError as error:
-                raise ValueError(f"field {field['name']}: {error}") from None
+            return field_default(self._schema, field, _chosen)
         found = self._schema.resolved(field["type"])
         arms = found if isinstance(found, list) else [found]
         return None if "null" in map(_name, map(self._schema.resolved, arms)) else MISSING

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dataflow_assets.formats.avro_defaults import default
+from dataflow_assets.formats.avro_defaults import field_default
 from dataflow_assets.formats.avro_logical import logical_type
 from dataflow_assets.formats.avro_schema import ARM, AvroSchema, Schema, filled, is_null
 
@@ -144,7 +144,7 @@ class _Resolution:
             raise ValueError(
                 f"field {one['name']}: is only in the reader's schema, without default"
             )
-        found = field_default(self._reader, one)
+        found = field_default(self._reader, one, chosen)
         return lambda _: found
 
 
@@ -153,15 +153,7 @@ def check_defaults(schema: AvroSchema) -> None:
     for record in schema.records():
         for one in record["fields"]:
             if "default" in one:
-                field_default(schema, one)
-
-
-def field_default(schema: AvroSchema, field: Any) -> Any:
-    """The default of a reader's field. Raises ValueError that names the field."""
-    try:
-        return default(schema, field["type"], field["default"], chosen)
-    except ValueError as error:
-        raise ValueError(f"field {field['name']}: {error}") from None
+                field_default(schema, one, chosen)
 
 
 def _changed(change: Change | None, value: Any) -> Any:

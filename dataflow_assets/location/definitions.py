@@ -90,12 +90,13 @@ def _users(
     paths: Sequence[Path], flows: Graph, beside: dg.Definitions
 ) -> tuple[list[dg.Definitions], list[Finding]]:
     """Users' files one by one, each held against what was accepted before it."""
+    files = user.files(paths)
+    others = [_base(flows, [], paths), beside] if files else []
     accepted: list[dg.Definitions] = []
     findings: list[Finding] = []
-    for path in user.files(paths):
+    for path in files:
         file = user.load(path)
-        base = _base(flows, [], paths)
-        problem = file.finding or _misfit(file, [base, beside, *accepted])
+        problem = file.finding or _misfit(file, [*others, *accepted])
         if problem:
             findings.append(problem)
         else:

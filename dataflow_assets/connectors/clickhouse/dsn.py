@@ -13,21 +13,10 @@ from functools import cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import foreign, unescaped
+from dataflow_assets.sdk.database import foreign, unescaped, url
 from dataflow_assets.secrets import FOLDER
 from dataflow_assets.tls import Material, Tls, names_one, pem
 
-_URL = re.compile(
-    r"^(?P<scheme>clickhouse|https?)://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
-    r"(?P<hosts>[^/?@]+)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?$",
-    re.DOTALL,
-)
-_STRICT = re.compile(
-    r"^(?P<scheme>clickhouse|https?)://(?P<user>[^:@/?]*)(?::(?P<password>[^@/?]*))?@"
-    r"(?P<hosts>[^/?@]+)(?:/(?P<database>[^?@]*))?"
-    r"(?:\?(?P<query>[\w.-]+=[^&]*(?:&[\w.-]+=[^&]*)*))?$",
-    re.DOTALL,
-)
 _HTTP = {False: 8123, True: 8443}
 _NATIVE = {9000: False, 9440: True}
 # Of the Go driver, and of no use here: pools, protocol blocks, logging.
@@ -82,7 +71,7 @@ def parse(text: str) -> Dsn:
 
     Raises PermanentError naming what is allowed.
     """
-    match = _matched(text)
+    match = _parts(text)
     if match is None:
         usual = (
             "not a URL of ClickHouse; write http://user:password@host:8123/database,"
@@ -111,9 +100,8 @@ def parse(text: str) -> Dsn:
     )
 
 
-def _matched(text: str) -> re.Match[str] | None:
-    """As URLs are read; else with odd characters in the password as they are."""
-    return _STRICT.match(text.strip()) or _URL.match(text.strip())
+def _parts(text: str) -> re.Match[str] | None:
+    return url(text.strip(), "clickhouse|https?")
 
 
 def with_tls(text: str, tls: Tls) -> str:
@@ -121,8 +109,7 @@ def with_tls(text: str, tls: Tls) -> str:
 
     Raises PermanentError for a block that is broken, or that contradicts the string.
     """
-    parsed = parse(text)
-    if not parsed.secure:
+    if not parse(text).secure:
         raise PermanentError(
             "connectionString: there is a block tls, but the connection is not encrypted; write "
             "https:// or secure=true"
@@ -131,7 +118,7 @@ def with_tls(text: str, tls: Tls) -> str:
     given = dict(zip(_CERTIFICATES, (found.ca, found.cert, found.key), strict=True))
     more = {key: value for key, value in given.items() if value}
     more |= {} if found.verify else {"skip_verify": "true"}
-    match = _matched(text)
+    match = _parts(text)
     has_query = match is not None and match["query"] is not None  # a password may have a `?`
     return text.strip() + ("&" if has_query else "?") + urlencode(more, quote_via=quote)
 

@@ -19,22 +19,10 @@ from psycopg import Error, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dataflow_assets.errors import PermanentError
-from dataflow_assets.sdk.database import foreign, unescaped
+from dataflow_assets.sdk.database import foreign, unescaped, url
 from dataflow_assets.secrets import FOLDER
 from dataflow_assets.tls import Material, Tls, names_one, pem, private_file
 
-_URL = re.compile(
-    r"^postgres(?:ql)?://(?:(?P<user>[^:@/]*)(?::(?P<password>.*))?@)?"
-    r"(?P<host>[^/?@]*)(?:/(?P<dbname>[^?]*))?(?:\?(?P<query>.*))?$",
-    re.DOTALL,
-)
-_STRICT = re.compile(
-    r"^postgres(?:ql)?://(?P<user>[^:@/?]*)(?::(?P<password>[^@/?]*))?@"
-    r"(?P<host>[^/?@]*)(?:/(?P<dbname>[^?@]*))?"
-    r"(?:\?(?P<query>[\w.-]+=[^&]*(?:&[\w.-]+=[^&]*)*))?$",
-    re.DOTALL,
-)
-"""As URLs are read; `_URL` takes odd characters of a password as they are."""
 _DROPPED = ("pool_", "statement_cache", "description_cache", "default_query_exec_mode")
 _FILES = frozenset({"sslcert", "sslkey", "sslrootcert", "sslcrl"})
 _CHECKED = ("verify-ca", "verify-full")
@@ -208,16 +196,16 @@ def scrub(message: str, text: str) -> str:
 
 
 def _from_url(text: str) -> dict[str, str] | None:
-    match = _STRICT.match(text) or _URL.match(text)
+    match = url(text, "postgres(?:ql)?", r"[^/?@]*")
     if match is None:
         return None
-    host, port = _hosts(match["host"])
+    host, port = _hosts(match["hosts"])
     found = {
         "user": unquote(match["user"] or ""),
         "password": unescaped(match["password"] or ""),
         "host": host,
         "port": port,
-        "dbname": unquote(match["dbname"] or ""),
+        "dbname": unquote(match["database"] or ""),
     }
     return {**found, **_query(match["query"] or "")}
 

@@ -19,8 +19,6 @@ from dataflow_assets.connectors.trino.type_names import Type
 from dataflow_assets.formats.rows import moments
 
 _encode = msgspec.json.Encoder().encode
-_BOUNDED = frozenset({"varchar", "char"})
-"""Types that may say how long their text is."""
 
 
 def lines(rows: pa.RecordBatch, names: Sequence[str], *more: Sequence[str]) -> list[bytes]:
@@ -97,9 +95,9 @@ def value(expression: str, kind: Type) -> str:
         return f"json_parse({expression})"
     if kind.name == "map":
         return f"CAST(json_parse({expression}) AS {kind.spelled})"
-    if kind.name in _BOUNDED and kind.numbers:
+    if kind.bounded:
         return _bounded(expression, kind)
-    if kind.inner and (kind.has("varbinary", "json", "map") or _is_bounded(kind)):
+    if kind.inner and (kind.has("varbinary", "json", "map") or _has_bounded(kind)):
         return _inside(expression, kind)
     return expression if kind.spelled == "varchar" else f"CAST({expression} AS {kind.spelled})"
 
@@ -113,8 +111,8 @@ def _bounded(expression: str, kind: Type) -> str:
     return f"IF(length(rtrim({expression})) > {kind.numbers[0]}, {refused}, {cast})"
 
 
-def _is_bounded(kind: Type) -> bool:
-    return (kind.name in _BOUNDED and bool(kind.numbers)) or any(map(_is_bounded, kind.inner))
+def _has_bounded(kind: Type) -> bool:
+    return kind.bounded or any(map(_has_bounded, kind.inner))
 
 
 def _inside(expression: str, kind: Type) -> str:

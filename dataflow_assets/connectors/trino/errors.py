@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,8 +111,6 @@ def failing(where: str, *, anonymous: bool = False) -> Iterator[None]:
         where: host and port of the coordinator.
         anonymous: no token is sent.
     """
-    import json
-
     import requests
     from trino import exceptions
 

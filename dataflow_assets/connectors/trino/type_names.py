@@ -47,6 +47,11 @@ class Type:
                 head, zone = self.name.removesuffix(each), each
         return f"{head}({', '.join(map(str, self.numbers))}){zone}"
 
+    @property
+    def bounded(self) -> bool:
+        """Whether it is a text of which it is said how long it may be."""
+        return self.name in {"varchar", "char"} and bool(self.numbers)
+
     def has(self, *names: str) -> bool:
         """Whether the type, or one inside it, is one of these."""
         return self.name in names or any(each.has(*names) for each in self.inner)

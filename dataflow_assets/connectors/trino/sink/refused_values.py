@@ -82,4 +82,4 @@ def _doubtful(kind: Type) -> bool:
 
 def _doubtful_inside(kind: Type) -> bool:
     """Also text: how long it may be is checked of columns only."""
-    return bool(kind.name in {"varchar", "char"} and kind.numbers) or _doubtful(kind)
+    return kind.bounded or _doubtful(kind)
