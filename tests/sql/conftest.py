@@ -2,16 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, cast
 
 import pytest
 
 import devservers
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Patience, Report, Request
+from dataflow_assets.runs.request import Report
 from tests.conftest import Topics
-from tests.in_process import Session
+from tests.drained import drained
 from tests.sql.files import Sql
 
 
@@ -22,13 +20,5 @@ def sql(tmp_path: Path, kafka: devservers.Kafka, topic: Topics) -> Sql:
 
 @pytest.fixture
 def run() -> Callable[[Flow], list[Report]]:
-    """Drains a flow in this process; small micro-batches need no Spark."""
-
-    def no_spark() -> NoReturn:
-        raise NotImplementedError("this flow needs no Spark")
-
-    def drained(flow: Flow) -> list[Report]:
-        session = cast("Any", Session(no_spark))
-        return list(drain(flow, lambda: session, Request(patience=Patience(0, 0.05, 0.2))))
-
+    """Drains a flow in this process."""
     return drained

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import uuid
-from collections.abc import Mapping
 
 import pytest
 
 import devservers
 from tests.conftest import Topics
-from tests.forked import forking
-from tests.sql.drain import main as drain
+from tests.drained import drain_apart
 from tests.sql.files import Sent, Sql
 
 STEPS = (
@@ -26,20 +22,6 @@ STEPS = (
     "drain.finished",
 )
 KEYS = 8
-
-
-def _drain(sql: Sql, failpoint: str = "") -> int | None:
-    armed = {"DATAFLOW_FAILPOINT": failpoint, "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
-    known = {name: os.environ[name] for name in os.environ if name.startswith("DATAFLOW_")}
-    process = forking().Process(target=_run, args=(known | armed, str(sql.path)))
-    process.start()
-    process.join(120)
-    return process.exitcode
-
-
-def _run(environment: Mapping[str, str], path: str) -> None:
-    os.environ.update(environment)
-    drain(path)
 
 
 def _changes(turn: int) -> list[Sent]:
@@ -73,9 +55,9 @@ def test_killed_at_every_step_in_turn(sql: Sql, kafka: devservers.Kafka, topic: 
         wide.send(_changes(turn), partitions=2)
         sent += _changes(turn)
         for nth in (1, 2):
-            killed = _drain(wide, f"{step}:kill:{nth}")
+            killed = drain_apart(str(wide.path), failpoint=f"{step}:kill:{nth}")
             assert killed == -signal.SIGKILL or (nth, killed) == (2, 0), step
-    assert _drain(wide) == 0
+    assert drain_apart(str(wide.path)) == 0
     stored = [(key, value) for _, key, value in wide.stored()]
     for number in range(KEYS):
         key = b'{"k":%d}' % number

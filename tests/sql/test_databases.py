@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog
 import devservers
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.request import Report
+from tests.connectors.iceberg.driver import connection
 from tests.sql.files import Sql
 
 Run = Callable[[Flow], list[Report]]
@@ -81,19 +82,7 @@ def test_iceberg_gets_upserts_and_deletes(
     fields = [("k", pa.int64()), ("t", pa.string()), ("l", pa.timestamp("us", "UTC"))]
     catalog.create_table(f"{namespace}.t", pa.schema(fields))
     columns = "k BIGINT, t STRING, l TIMESTAMP_LTZ(3), PRIMARY KEY (k) NOT ENFORCED"
-    options = {
-        "connector": "iceberg",
-        "catalogURI": seaweedfs.uri,
-        "warehouse": seaweedfs.warehouse,
-        "namespace": namespace,
-        "table": "t",
-        "oauth2ClientID": seaweedfs.access_key,
-        "oauth2ClientSecret": seaweedfs.secret_key,
-        "s3Endpoint": seaweedfs.s3_endpoint,
-        "s3Region": seaweedfs.region,
-        "accessKey": seaweedfs.access_key,
-        "secretAccessKey": seaweedfs.secret_key,
-    }
+    options = {"connector": "iceberg", **connection(seaweedfs, namespace, "t")}
     flow = sql.write(COLUMNS, columns, "SELECT k, t, l FROM s", target_with=options)
     sql.send((b'{"k":%d}' % k, json.dumps(BODY | {"k": k}).encode()) for k in range(3))
     run(flow)

@@ -2,17 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn, cast
 
 import pytest
 
 import devservers
 from dataflow_assets.flow import Flow
-from dataflow_assets.runs.drain import drain
-from dataflow_assets.runs.request import Patience, Report, Request
+from dataflow_assets.runs.request import Report
 from tests.conftest import Topics
 from tests.connectors.files import driver
-from tests.in_process import Session
+from tests.drained import drained
 from tests.tableflow.files import Bucket, Tableflow
 
 
@@ -55,13 +53,5 @@ def file(tmp_path: Path, kafka: devservers.Kafka, topic: Topics, bucket: Bucket)
 
 @pytest.fixture
 def run() -> Callable[[Flow], list[Report]]:
-    """Drains a flow in this process; small micro-batches need no Spark."""
-
-    def no_spark() -> NoReturn:
-        raise NotImplementedError("this flow needs no Spark")
-
-    def drained(flow: Flow) -> list[Report]:
-        session = cast("Any", Session(no_spark))
-        return list(drain(flow, lambda: session, Request(patience=Patience(0, 0.05, 0.2))))
-
+    """Drains a flow in this process."""
     return drained

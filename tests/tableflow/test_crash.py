@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import uuid
-from collections.abc import Mapping
 
 import pytest
 
 import devservers
-from tests.forked import forking
-from tests.tableflow.drain import main as drain
+from tests.drained import drain_apart
 from tests.tableflow.files import Tableflow
 
 STEPS = (
@@ -23,21 +19,6 @@ STEPS = (
     "iceberg.after-commit",
     "drain.finished",
 )
-
-
-def _drain(file: Tableflow, failpoint: str = "") -> int | None:
-    armed = {"DATAFLOW_FAILPOINT": failpoint, "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
-    names = [name for name in os.environ if name.startswith(("AWS_", "DATAFLOW_"))]
-    known = {name: os.environ[name] for name in names}
-    process = forking().Process(target=_run, args=(known | armed, str(file.path)))
-    process.start()
-    process.join(120)
-    return process.exitcode
-
-
-def _run(environment: Mapping[str, str], path: str) -> None:
-    os.environ.update(environment)
-    drain(path)
 
 
 @pytest.mark.crash
@@ -54,9 +35,9 @@ def test_killed_at_every_step_in_turn(file: Tableflow, kafka: devservers.Kafka) 
         file.produce(kafka, [b"bad %d" % turn])
         sent += 40
         for nth in (1, 2):
-            killed = _drain(file, f"{step}:kill:{nth}")
+            killed = drain_apart(str(file.path), failpoint=f"{step}:kill:{nth}")
             assert killed == -signal.SIGKILL or (nth, killed) == (2, 0), step
-    assert _drain(file) == 0
+    assert drain_apart(str(file.path)) == 0
     rows = sorted(file.rows(), key=lambda row: row["id"])
     assert rows == [{"id": n, "name": f"n{n}"} for n in range(sent)]
     rejected = file.rows(f"{file.name}_rejected")

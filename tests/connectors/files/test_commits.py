@@ -14,8 +14,8 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.manifests.load import load
 from dataflow_assets.testing import chosen
 from tests.connectors.files import driver
-from tests.connectors.files.drain import main as drain
 from tests.connectors.files.flows import Ends
+from tests.drained import drain_file
 
 
 def test_a_truncate_takes_out_what_it_names_once(place: driver.Config, tmp_path: Path) -> None:
@@ -23,14 +23,14 @@ def test_a_truncate_takes_out_what_it_names_once(place: driver.Config, tmp_path:
     one, other = Ends(place, tmp_path, "one"), Ends(place, tmp_path, "other")
     one.source.put("a.jsonl", b'{"id": 1}\n')
     one.sink.put("eu/below.jsonl", b'{"id": 0}\n')
-    drain(one.manifest)
+    drain_file(one.manifest)
     one.source.delete("a.jsonl")
-    drain(one.manifest, "truncate")
+    drain_file(one.manifest, "truncate")
     assert one.stored == [0]
     other.source.put("b.jsonl", b'{"id": 2}\n')
-    drain(other.manifest)
+    drain_file(other.manifest)
     for _ in range(2):
-        drain(one.manifest)
+        drain_file(one.manifest)
         assert one.stored == [2, 0]
 
 
@@ -39,11 +39,11 @@ def test_a_file_that_was_written_anew_under_a_name_that_was_taken_out(
 ) -> None:
     ends = Ends(place, tmp_path, "one")
     ends.sink.put("mine.jsonl", b'{"id": 1}\n')
-    drain(ends.manifest)
-    drain(ends.manifest, "truncate")
+    drain_file(ends.manifest)
+    drain_file(ends.manifest, "truncate")
     assert ends.stored == []
     ends.sink.put("mine.jsonl", b'{"id": 12}\n')
-    drain(ends.manifest)
+    drain_file(ends.manifest)
     assert ends.stored == [12]
 
 
@@ -55,13 +55,13 @@ def test_a_committed_file_may_be_taken_away(
     ends = Ends(place, tmp_path, "one", onRejected="table")
     for number in (1, 2, 3):
         ends.source.put(f"{number}.jsonl", b'{"id": %d}\nno json\n' % number)
-        drain(ends.manifest)
+        drain_file(ends.manifest)
         found = ends.sink.files("_rejected") if taken == "rejected" else ends.visible
         assert len(found) == 1
         for one in found:
             ends.sink.delete(one.name)
-    drain(ends.manifest)
-    drain(ends.manifest, "truncate")
+    drain_file(ends.manifest)
+    drain_file(ends.manifest, "truncate")
 
 
 @pytest.mark.parametrize("name", [".5d0c", "000000000009.json.part", "notes.txt"])
@@ -72,7 +72,7 @@ def test_what_is_no_version_is_left_alone(name: str, place: driver.Config, tmp_p
     ends.sink.put(f"{LOGS}/{name_of(target)}/{name}", b"")
     for number in (1, 2):
         ends.source.put(f"{number}.jsonl", b'{"id": %d}\n' % number)
-        drain(ends.manifest)
+        drain_file(ends.manifest)
     assert ends.stored == [1, 2]
 
 
@@ -119,7 +119,7 @@ def test_a_put_that_is_cut_off_leaves_nothing_under_its_name(
 def test_what_is_no_line(body: bytes, tmp_path: Path) -> None:
     ends = Ends(driver.on_disk(tmp_path / "folder"), tmp_path, "one", onRejected="table")
     ends.source.put("a.jsonl", body + b'\n{"id": 3}\n')
-    drain(ends.manifest)
+    drain_file(ends.manifest)
     assert ends.stored == [3]
     assert len(driver.lines(ends.sink, rejected=True)) == (1 if body else 0)
 

@@ -6,20 +6,16 @@ where a consumer has moved files away between two runs.
 
 from __future__ import annotations
 
-import os
 import signal
-import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.connectors.files import driver
-from tests.connectors.files.drain import main as drain
 from tests.connectors.files.flows import Ends
 from tests.contract.files_drivers import FilesOnDisk
-from tests.forked import forking
+from tests.drained import drain_apart
 
 ROWS = 60
 FAILPOINTS = ("files.read", *(n for n in FilesOnDisk.failpoints if n.startswith("files.")))
@@ -38,21 +34,8 @@ def _lines(low: int, high: int) -> bytes:
     return b"".join(b'{"id": %d, "name": "name-%d"}\n' % (n, n) for n in range(low, high))
 
 
-def _drain(ends: Ends, *arguments: str, failpoint: str = "") -> int | None:
-    armed = {"DATAFLOW_FAILPOINT": failpoint, "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
-    process = forking().Process(target=_run, args=(armed, ends.manifest, *arguments))
-    process.start()
-    process.join(120)
-    return process.exitcode
-
-
-def _run(armed: Mapping[str, str], *arguments: Any) -> None:
-    os.environ.update(armed)
-    drain(*arguments)
-
-
 def _killed(ends: Ends, *arguments: str, failpoint: str) -> None:
-    assert _drain(ends, *arguments, failpoint=failpoint) == -signal.SIGKILL
+    assert drain_apart(ends.manifest, *arguments, failpoint=failpoint) == -signal.SIGKILL
 
 
 @pytest.fixture
@@ -81,7 +64,7 @@ def test_each_line_once(failpoint: str, nth: str, ends: Ends) -> None:
     for one in ends.visible if failpoint != "files.copied" else []:
         taken += driver.rows(ends.sink, one.name)
         ends.sink.delete(one.name)
-    assert _drain(ends) == 0
+    assert drain_apart(ends.manifest) == 0
     _expect([*taken, *ends.rows], _rows(0, ROWS))
     assert ends.sink.files("_dataflow/staged") == []
 
@@ -94,11 +77,11 @@ def test_each_line_once(failpoint: str, nth: str, ends: Ends) -> None:
 )
 def test_each_line_once_after_a_truncate(failpoint: str, ends: Ends) -> None:
     """What somebody puts into the folder after the crash stays there."""
-    assert _drain(ends) == 0
+    assert drain_apart(ends.manifest) == 0
     before = {one.name for one in ends.visible}
     _killed(ends, "truncate", failpoint=failpoint)
     ends.sink.put("mine.jsonl", b'{"id": 1000}\n')
-    assert _drain(ends) == 0
+    assert drain_apart(ends.manifest) == 0
     assert ends.rows.pop() == {"id": 1000}
     _expect(ends.rows[:-1], _rows(0, ROWS))
     assert not before & {one.name for one in ends.visible}

@@ -25,9 +25,9 @@ from dataflow_assets.manifests.load import load
 from dataflow_assets.runs.replay import replay
 from dataflow_assets.testing import chosen
 from tests.connectors.files import driver
-from tests.connectors.files.drain import main as drain
 from tests.contract.drivers import encode
 from tests.contract.test_branches_apart import Apart
+from tests.drained import drain_file
 
 LINES = b'{"id": 1}\n{"id": "two"}\nnot json\n{"id": 3}\n'
 VERSION = {"apiVersion": "dataflow.dataflow.io/v1"}
@@ -65,7 +65,7 @@ def test_check_and_preview(
     for _ in ("waiting", "done"):
         assert main(["preview", str(path), "--json", "--limit", "1"]) == 0
         said.append(json.loads(capsys.readouterr().out)["in"])
-        drain(str(path))
+        drain_file(str(path))
     assert said == [{"body": {"id": 1}, "metadata": {"file": "a.jsonl", "position": 0}}] * 2
 
 
@@ -73,7 +73,7 @@ def test_rejected_records_are_beside_the_lines_and_put_back_once(
     place: driver.Config, tmp_path: Path, engine: SparkSession
 ) -> None:
     end(place, "source").put("a.jsonl", LINES)
-    drain(str(manifest(tmp_path, place, [CAST])))
+    drain_file(str(manifest(tmp_path, place, [CAST])))
     sink = end(place, "sink")
     assert driver.lines(sink) == [[{"id": 1}, {"id": 3}]]
     (rejected,) = driver.lines(sink, rejected=True)
@@ -110,7 +110,7 @@ def test_the_last_line_of_a_key_counts_where_a_branch_upserts(
         with pytest.MonkeyPatch.context() as patch, suppress(TransientError):
             patch.setenv("DATAFLOW_FAILPOINT", failpoint)
             patch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
-            drain(str(path))
+            drain_file(str(path))
     with psycopg.connect(postgresql.dsn()) as connection:
         found = connection.execute(f"select v from {schema}.t order by 1".encode()).fetchall()
     assert found == [(1195 + n,) for n in range(5)]
@@ -126,9 +126,9 @@ def test_a_file_that_grows_while_it_is_read_is_read_whole(
     monkeypatch.setenv("DATAFLOW_FAILPOINT", f"{at}:raise")
     monkeypatch.setenv("DATAFLOW_FAILPOINT_TOKEN", uuid.uuid4().hex)
     with pytest.raises(TransientError):
-        drain(path)
+        drain_file(path)
     source.put("a.jsonl", b'{"id": 1}\n{"id": 2}\n')
-    drain(path)
+    drain_file(path)
     assert driver.lines(end(place, "sink")) == [[{"id": 1}, {"id": 2}]]
 
 
@@ -166,7 +166,7 @@ def test_a_flow_that_begins_anew_leaves_what_it_has_stored(
     path = str(manifest(tmp_path, place, []))
     for number in (1, 2):
         source.put(f"{number}.jsonl", b'{"id": %d}\n' % number)
-        drain(path)
+        drain_file(path)
         for one in (*sink.files("_dataflow/log"), *source.files()):
             (sink if one.name.startswith("_dataflow") else source).delete(one.name)
     assert sorted(row["id"] for file in driver.lines(sink) for row in file) == [1, 2]

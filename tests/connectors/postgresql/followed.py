@@ -18,7 +18,7 @@ from dataflow_assets.connectors.postgresql import PostgresqlCdcSource, Postgresq
 from dataflow_assets.connectors.postgresql.cdc import slot
 from dataflow_assets.connectors.postgresql.cdc.held_snapshots import HELD
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
-from dataflow_assets.contracts import Limit, Positions, Rejects, Run, Span
+from dataflow_assets.contracts import Limit, Positions, Rejects, Run, Sink, Span
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.formats.rows import objects
 from dataflow_assets.records.chain import Transformation
@@ -164,6 +164,18 @@ class Followed:
             self.schema,
         )
         self.run(f'DROP PUBLICATION IF EXISTS "{self.schema}"')
+
+
+@dataclass
+class Elsewhere(Followed):
+    """Into a target of any system."""
+
+    into: Sink | None = None
+
+    @property
+    def sink(self) -> Sink:  # type: ignore[override]
+        assert self.into is not None
+        return self.into
 
 
 def tuples(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> list[tuple[Any, ...]]:

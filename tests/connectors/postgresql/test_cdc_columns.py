@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from dataflow_assets import registry
-from dataflow_assets.contracts import Limit, Rejects, Sink
+from dataflow_assets.contracts import Limit, Rejects
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.manifests.load import load
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.router import Router
-from tests.connectors.postgresql.followed import UPSERTED, Followed
+from tests.connectors.postgresql.followed import UPSERTED, Elsewhere, Followed
 from tests.systems import Clickhouse, Iceberg, Nessie, System
 
 ADD = {"schemaChanges": "add"}
@@ -178,18 +178,6 @@ def test_a_column_reaches_the_target_of_its_table_only(followed: Followed, rule:
         assert _types(two, "items_copy") == _types(two, "items")
     else:
         assert two.rows("items_copy") == [(1, 1), (2, 1)]
-
-
-@dataclass
-class Elsewhere(Followed):
-    """Into a target of another system."""
-
-    into: Sink | None = None
-
-    @property
-    def sink(self) -> Sink:  # type: ignore[override]
-        assert self.into is not None
-        return self.into
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dataflow_assets import registry
-from dataflow_assets.contracts import Rejects, Sink
+from dataflow_assets.contracts import Rejects
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.transforms.router import Router
-from tests.connectors.postgresql.followed import UPSERTED, Followed
+from tests.connectors.postgresql.followed import UPSERTED, Elsewhere, Followed
 from tests.systems import (
     Clickhouse,
     Files,
@@ -46,18 +46,6 @@ EVENTS = [
     ("c", None, {**SECOND, "id": 20}),
     ("d", THIRD, None),
 ]
-
-
-@dataclass
-class Elsewhere(Followed):
-    """Into a target of any system."""
-
-    into: Sink | None = None
-
-    @property
-    def sink(self) -> Sink:  # type: ignore[override]
-        assert self.into is not None
-        return self.into
 
 
 @pytest.mark.parametrize(

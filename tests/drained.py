@@ -1,0 +1,50 @@
+"""Flows that are drained without Spark: in this process, or in one that may be killed."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NoReturn, cast
+
+from dataflow_assets.flow import Flow
+from dataflow_assets.manifests.load import load
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Patience, Report, Request, Start
+from dataflow_assets.testing import chosen
+from tests.forked import forking
+from tests.in_process import Session
+
+_KEPT = ("AWS_", "DATAFLOW_")  # of the environment, where tests set variables
+
+
+def drained(flow: Flow, start: Start | None = None) -> list[Report]:
+    """Drains a flow; its small micro-batches need no Spark."""
+    session = cast("Any", Session(_no_spark))
+    request = Request(start=start or Start(), patience=Patience(0, 0.05, 0.2))
+    return list(drain(flow, lambda: session, request))
+
+
+def _no_spark() -> NoReturn:
+    raise NotImplementedError("this flow needs no Spark")
+
+
+def drain_file(file: str, table: Literal["", "truncate"] = "") -> None:
+    """Drains the one flow of a file; `truncate`: from the beginning, into an emptied target."""
+    drained(chosen(load(Path(file)), None), Start("earliest", table=table) if table else None)
+
+
+def drain_apart(file: str, *arguments: str, failpoint: str = "") -> int | None:
+    """The same in a process of its own, and the code it ended with: minus the signal."""
+    armed = {"DATAFLOW_FAILPOINT": failpoint, "DATAFLOW_FAILPOINT_TOKEN": uuid.uuid4().hex}
+    known = {name: os.environ[name] for name in os.environ if name.startswith(_KEPT)}
+    process = forking().Process(target=_run, args=(known | armed, file, *arguments))
+    process.start()
+    process.join(120)
+    return process.exitcode
+
+
+def _run(environment: Mapping[str, str], file: str, *arguments: Any) -> None:
+    os.environ.update(environment)
+    drain_file(file, *arguments)
