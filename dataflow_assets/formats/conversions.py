@@ -20,7 +20,6 @@ from dataflow_assets.formats.json_columns import NUMBER, array, within
 from dataflow_assets.formats.json_types import UUID, value_type
 from dataflow_assets.formats.rows import cells, infinite, moments
 
-_TEXTS = (None, b"text", b"uuid")
 _WIDEST = 76  # digits of decimal256
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -28,27 +27,37 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 def convert(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     """The column as `wanted` has it. Raises where a value does not fit."""
-    kind = kind_of(wanted)
     if column.null_count == len(column):
         return pa.nulls(len(column), wanted.type)
+    if pa.types.is_string(wanted.type):
+        return _string(column, given, wanted)
+    if pa.types.is_nested(wanted.type):
+        return _nested(column, given, wanted)
+    if given.type == wanted.type:
+        return column
+    if _is_number(wanted.type) and _holds_numbers(given, wanted):
+        return _number(column, wanted.type)
+    if _is_moment(wanted.type) and _is_moment(given.type):
+        return _moment(column, wanted.type)
+    return _read_from_json(column, given, wanted)
+
+
+def _string(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
+    kind = kind_of(wanted)
     if kind == b"json":
         return column if kind_of(given) == b"json" else _json(column, given)
     if kind == b"numeric":
         return _digits(column, given, wanted)
     if kind == b"uuid" and kind_of(given) != b"uuid":
         return _checked(_text(column, given), UUID, "a UUID")
-    if pa.types.is_string(wanted.type) and kind in _TEXTS:
-        return _text(column, given)
-    if given.type == wanted.type and not pa.types.is_nested(wanted.type):
-        return column
+    return _text(column, given)
+
+
+def _nested(column: pa.Array, given: pa.Field, wanted: pa.Field) -> pa.Array:
     if pa.types.is_list(wanted.type) and pa.types.is_list(given.type):
         return _list(column, given.type, wanted.type)
     if pa.types.is_struct(wanted.type) and pa.types.is_struct(given.type):
         return _struct(column, given.type, wanted.type)
-    if _is_number(wanted.type) and _holds_numbers(given, wanted):
-        return _number(column, wanted.type)
-    if _is_moment(wanted.type) and _is_moment(given.type):
-        return _moment(column, wanted.type)
     return _read_from_json(column, given, wanted)
 
 

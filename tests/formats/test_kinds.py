@@ -80,7 +80,9 @@ SOURCES = [
     ),
     source(decimals("1", "9" * 76), pa.decimal256(76, 0)),
     *(source(TEXTS, pa.string(), kind) for kind in (None, "text")),
-    source(["0", "1.50", "NaN", "Infinity", "-Infinity", "1e400", "9" * 80], pa.string(), "numeric"),
+    source(
+        ["0", "1.50", "NaN", "Infinity", "-Infinity", "1e400", "9" * 80], pa.string(), "numeric"
+    ),
     source([ID], pa.string(), "uuid"),
     source(JSON, pa.string(), "json"),
     source([b"", b"hi", b"\xff\x00", b"7", b"\xd7\x6d\xf8"], pa.binary()),
