@@ -120,11 +120,11 @@ class Lookup:
                 update |= {other: _parse(spec, other, text or "") for other in filled}
             elif isinstance(value, Spec):
                 update.setdefault(name, self.fill(value))
-        filled = spec.model_copy(update=update) if update else spec
-        for _, value in filled.files_of_secrets():
+        found = spec.model_copy(update=update) if update else spec
+        for _, value in found.files_of_secrets():
             if problem := foreign_file(self._secrets.namespace, value):
                 raise PermanentError(problem)
-        return filled
+        return found
 
     def check(self) -> None:
         """Raises PermanentError for all that was missing."""

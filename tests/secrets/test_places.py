@@ -277,7 +277,7 @@ FILES = {
       tls: {caFile: FILE}""",
     "PostgreSQL's string": """\
     type: postgresql
-    config: {connectionString: "postgresql://u@h/db?sslmode=verify-ca&sslrootcert=FILE", table: t}""",
+    config: {connectionString: "postgresql://h/db?sslmode=verify-ca&sslrootcert=FILE", table: t}""",
     "ClickHouse's string": """\
     type: clickhouse
     config: {connectionString: "https://u@h/db?ca_cert=FILE", table: t}""",
