@@ -234,9 +234,7 @@ def _head(table: Table, stop: SnapshotPosition | None) -> Snapshot | None:
     return head
 
 
-def _before(
-    line: Iterable[Snapshot], came: Mapping[int, int], where: str
-) -> Snapshot | None:
+def _before(line: Iterable[Snapshot], came: Mapping[int, int], where: str) -> Snapshot | None:
     """The newest snapshot such that all which came at a time or later come after it."""
     at = datetime.fromisoformat(where)
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
