@@ -20,6 +20,8 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from dataflow_assets.sdk.durable_files import sync_written
+
 SMALL_MANIFEST = 1024 * 1024  # bytes; longer ones are not merged again
 
 
@@ -94,6 +96,8 @@ def write(
         manifests.append(_write_manifest(table, snapshot_id, paths[-1], mine, spec_id))
     paths.append(_new_path(table, f"snap-{snapshot_id}-0-{uuid.uuid4()}.avro"))
     _write_list(table, snapshot_id, paths[-1], [*manifests, *others])
+    for path in paths:
+        sync_written(path, table.location())
     return paths
 
 
