@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dataflow_assets import failpoints
@@ -47,8 +48,6 @@ def sink(tmp_path: Path) -> BucketSink:
 
 
 def _rows(first: int, count: int) -> Any:
-    import pyarrow as pa
-
     ids = pa.array(range(first, first + count), pa.int64())
     texts = pa.array([f"text {n % 100}" for n in range(first, first + count)])
     return pa.RecordBatch.from_arrays([ids, texts, ids], ["id", "text", OFFSET])
@@ -136,8 +135,6 @@ def test_a_merge_holds_pieces_of_files_only(
     sink: BucketSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen files of 12 MB in memory each: at no time are they all there, nor is one whole."""
-    import pyarrow as pa
-
     monkeypatch.setattr(upkeep, "EVERY", 10_000)
     session = _opened(sink)
     for number in range(16):
@@ -173,6 +170,25 @@ def test_the_table_of_rejected_records_is_kept_small_too(sink: BucketSink) -> No
     assert sorted(found.column("offset").to_pylist()) == list(range(40))
 
 
+def test_another_writer_is_named(sink: BucketSink, caplog: pytest.LogCaptureFixture) -> None:
+    session = _opened(sink)
+    _commit(sink, session, 0, 5)
+    assert "another program" not in caplog.text
+    told = {"engine-name": "spark", "engine-version": "3.5.1", "app-id": "local-17"}
+    rows = _rows(100, 2).select(["id", "text"])
+    _table(sink).append(pa.Table.from_batches([rows]).cast(_columns(sink)), told)
+    for number in (5, 10):
+        _commit(sink, session, number, 5)
+    (named,) = (one for one in caplog.messages if "another program" in one)
+    assert "append; engine-name spark, engine-version 3.5.1, app-id local-17" in named
+    assert named.startswith("table a.one+t: snapshot ")
+    assert _read(sink)[0] == [*range(15), 100, 101]
+
+
+def _columns(sink: BucketSink) -> pa.Schema:
+    return _table(sink).schema().as_arrow()
+
+
 def test_two_who_merge_at_once_lose_and_double_nothing(
     sink: BucketSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +212,7 @@ def test_two_who_merge_at_once_lose_and_double_nothing(
 
 
 def test_snapshots_expire(sink: BucketSink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "AGE", timedelta(0))
+    monkeypatch.setattr(BucketSink, "snapshots_stay", timedelta(0))
     monkeypatch.setattr(upkeep, "EXPIRE_SECONDS", 0.0)
     session = _opened(sink)
     for number in range(30):
@@ -218,10 +234,11 @@ def test_files_of_a_snapshot_that_expired_can_be_read_for_three_days(
     for file in files:
         os.utime(file, (1_000_000_000, 1_000_000_000))
     for name, value in (
-        ("EVERY", 1), ("AGE", timedelta(0)), ("SNAPSHOTS", 1), ("EXPIRE_SECONDS", 0.0),
+        ("EVERY", 1), ("SNAPSHOTS", 1), ("EXPIRE_SECONDS", 0.0),
         ("SWEEP", timedelta(0)),
     ):  # fmt: skip
         monkeypatch.setattr(upkeep, name, value)
+    monkeypatch.setattr(BucketSink, "snapshots_stay", timedelta(0))
     session = _opened(sink)
     _commit(sink, session, 40, 1)
     assert len(_files(sink)) < 10

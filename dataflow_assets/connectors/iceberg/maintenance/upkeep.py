@@ -15,6 +15,7 @@ from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_ag
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep_later
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.commit import Committer
+from dataflow_assets.connectors.iceberg.table.foreign import ForeignWriters
 from dataflow_assets.contracts import utc_now
 from dataflow_assets.errors import DataflowError
 
@@ -24,8 +25,8 @@ EVERY = 8  # commits of a flow between two looks
 SHARE, LEAST_SECONDS = 0.5, 5.0
 """Of the time since the last look, how much may go into merging files; and at least so much."""
 EXPIRE_SECONDS = 600.0
-SNAPSHOTS, AGE = 10, timedelta(hours=1)
-"""What stays. Files of snapshots that expire can be read for another three days: see ORPHANS."""
+SNAPSHOTS = 10
+"""So many stay, however old. Files of snapshots that expire stay for as long as ORPHANS."""
 ORPHANS = timedelta(days=3)
 SWEEP = timedelta(days=1)
 SWEPT = "dataflow.swept"
@@ -40,12 +41,15 @@ class Upkeep:
         self._commits = 0
         self._looked = time.monotonic()
         self._expired = -EXPIRE_SECONDS
+        self._foreign = ForeignWriters()
 
     def after_commit(self, committer: Committer) -> None:
         """A turn now and then; the first commit of a run has one.
 
         What fails here is a warning: rows and checkpoint are stored, and the next turn tries again.
         """
+        if self._sink.written_alone and committer.table.name() == self._sink.identifier:
+            self._foreign.look(committer.table)
         self._commits += 1
         if (self._commits - 1) % EVERY:
             return
@@ -60,7 +64,10 @@ class Upkeep:
         if time.monotonic() - self._expired < EXPIRE_SECONDS:
             return
         self._expired = time.monotonic()
-        age = max(AGE, own_age(committer.table))
+        stay = self._sink.snapshots_stay
+        if stay is None or committer.table.properties.get("gc.enabled", "").lower() == "false":
+            return
+        age = max(stay, own_age(committer.table))
         expire(committer.catalog, committer.table, SNAPSHOTS, utc_now() - age)
         if _is_due(committer.table.properties.get(SWEPT)):
             self._sweep(committer)
