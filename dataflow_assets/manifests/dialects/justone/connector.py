@@ -25,7 +25,9 @@ from dataflow_assets.manifests.dialects.justone.keys import (
     CLASS,
     CLASSES,
     CONNECTOR,
+    PLACEHOLDER,
     STRING,
+    is_placeholder,
 )
 from dataflow_assets.manifests.dialects.justone.notes import Notes, Where
 from dataflow_assets.manifests.dialects.justone.references import ALLOWED, mentions
@@ -117,6 +119,9 @@ def _sink(values: Values) -> JustOneSink | None:
         )
     }
     host = values.text("db.host") or "localhost"
+    if is_placeholder(host):
+        notes.wrong((document, "db.host"), f"still has {PLACEHOLDER}: write host or host:port")
+        return None
     if mentions(host):  # which has its finding
         return None
     if re.search(r"[/?@\s]", host):

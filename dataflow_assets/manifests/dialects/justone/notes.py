@@ -10,7 +10,13 @@ from pydantic import ValidationError
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.justone.keys import Key, entry, is_placeholder, names
+from dataflow_assets.manifests.dialects.justone.keys import (
+    PLACEHOLDER,
+    Key,
+    entry,
+    is_placeholder,
+    names,
+)
 from dataflow_assets.manifests.dialects.keys import suggest
 
 Where = tuple[Document, str]
@@ -55,7 +61,7 @@ class Notes:
         elif not text.strip():
             self.wrong(where, f"is required, but has no value: {what}", key=True)
         elif is_placeholder(text):
-            self.wrong(where, f"still has the ??? of the example file: {what}")
+            self.wrong(where, f"still has {PLACEHOLDER}: {what}")
         else:
             return True
         return False
