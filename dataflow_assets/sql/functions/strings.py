@@ -88,7 +88,7 @@ def expression(text: str) -> re.Pattern[str]:
     """Raises ValueError for one that cannot be used."""
     try:
         return re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"the regular expression cannot be used: {error}") from None
 
 

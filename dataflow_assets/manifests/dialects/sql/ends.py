@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -35,6 +35,8 @@ _STARTS = {
     "latest-offset": "latest",
     "timestamp": "timestamp",
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLIS = re.compile(r"[0-9]{1,14}")
 _BROKER = re.compile(r"(?:[\w.-]*://)?((?:\[[\w:.%]+\]|[\w.%-]+):\d{1,5})", re.ASCII)
 PRODUCERS: tuple[Key, ...] = (
     Key("acks", "ignored", "All replicas that are in sync acknowledge."),
@@ -110,10 +112,10 @@ def _start(table: Declared, notes: Notes) -> dict[str, Any]:
         if millis:
             notes.wrong((table.document, at), "is used only with scan.startup.mode = timestamp")
         return found
-    if not millis.isdecimal():
+    if not _MILLIS.fullmatch(millis):
         notes.wrong((table.document, at), "must be a number of milliseconds", key=not millis)
         return {}
-    time = datetime.fromtimestamp(int(millis) / 1000, UTC)
+    time = _EPOCH + timedelta(milliseconds=int(millis))
     return {**found, "starting_timestamp": time.isoformat()}
 
 

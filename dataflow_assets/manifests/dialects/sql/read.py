@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,7 +157,7 @@ def _setting_problem(option: Option) -> str:
             return "is not a time zone: write its name, like UTC or Europe/Berlin"
     if option.key == "dataflow.freshness":
         number = option.value
-        if not number.isdecimal() or not 1 <= int(number) <= 3600:
+        if not re.fullmatch("[0-9]{1,4}", number) or not 1 <= int(number) <= 3600:
             return "must be a number of seconds, 1 to 3600"
     return ""
 
