@@ -15,12 +15,13 @@ from dataflow_assets.connectors.kafka.sink.sql import SqlKafkaSink
 from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
 from dataflow_assets.contracts import Connector, Sink
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.manifests.dialects.client_keys import CLIENT
+from dataflow_assets.manifests.dialects.client_security import Told, referred, security
 from dataflow_assets.manifests.dialects.documents import Document, Path, Place
-from dataflow_assets.manifests.dialects.justone.consumer import Told, referred, security
-from dataflow_assets.manifests.dialects.justone.keys import CONSUMER, Key, entry
-from dataflow_assets.manifests.dialects.justone.notes import Notes
-from dataflow_assets.manifests.dialects.justone.references import mentions
+from dataflow_assets.manifests.dialects.key_tables import Key, entry
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.notes import Notes
+from dataflow_assets.manifests.dialects.references import mentions
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.wording import validate
@@ -56,7 +57,7 @@ _NAMES: Mapping[str, str] = {
     "table-name": "table",
     "connection-string": "connectionString",
 }
-_PROPERTIES = (CONSUMER, PRODUCERS)
+_PROPERTIES = (CLIENT, PRODUCERS)
 
 
 def source(table: Declared, flow: str, notes: Notes) -> SqlKafkaSource | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.justone.notes import Notes
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
 from dataflow_assets.sql.bytes.avro_schemas import problem
