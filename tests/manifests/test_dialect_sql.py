@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.dialects.sql.read import read
 from dataflow_assets.manifests.load import Loaded, load
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Context
 from dataflow_assets.sql.query import SqlQuery
 from tests import ROOT
 from tests.sql.hostile import EVERYTHING, TEXTS, spoilt
@@ -484,3 +487,34 @@ def test_the_text_of_an_insert_is_cut_where_it_begins_and_ends(tmp_path: Path, e
     insert = "INSERT INTO o\nSELECT a, b\nFROM s"
     flow = one(loaded(tmp_path, comment, SOURCE, TARGET, f"{insert};", "-- password = x"))
     assert step(flow).text == insert
+
+
+def test_views_over_views_cost_no_more_at_each_level(tmp_path: Path) -> None:
+    """40 levels, each of which uses the one below twice, are 40 parts and not 2^40."""
+    views = [
+        f"CREATE VIEW v{n} AS SELECT v + v AS v, b FROM v{n - 1} WHERE v <> {n};"
+        for n in range(1, 41)
+    ]
+    first = "CREATE VIEW v0 AS SELECT a AS v, b FROM s;"
+    flow = one(loaded(tmp_path, SOURCE, TARGET, first, *views, "INSERT INTO o SELECT * FROM v40"))
+    assert len(step(flow).plan.shared) < 41
+    row = step(flow).compile(Context(datetime(2026, 7, 20, tzinfo=UTC)))(
+        Record({"a": 3, "b": "x"}, {})
+    )
+    assert row == Record({"k": 3 * 2**40, "v": "x"}, {})
+
+
+def test_rows_of_rows_are_refused_before_they_fill_the_memory(tmp_path: Path) -> None:
+    views = [f"CREATE VIEW v{n} AS SELECT (v, v) AS v FROM v{n - 1};" for n in range(1, 31)]
+    found = loaded(tmp_path, SOURCE, "CREATE VIEW v0 AS SELECT a AS v FROM s;", *views)
+    assert [each.message for each in found.findings] == [
+        "ROW: the result is made of more than 1000 types"
+    ]
+
+
+def test_a_long_list_of_conditions_is_not_a_deep_one(tmp_path: Path) -> None:
+    many = " OR ".join(f"a = {n}" for n in range(500))
+    one(loaded(tmp_path, SOURCE, TARGET, f"INSERT INTO o SELECT a, b FROM s WHERE {many}"))
+    deep = " + ".join(["a"] * 200)
+    (told,) = loaded(tmp_path, SOURCE, TARGET, f"INSERT INTO o SELECT {deep}, b FROM s").findings
+    assert told.message.startswith("an expression has more than 100 levels")
