@@ -190,6 +190,28 @@ def test_a_table_of_a_database_is_upserted_by_its_key(tmp_path: Path) -> None:
     assert not flow.branches[0].sink.upserts
 
 
+DATABASE = (
+    "CREATE TABLE p (k BIGINT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = "
+    "'postgresql', 'url' = 'postgresql://u@h/d', 'table-name' = 'p', {});"
+)
+
+
+def test_rows_of_deleted_keys_are_kept_where_the_table_says_so(tmp_path: Path) -> None:
+    for options in ("'deleteMode' = 'soft', 'softDeleteColumn' = 'd'", "'softDeleteColumn' = 'd'"):
+        insert = "INSERT INTO p SELECT a, b FROM s"
+        flow = one(loaded(tmp_path, SOURCE, DATABASE.format(options), insert))
+        sink: Any = flow.branches[0].sink
+        assert sink.soft == "d"
+
+
+@pytest.mark.parametrize("option", ["upsertMode", "conflictKey", "rawMode", "autoCreateTable"])
+def test_what_the_declaration_says_is_no_option_of_a_database(tmp_path: Path, option: str) -> None:
+    table = DATABASE.format(f"'{option}' = 'true'")
+    found = loaded(tmp_path, SOURCE, table, "INSERT INTO p SELECT a, b FROM s")
+    assert found.flows == ()
+    assert option in {each.path for each in found.findings}
+
+
 def test_the_seed_is_read_whole_and_its_aggregates_are_refused(tmp_path: Path) -> None:
     query = """
 INSERT INTO pageviews_per_region
@@ -361,6 +383,7 @@ def test_a_mistake_in_a_declaration(
         ("INSERT INTO x SELECT a, b FROM s", 13, "no table x above; allowed: s, o, u"),
         ("INSERT INTO o SELECT a, b FROM t", 32, "no table t in this file; allowed: s, o, u"),
         ("INSERT INTO o (k, z) SELECT a, b FROM s", 13, "no column z in o; allowed: k, v"),
+        ("INSERT INTO o (k, v, k) SELECT a, b, a FROM s", 13, "the column k is written twice"),
         ("INSERT INTO o SELECT a, b FROM s WHERE a", 40, "WHERE takes a condition, not BIGINT"),
         ("INSERT INTO o SELECT DISTINCT a, b FROM s", 22, "DISTINCT needs state"),
         ("INSERT INTO o SELECT a, b FROM s LIMIT 3", 34, "LIMIT needs state"),

@@ -115,7 +115,9 @@ def _given(
     insert: Insert, relation: Relation, target: Declared
 ) -> Iterator[tuple[str, tuple[Place, Expression]]]:
     names = [one.name for one in target.written]
-    for name in insert.columns:
+    for at, name in enumerate(insert.columns):
+        if name in insert.columns[:at]:
+            raise Unreadable(insert.table_place, f"the column {name} is written twice")
         if name not in names:
             message = f"no column {name} in {target.name}; {meant(name, names)}"
             raise Unreadable(insert.table_place, message)

@@ -230,14 +230,21 @@ def _json(given: _Given, start: str) -> dict[str, Any]:
 
 def _csv(given: _Given, start: str) -> dict[str, Any]:
     quoted = not given.truth(f"{start}.disable-quote-character")
+    scientific = f"{start}.write-bigdecimal-in-scientific-notation"
+    quote = given.character(f"{start}.quote-character", '"') if quoted else None
+    escape = given.character(f"{start}.escape-character", None)
+    delimiter = given.delimiter(f"{start}.field-delimiter")
+    if delimiter in (quote, escape):
+        given.wrong(f"{start}.field-delimiter", "is also the character of quotes or of escapes")
     return {
-        "delimiter": given.delimiter(f"{start}.field-delimiter"),
-        "quote": given.character(f"{start}.quote-character", '"') if quoted else None,
-        "escape": given.character(f"{start}.escape-character", None),
+        "delimiter": delimiter,
+        "quote": quote,
+        "escape": escape if escape != quote else None,  # a quote inside a cell is doubled anyway
         "array_delimiter": given.text(f"{start}.array-element-delimiter") or ";",
         "null_literal": given.text(f"{start}.null-literal"),
         "comments": given.truth(f"{start}.allow-comments"),
         "ignore_errors": given.truth(f"{start}.ignore-parse-errors"),
+        "plain_decimals": given.choice(scientific, ("true", "false"), "true") == "false",
     }
 
 
