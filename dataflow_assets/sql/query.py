@@ -13,6 +13,7 @@ from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 from dataflow_assets.sql.bytes.layout import Layout, Times
 from dataflow_assets.sql.expressions import Expression, columns
 from dataflow_assets.sql.function import Environment
+from dataflow_assets.sql.metadata import needed
 from dataflow_assets.sql.types import Type
 
 KEY = "key"
@@ -31,7 +32,7 @@ class Cell:
     """Of a column that is in both: where it is in the key."""
     metadata: str = ""
     type: Type | None = None
-    """Of metadata."""
+    """Of metadata, as the column is declared."""
 
     @property
     def of_key(self) -> bool:
@@ -48,6 +49,8 @@ class Output:
     nullable: bool = True
     key: bool = False
     """Part of the target's PRIMARY KEY."""
+    metadata: str = ""
+    """The key of the METADATA that it is; else it is in the bytes of the record."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,8 @@ class SqlQuery(Step):
 
     @override
     def reads(self) -> frozenset[str]:
-        found = {one.metadata for one in self.plan.cells if one.place == "metadata"}
-        return frozenset(found | ({KEY} if self.plan.key is not None else set()))
+        keys = [needed(one.metadata) for one in self.plan.cells if one.place == "metadata"]
+        return frozenset({KEY} if self.plan.key is not None else ()).union(*keys)
 
     @override
     def origins(self, column: str) -> Origins:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC
+from collections.abc import Callable, Sequence
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import NotJson, Record, parse
 from dataflow_assets.sql.bytes.messages import SKIPPED_KEY
 from dataflow_assets.sql.bytes.read import Reader
-from dataflow_assets.sql.bytes.write import writer
-from dataflow_assets.sql.casts import cutter
+from dataflow_assets.sql.bytes.write import Write, writer
 from dataflow_assets.sql.expressions import program
 from dataflow_assets.sql.function import Environment, Evaluate, Row
-from dataflow_assets.sql.query import KEY, Cell, Output, Plan
-from dataflow_assets.sql.texts import parsed_moment
+from dataflow_assets.sql.metadata import reader
+from dataflow_assets.sql.metadata import writer as metadata_writer
+from dataflow_assets.sql.query import KEY, Output, Plan
 
 _SKIP = object()
 _NO_VALUE = (ValueError, OverflowError, ArithmeticError)
@@ -29,7 +29,7 @@ class QueryRows:
         self._plan = plan
         self._value = Reader(plan.value)
         self._key = Reader(plan.key) if plan.key is not None else None
-        self._cells = _Cells(plan, self._value)
+        self._cells = _Cells(plan, self._value, environment.local)
         compiled = program(plan.shared, environment)
         self._where = compiled(plan.where) if plan.where is not None else None
         self._key_where = compiled(plan.key_where) if plan.key_where is not None else None
@@ -116,8 +116,7 @@ class _Outputs:
     ) -> None:
         self._drops = plan.drops_nulls
         self._columns = [
-            (one.name, compiled(one.expression), writer(one.expression.type, plan.times), one)
-            for one in outputs
+            (one.name, compiled(one.expression), _writer(one, plan), one) for one in outputs
         ]
 
     def __call__(self, row: Row) -> dict[str, Any] | None:
@@ -147,16 +146,24 @@ class _Outputs:
             )
 
 
+def _writer(output: Output, plan: Plan) -> Write | None:
+    if output.metadata:
+        return metadata_writer(output.metadata)
+    return writer(output.expression.type, plan.times)
+
+
 class _Cells:
     """The row of a record: its columns in the order of the table."""
 
-    def __init__(self, plan: Plan, value: Reader) -> None:
+    def __init__(self, plan: Plan, value: Reader, zone: ZoneInfo) -> None:
         self._value = value
         cells = list(enumerate(plan.cells))
         self._width = len(cells)
         self._of_value = [(n, one.at, one.key_at) for n, one in cells if one.place == "value"]
         self._of_key = [(n, one.at) for n, one in cells if one.place == "key"]
-        self._metadata = [(n, _metadata(one)) for n, one in cells if one.place == "metadata"]
+        self._metadata = [
+            (n, reader(one.metadata, one.type, zone)) for n, one in cells if one.type is not None
+        ]
         plain = [one.at for one in plan.cells if one.place == "value" and one.key_at is None]
         self._plain = plain == list(range(self._width)) == list(range(len(plan.value.names)))
 
@@ -178,22 +185,3 @@ class _Cells:
         for n, read in self._metadata:
             row[n] = read(record.metadata)
         return row
-
-
-def _metadata(cell: Cell) -> Callable[[Mapping[str, Any]], Any]:
-    name = cell.metadata
-    if name == "timestamp" and cell.type is not None:
-        return _timestamp(cutter(cell.type))
-    return lambda metadata: metadata.get(name)
-
-
-def _timestamp(cut: Callable[[Any], Any]) -> Callable[[Mapping[str, Any]], Any]:
-    def time(metadata: Mapping[str, Any]) -> Any:
-        found = metadata.get("timestamp")
-        if isinstance(found, int):
-            raise RejectedRecord("step", "the record's timestamp is beyond the year 9999")
-        if isinstance(found, str):  # of a rejected record that is put back
-            found = parsed_moment(found.removesuffix("Z")).replace(tzinfo=UTC)
-        return None if found is None else cut(found.astimezone(UTC))
-
-    return time

@@ -212,6 +212,27 @@ def test_what_the_declaration_says_is_no_option_of_a_database(tmp_path: Path, op
     assert option in {each.path for each in found.findings}
 
 
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("k INT, o BIGINT METADATA FROM 'offset'", "the column o is METADATA offset, which cannot"),
+        (
+            (
+                "k INT, h MAP<STRING, BYTES> METADATA FROM 'headers', "
+                "l ARRAY<ROW<key STRING, value BYTES>> METADATA FROM 'header-list'"
+            ),
+            "x has several columns of headers",
+        ),
+    ],
+)
+def test_metadata_that_cannot_be_written(tmp_path: Path, columns: str, says: str) -> None:
+    other = PLAIN.replace("'t'", "'x'")
+    table = f"CREATE TABLE x ({columns}) WITH ({other});"
+    (told,) = loaded(tmp_path, SOURCE, table, "INSERT INTO x SELECT * FROM s").findings
+    assert told.message.startswith(says)
+    assert (told.line, told.column) == (3, 13)
+
+
 def test_the_seed_is_read_whole_and_its_aggregates_are_refused(tmp_path: Path) -> None:
     query = """
 INSERT INTO pageviews_per_region
@@ -281,10 +302,10 @@ MISTAKES: list[tuple[str, int, int, str]] = [
         "at most 6 digits of a second are kept, not 9",
     ),
     (
-        f"CREATE TABLE x (a STRING METADATA FROM 'headers') WITH ({PLAIN})",
+        f"CREATE TABLE x (a INT METADATA FROM 'headers') WITH ({PLAIN})",
         1,
         17,
-        "METADATA headers: headers are not supported yet in SQL",
+        "METADATA headers is MAP<STRING, BYTES>, which cannot be cast to INT",
     ),
     (
         f"CREATE TABLE x (a INT METADATA FROM 'offst') WITH ({PLAIN})",

@@ -22,6 +22,7 @@ from dataflow_assets.sql.expressions import (
     conjuncts,
     lasting,
 )
+from dataflow_assets.sql.metadata import HEADER_LIST, HEADERS, METADATA, WRITABLE
 from dataflow_assets.sql.query import Cell, Output, Plan
 from dataflow_assets.sql.sharing import shared
 from dataflow_assets.sql.types import NULL, STRING, assignable
@@ -84,19 +85,18 @@ def _of_key(where: Expression | None, cells: Sequence[Cell]) -> Expression | Non
 
 
 def _check_target(insert: Insert, target: Declared) -> None:
-    written = next((one for one in target.table.columns if _is_written(one)), None)
-    if written is not None:
-        message = (
-            f"the column {written.name} would be written as METADATA {written.metadata}, which is "
-            "not supported yet: declare it VIRTUAL"
-        )
+    for one in target.written:
+        if one.metadata is not None and one.metadata not in WRITABLE:
+            message = (
+                f"the column {one.name} is METADATA {one.metadata}, which cannot be written: "
+                "declare it VIRTUAL"
+            )
+            raise Unreadable(insert.table_place, message)
+    if sum(one.metadata in (HEADERS, HEADER_LIST) for one in target.written) > 1:
+        message = f"{target.name} has several columns of headers: declare all but one VIRTUAL"
         raise Unreadable(insert.table_place, message)
-    if not target.written:
+    if not target.physical:
         raise Unreadable(insert.table_place, f"{target.name} has no columns to write")
-
-
-def _is_written(column: Column) -> bool:
-    return column.metadata is not None and not column.virtual
 
 
 def _outputs(insert: Insert, relation: Relation, target: Declared) -> Iterator[Output]:
@@ -108,6 +108,7 @@ def _outputs(insert: Insert, relation: Relation, target: Declared) -> Iterator[O
             _fitted(place, found, column, target),
             nullable=column.nullable and column.name not in target.table.key,
             key=column.name in target.table.key,
+            metadata=column.metadata or "",
         )
 
 
@@ -143,7 +144,8 @@ def _fitted(place: Place, found: Expression, column: Column, target: Declared) -
     if found.type.text and wanted.text:
         return found  # lengths are not enforced
     try:
-        return cast_to(found, wanted)
+        made = cast_to(found, wanted)
+        return cast_to(made, METADATA[column.metadata]) if column.metadata else made
     except ValueError as error:
         raise Unreadable(place, str(error)) from None
 
@@ -151,7 +153,7 @@ def _fitted(place: Place, found: Expression, column: Column, target: Declared) -
 def _cells(table: Declared) -> Iterator[Cell]:
     layouts = table.layouts
     assert layouts is not None  # noqa: S101 - it was looked at
-    in_value = [one for one in table.written if _in_value(one, table)]
+    in_value = [one for one in table.physical if _in_value(one, table)]
     places = {one.name: at for at, one in enumerate(in_value)}
     keys = {name: at for at, name in enumerate(layouts.key_columns)}
     for column in table.stored:
