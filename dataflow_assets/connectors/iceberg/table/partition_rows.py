@@ -29,7 +29,9 @@ def datable(rows: pa.RecordBatch, target: WriteTarget) -> pa.Array:
     """
     found = pa.repeat(pa.scalar(value=True), rows.num_rows)
     schema = target.iceberg_schema
-    for name in {schema.find_column_name(field.source_id) for field in target.partition_spec.fields}:
+    for name in {
+        schema.find_column_name(field.source_id) for field in target.partition_spec.fields
+    }:
         kind = rows.schema.field(name).type if name in rows.schema.names else pa.null()
         if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             first, last = (pa.scalar(each, pa.timestamp("us")).cast(kind) for each in _YEARS)
