@@ -102,5 +102,5 @@ def _dealt(chance: random.Random, kinds: Sequence[str], number: int) -> Iterator
 
 
 def kinds_by_the_clock(kinds: Sequence[str]) -> tuple[str, ...]:
-    """Those that take no longer than the kill itself."""
-    return tuple(kind for kind in kinds if kind in KILLS)
+    """Those that are over at once: a pause lasts, and so does the start of Spark's own server."""
+    return tuple(kind for kind in kinds if kind in KILLS and kind != "spark")
