@@ -188,7 +188,7 @@ def test_a_partition_that_comes_under_a_session_and_logs_less_than_its_root(
         followed.run("UPDATE source SET id = 2")
         span = session.plan(begin, followed.limit)
     with pytest.raises(PermanentError, match=r"key of a row was changed.*value of big"):
-        [*followed.source.batches(span.slices[0], frozenset())]
+        list(followed.source.batches(span.slices[0], frozenset()))
 
 
 def test_a_slot_that_was_dropped_or_made_again(followed: Followed) -> None:
