@@ -44,9 +44,9 @@ it was compared with its copy row for row, with the clients stopped.
 {records}
 {by_the_clock}"""
 BY_THE_CLOCK = """
-`postgresql-cdc pgbench` was then killed by the clock (never Spark's own server) for {minutes:g} minutes, whatever the flow was
-doing, while the clients went on without a pause; it was compared once, at the end. After a barren
-kill the flow has committed nothing before the next one.
+`postgresql-cdc pgbench` was killed by the clock (never Spark's own server) for {minutes:g} minutes,
+whatever the flow was doing, while the clients went on without a pause; it was compared once, at the
+end. After a barren kill the flow has committed nothing before the next one.
 
 | every | kills | of what | in running work | barren | next commit, median | longest |
 |---|---|---|---|---|---|---|
