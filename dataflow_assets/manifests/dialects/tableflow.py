@@ -21,7 +21,7 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects import tableflow_model as model
 from dataflow_assets.manifests.dialects import tableflow_rules as rules
 from dataflow_assets.manifests.dialects import tableflow_types as types
-from dataflow_assets.manifests.dialects.dataflow import Reading
+from dataflow_assets.manifests.dialects.dataflow import DeclaredTables, Reading
 from dataflow_assets.manifests.dialects.documents import Document, Part, Path
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.wording import validate
@@ -65,10 +65,29 @@ def read(document: Document) -> list[Reading]:
     if not document.sound or any(not one.path.startswith(_OF_PARTS) for one in findings):
         return readings
     bucket = model.Bucket.parse(document.get("destination_bucket_url"))
+    readings.append(Reading(document, tables=_declared(document, bucket)))
     for index, table in enumerate(tables):
         if table is not None and table.source_cluster_name in clusters.sound:
             readings.append(_reading(document, index, table, clusters, bucket))
     return readings
+
+
+def _declared(document: Document, bucket: model.Bucket) -> DeclaredTables:
+    """All tables of the file, also those with a mistake."""
+    names = {
+        f"{document.get('tables', at, 'source_cluster_name')}+"
+        f"{document.get('tables', at, 'source_topic')}"
+        for at in _indexes(document, "tables")
+    }
+    given = {
+        "bucket": bucket.url,
+        "s3_region": bucket.region,
+        "namespace": NAMESPACE,
+        "table": "-",
+        "table_schema": "{}",
+    }
+    place = BucketSink.model_validate(given)
+    return DeclaredTables(place, frozenset(names))
 
 
 def _indexes(document: Document, key: str) -> range:

@@ -448,9 +448,10 @@ def test_temporary_tables_of_others_do_not_count(justone: Justone, running: Flow
     role = f"analyst_{justone.topic}"
     justone.run(f"CREATE ROLE {role}; GRANT {role} TO CURRENT_USER")
     try:
-        with psycopg.connect(justone.dsn, autocommit=True) as own, psycopg.connect(
-            justone.dsn, autocommit=True
-        ) as other:
+        with (
+            psycopg.connect(justone.dsn, autocommit=True) as own,
+            psycopg.connect(justone.dsn, autocommit=True) as other,
+        ):
             own.execute("CREATE TEMP TABLE readings (id bigint, more text)")
             other.execute(f"SET ROLE {role}".encode())
             other.execute("CREATE TEMP TABLE readings (id bigint)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import ClassVar, Literal, Self
@@ -168,6 +168,15 @@ class BucketSink(BucketConnection, _TableSink, Maintained):
         from dataflow_assets.connectors.iceberg.sink.stored import problems
 
         return problems(self)
+
+    def stored_tables(self) -> Mapping[str, str]:
+        """The folder of each table of the namespace, by its name; also of rejected records.
+
+        Called by `dataflow check`. Raises TransientError, PermanentError.
+        """
+        from dataflow_assets.connectors.iceberg.sink.stored import tables
+
+        return {name: self.location((*self.identifier[:-1], name)) for name in tables(self)}
 
     def maintain(self, keep: Keep, readers: Sequence[Positions]) -> list[Tidied]:
         """Snapshots expire; files that no snapshot lists are deleted."""

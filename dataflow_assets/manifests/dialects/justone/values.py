@@ -14,7 +14,6 @@ from dataflow_assets.manifests.dialects.justone.keys import CONNECTOR, entry
 from dataflow_assets.manifests.dialects.justone.notes import Notes
 from dataflow_assets.records.paths.parse_path import ParsePath
 
-
 _SPACE = "ends with a space, which is part of the last key: remove it, unless the key has it"
 
 
