@@ -145,7 +145,11 @@ class BucketSink(BucketConnection, _TableSink, Maintained):
     table_schema: str
     """The columns, in Iceberg's JSON of a schema."""
     time_column: str | None = None
-    """The column that takes the time of each record; the table is partitioned by its hours."""
+    """The column that takes the time of each record."""
+    partitions: tuple[str, ...] = ()
+    """How the table is partitioned, in terms of `partitionBy`."""
+    retention: timedelta | None = None
+    """Rows leave the table when their record is older than this; `time_column` is required."""
 
     @property
     @override
@@ -156,7 +160,12 @@ class BucketSink(BucketConnection, _TableSink, Maintained):
     @override
     def declared(self) -> Declared:
         location = self.location(self.identifier)
-        return Declared(self.table_schema, location, self.time_column)
+        return Declared(self.table_schema, location, self.partitions)
+
+    @property
+    @override
+    def retained(self) -> tuple[timedelta | None, str]:
+        return self.retention, self.time_column or ""
 
     @property
     @override
