@@ -10,7 +10,6 @@ from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import Loaded
 
-
 Paint = Callable[[str, Literal["error", "note", "place", "good"]], str]
 """A piece of a line in the colour of its kind."""
 
