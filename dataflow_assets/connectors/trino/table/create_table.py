@@ -32,8 +32,9 @@ def create(client: Client, sink: TrinoSinkOptions, place: Place, sample: pa.Sche
         wanted.setdefault(sink.soft, MARK)
     if not wanted:
         raise PermanentError(
-            f"table {sink.address().name} cannot be made: the first records hold no object "
-            "with its columns; name them under `columns`, or create the table"
+            f"table {sink.address().name} cannot be created: the first records hold no object "
+            "with its columns, or are rejected; `dataflow preview` shows each with its reason. "
+            "Correct the flow, name the columns under `columns`, or create the table"
         )
     _refuse_capitals(sink, wanted)
     docs = {f.name: _doc(sink, f) for f in fields}
