@@ -19,12 +19,15 @@ _ALIASES = {
     "keycolumns": "conflictKey",
 }
 """What other tools call a key that is called otherwise here."""
+_LONGEST_WORD = 100  # to compare longer ones takes long, and nobody has misspelt them
 _INSIDE = {"host", "hostname", "port", "user", "username", "password", "database", "dbname"}
 """Keys of other tools that are parts of a connection string here."""
 
 
 def suggest(word: str, allowed: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The allowed name that was probably meant."""
+    if len(word) > _LONGEST_WORD:
+        return None
     names = {_plain(name): name for name in allowed}
     close = get_close_matches(_plain(word), names, n=1, cutoff=cutoff)
     return names[close[0]] if close else None

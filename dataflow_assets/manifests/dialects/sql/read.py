@@ -56,6 +56,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "dataflow.onRejected": ("table", "fail", "skip"),
     "dataflow.suspended": ("true", "false"),
     "table.exec.sink.not-null-enforcer": ("ERROR", "DROP"),
+    "table.exec.sink.type-length-enforcer": ("IGNORE", "TRIM_PAD"),
 }
 
 
@@ -262,7 +263,7 @@ def _flow(
         name=name,
         source=source,
         branches=(Branch(sink),),
-        policies=_policies(state),
+        policies=_policies(state, target),
         transformations=(Transformation(SqlQuery(plan=made, text=insert.text)),),
         file=File(state.file),
         line=insert.place.line,
@@ -304,10 +305,11 @@ def _lines(place: Place) -> Lines:
     return Lines(place.line, place.column, place.line, place.column)
 
 
-def _policies(state: _File) -> Policies:
+def _policies(state: _File, target: Declared) -> Policies:
     way = state.settings.get("dataflow.onRejected", "table")
+    waits = f"{max(1, min(target.buffer.millis // 1000, 3600))}" if target.buffer else "10"
     return Policies(
-        freshness_seconds=float(state.settings.get("dataflow.freshness", "10")),
+        freshness_seconds=float(state.settings.get("dataflow.freshness", waits)),
         rejects=Rejects(way),  # type: ignore[arg-type]
     )
 
