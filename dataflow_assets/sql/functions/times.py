@@ -361,7 +361,7 @@ FUNCTIONS = (
     Function(
         "UNIX_TIMESTAMP",
         "UNIX_TIMESTAMP([text[, pattern]])",
-        "Seconds; in `table.local-time-zone`. Of a text that is no time the least BIGINT.",
+        "Seconds; in `table.local-time-zone`. A text that is not a time gives the least BIGINT.",
         _unix,
         (
             ("UNIX_TIMESTAMP('1970-01-01 00:00:44')", "44"),
