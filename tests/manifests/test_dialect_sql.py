@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.dialects.sql.read import read
 from dataflow_assets.manifests.load import Loaded, load
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Context
 from dataflow_assets.sql.query import SqlQuery
 from tests import ROOT
 from tests.sql.hostile import EVERYTHING, TEXTS, spoilt
@@ -187,6 +190,49 @@ def test_a_table_of_a_database_is_upserted_by_its_key(tmp_path: Path) -> None:
     assert not flow.branches[0].sink.upserts
 
 
+DATABASE = (
+    "CREATE TABLE p (k BIGINT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = "
+    "'postgresql', 'url' = 'postgresql://u@h/d', 'table-name' = 'p', {});"
+)
+
+
+def test_rows_of_deleted_keys_are_kept_where_the_table_says_so(tmp_path: Path) -> None:
+    for options in ("'deleteMode' = 'soft', 'softDeleteColumn' = 'd'", "'softDeleteColumn' = 'd'"):
+        insert = "INSERT INTO p SELECT a, b FROM s"
+        flow = one(loaded(tmp_path, SOURCE, DATABASE.format(options), insert))
+        sink: Any = flow.branches[0].sink
+        assert sink.soft == "d"
+
+
+@pytest.mark.parametrize("option", ["upsertMode", "conflictKey", "rawMode", "autoCreateTable"])
+def test_what_the_declaration_says_is_no_option_of_a_database(tmp_path: Path, option: str) -> None:
+    table = DATABASE.format(f"'{option}' = 'true'")
+    found = loaded(tmp_path, SOURCE, table, "INSERT INTO p SELECT a, b FROM s")
+    assert found.flows == ()
+    assert option in {each.path for each in found.findings}
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("k INT, o BIGINT METADATA FROM 'offset'", "the column o is METADATA offset, which cannot"),
+        (
+            (
+                "k INT, h MAP<STRING, BYTES> METADATA FROM 'headers', "
+                "l ARRAY<ROW<key STRING, value BYTES>> METADATA FROM 'header-list'"
+            ),
+            "x has several columns of headers",
+        ),
+    ],
+)
+def test_metadata_that_cannot_be_written(tmp_path: Path, columns: str, says: str) -> None:
+    other = PLAIN.replace("'t'", "'x'")
+    table = f"CREATE TABLE x ({columns}) WITH ({other});"
+    (told,) = loaded(tmp_path, SOURCE, table, "INSERT INTO x SELECT * FROM s").findings
+    assert told.message.startswith(says)
+    assert (told.line, told.column) == (3, 13)
+
+
 def test_the_seed_is_read_whole_and_its_aggregates_are_refused(tmp_path: Path) -> None:
     query = """
 INSERT INTO pageviews_per_region
@@ -256,10 +302,10 @@ MISTAKES: list[tuple[str, int, int, str]] = [
         "at most 6 digits of a second are kept, not 9",
     ),
     (
-        f"CREATE TABLE x (a STRING METADATA FROM 'headers') WITH ({PLAIN})",
+        f"CREATE TABLE x (a INT METADATA FROM 'headers') WITH ({PLAIN})",
         1,
         17,
-        "METADATA headers: headers are not supported yet in SQL",
+        "METADATA headers is MAP<STRING, BYTES>, which cannot be cast to INT",
     ),
     (
         f"CREATE TABLE x (a INT METADATA FROM 'offst') WITH ({PLAIN})",
@@ -358,6 +404,7 @@ def test_a_mistake_in_a_declaration(
         ("INSERT INTO x SELECT a, b FROM s", 13, "no table x above; allowed: s, o, u"),
         ("INSERT INTO o SELECT a, b FROM t", 32, "no table t in this file; allowed: s, o, u"),
         ("INSERT INTO o (k, z) SELECT a, b FROM s", 13, "no column z in o; allowed: k, v"),
+        ("INSERT INTO o (k, v, k) SELECT a, b, a FROM s", 13, "the column k is written twice"),
         ("INSERT INTO o SELECT a, b FROM s WHERE a", 40, "WHERE takes a condition, not BIGINT"),
         ("INSERT INTO o SELECT DISTINCT a, b FROM s", 22, "DISTINCT needs state"),
         ("INSERT INTO o SELECT a, b FROM s LIMIT 3", 34, "LIMIT needs state"),
@@ -484,3 +531,34 @@ def test_the_text_of_an_insert_is_cut_where_it_begins_and_ends(tmp_path: Path, e
     insert = "INSERT INTO o\nSELECT a, b\nFROM s"
     flow = one(loaded(tmp_path, comment, SOURCE, TARGET, f"{insert};", "-- password = x"))
     assert step(flow).text == insert
+
+
+def test_views_over_views_cost_no_more_at_each_level(tmp_path: Path) -> None:
+    """40 levels, each of which uses the one below twice, are 40 parts and not 2^40."""
+    views = [
+        f"CREATE VIEW v{n} AS SELECT v + v AS v, b FROM v{n - 1} WHERE v <> {n};"
+        for n in range(1, 41)
+    ]
+    first = "CREATE VIEW v0 AS SELECT a AS v, b FROM s;"
+    flow = one(loaded(tmp_path, SOURCE, TARGET, first, *views, "INSERT INTO o SELECT * FROM v40"))
+    assert len(step(flow).plan.shared) < 41
+    row = step(flow).compile(Context(datetime(2026, 7, 20, tzinfo=UTC)))(
+        Record({"a": 3, "b": "x"}, {})
+    )
+    assert row == Record({"k": 3 * 2**40, "v": "x"}, {})
+
+
+def test_rows_of_rows_are_refused_before_they_fill_the_memory(tmp_path: Path) -> None:
+    views = [f"CREATE VIEW v{n} AS SELECT (v, v) AS v FROM v{n - 1};" for n in range(1, 31)]
+    found = loaded(tmp_path, SOURCE, "CREATE VIEW v0 AS SELECT a AS v FROM s;", *views)
+    assert [each.message for each in found.findings] == [
+        "ROW: the result is made of more than 1000 types"
+    ]
+
+
+def test_a_long_list_of_conditions_is_not_a_deep_one(tmp_path: Path) -> None:
+    many = " OR ".join(f"a = {n}" for n in range(500))
+    one(loaded(tmp_path, SOURCE, TARGET, f"INSERT INTO o SELECT a, b FROM s WHERE {many}"))
+    deep = " + ".join(["a"] * 200)
+    (told,) = loaded(tmp_path, SOURCE, TARGET, f"INSERT INTO o SELECT {deep}, b FROM s").findings
+    assert told.message.startswith("an expression has more than 100 levels")

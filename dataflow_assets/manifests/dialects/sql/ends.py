@@ -57,6 +57,11 @@ _NAMES: Mapping[str, str] = {
     "table-name": "table",
     "connection-string": "connectionString",
 }
+_OF_TABLE: Mapping[str, str] = {
+    "upsertMode": "is what the PRIMARY KEY says: leave it out",
+    "conflictKey": "is what the PRIMARY KEY says: leave it out",
+    "rawMode": "stores whole bodies: a table of SQL has columns",
+}
 _PROPERTIES = (CLIENT, PRODUCERS)
 
 
@@ -184,8 +189,13 @@ def _of_database(table: Declared, notes: Notes) -> Sink | None:
     cls = registry.sinks()[table.connector]
     refs = _references(table, notes)
     config, places = _config(table, cls, refs)
+    for name, message in _OF_TABLE.items():
+        if name in config:
+            notes.wrong((table.document, _written(table, name)), message, key=True)
     if table.table.key:
-        config |= {"upsertMode": True, "conflictKey": list(table.table.key), "deleteMode": "hard"}
+        config |= {"upsertMode": True, "conflictKey": list(table.table.key)}
+        if "softDeleteColumn" not in config:
+            config.setdefault("deleteMode", "hard")
     found, findings = validate(cls, Document(table.document.file, config, places))
     notes.findings += findings
     if findings or found is None:

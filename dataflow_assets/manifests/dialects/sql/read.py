@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +51,7 @@ _ENDS: Sequence[tuple[Path, int]] = (
     (("spec", "source", "config"), 0),
     (("spec", "sink", "config"), 1),
 )
-_DEEP = "an expression of this file is nested too deeply: split it by views"
+_DEEP = "an expression of this file is nested too deeply: split it"
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "dataflow.onRejected": ("table", "fail", "skip"),
     "dataflow.suspended": ("true", "false"),
@@ -249,7 +248,6 @@ def _flow(
         return
     seen[name] = insert.place
     _check_group(insert, relation.table, state)
-    pickle.dumps(made)  # as it travels to the tasks; RecursionError where it is nested too deeply
     source = ends.source(relation.table, name, state.notes)
     sink = ends.sink(target, state.notes)
     if source is not None and sink is not None and same(source, sink):

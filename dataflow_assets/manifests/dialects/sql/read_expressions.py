@@ -34,6 +34,7 @@ from dataflow_assets.sql.types import MILLIS as SECONDS_TYPE
 from dataflow_assets.sql.types import MONTHS as MONTHS_TYPE
 
 _OF_INTERVAL = re.compile(r"[+-]?[0-9]{1,12}(\.[0-9]{1,9})?")
+_FLAT = ("AND", "OR", "||")
 _BARE = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE")
 _PARTS = (*UNITS, "MILLISECOND", "DOY", "DOW")
 
@@ -48,7 +49,11 @@ def _joined(cursor: Cursor, operand: Callable[[Cursor], Node], *operators: str) 
     found = operand(cursor)
     while cursor.next.says(*operators):
         token = cursor.take()
-        found = Invoked(token.place, token.text.upper(), (found, operand(cursor)))
+        name = token.text.upper()
+        given: tuple[Node, ...] = (found, operand(cursor))
+        if name in _FLAT and isinstance(found, Invoked) and found.name == name:
+            given = (*found.arguments, given[1])  # a long list of conditions is not a deep one
+        found = Invoked(token.place, name, given)
     return found
 
 
