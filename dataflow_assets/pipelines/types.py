@@ -21,7 +21,7 @@ KINDS: Mapping[str, Kind] = {
     "TEXT": "text",
     "JSON": "json",
     "BOOL": "bool",
-    **dict.fromkeys(_BITS, "integer"),  # type: ignore[dict-item]
+    **dict.fromkeys(_BITS, "integer"),
     "FLOAT": "double",
     "DOUBLE": "double",
     "DECIMAL": "decimal",

@@ -337,7 +337,10 @@ def test_what_a_procedure_cannot_do_is_refused_where_it_is(
 
 
 def test_several_inserts_are_branches(tmp_path: Path) -> None:
-    body = "INSERT INTO t(a, b) SELECT topic, record::$n FROM batch b;\n INSERT INTO u SELECT id FROM batch;"
+    body = (
+        "INSERT INTO t(a, b) SELECT topic, record::$n FROM batch b;\n"
+        "INSERT INTO u SELECT id FROM batch;"
+    )
     flow = one(tmp_path, into(body))
     assert [branch.address.name for branch in flow.branches] == ["t", "u"]
     assert [branch.routes for branch in flow.branches] == [(None,), ("u",)]

@@ -165,6 +165,10 @@ def test_a_killed_pipeline_stores_each_record_once(
     assert drain_apart(str(tmp_path)) == 0
     counted = query("SELECT count(*), count(DISTINCT status) FROM kinesis_pipeline")
     assert counted == [(100, 100)]
+    assert query("SELECT sum(batch_rows_written) FROM pipelines_batches") == [(100,)]
+    assert query("SELECT count(*) FROM pipelines_batches WHERE batch_state = 'In Progress'") == [
+        (0,)
+    ]
 
 
 def test_the_first_example_runs_into_clickhouse(
@@ -227,3 +231,79 @@ def test_several_inserts_write_several_tables(
     drained(flow_of(tmp_path, written(stream, text), postgresql_target))
     assert query("SELECT count(*) FROM parsed_kinesis_stream") == [(5,)]
     assert query("SELECT count(DISTINCT r->>'sequenceNumber') FROM raw_records") == [(5,)]
+
+
+def test_the_views_answer_the_queries_of_the_page(
+    tmp_path: Path,
+    stream: Stream,
+    postgresql_target: str,
+    query: Callable[[str], list[tuple[Any, ...]]],
+) -> None:
+    stream.put(map(body, range(20)))
+    text = written(stream, FIRST)
+    drained(flow_of(tmp_path, text, postgresql_target))
+    offsets = query(
+        "SELECT * FROM PIPELINES_SOURCE_OFFSETS WHERE PIPELINE_NAME = 'kinesis_pipeline'"
+    )
+    newest = query(
+        "SELECT id->>'shardId', max(id->>'sequenceNumber') FROM kinesis_pipeline GROUP BY 1"
+    )
+    assert sorted((row[4]["shardId"], row[5]["sequenceNumber"]) for row in offsets) == sorted(
+        newest
+    )
+    assert query(
+        "SELECT TASK_ID, COUNT(*) as offset_count FROM PIPELINES_SOURCE_OFFSETS "
+        "WHERE PIPELINE_NAME = 'kinesis_pipeline' GROUP BY TASK_ID ORDER BY 1"
+    ) == [(0, 1), (1, 1)]
+    ((name, state, config),) = query(
+        "SELECT PIPELINE_NAME, STATE, CONFIG_JSON FROM PIPELINES "
+        "WHERE PIPELINE_NAME = 'kinesis_pipeline'"
+    )
+    assert (name, state, config["kinesis.stream"]) == ("kinesis_pipeline", "Stopped", stream.name)
+    assert (config["aws.access.key.id"], config["aws.secret.key.id"]) == ("***", "***")
+    shown = "".join(
+        str(query(f"SELECT * FROM {name}")) for name in ("dataflow_pipeline", "pipelines")
+    )
+    assert stream.server.secret_key not in shown
+    stream.put(map(body, range(3)))
+    drained(flow_of(tmp_path, text, postgresql_target))
+    batches = query("SELECT batch_id, batch_state, batch_rows_written FROM pipelines_batches")
+    assert sum(rows for *_, rows in batches) == 23
+    assert {state for _, state, _ in batches} == {"Succeeded"}
+    assert [number for number, *_ in sorted(batches)] == list(range(1, len(batches) + 1))
+    assert query("SELECT count(*) FROM pipelines_errors") == [(0,)]
+    assert query("SELECT DISTINCT batch_id FROM pipelines_source_offsets") == [(len(batches),)]
+
+
+def test_an_error_is_a_state_and_a_row(
+    tmp_path: Path,
+    stream: Stream,
+    postgresql_target: str,
+    query: Callable[[str], list[tuple[Any, ...]]],
+) -> None:
+    stream.put(map(body, range(2)), lambda n: ["1", "letters"][n])
+    with pytest.raises(DataflowError):
+        drained(flow_of(tmp_path, written(stream, SECOND), postgresql_target))
+    assert query("SELECT state FROM pipelines") == [("Error",)]
+    ((kind, message),) = query("SELECT error_type, error_message FROM pipelines_errors")
+    assert (kind, "column partitionkey: a text is not a number" in message) == ("Error", True)
+    assert query("SELECT batch_state FROM pipelines_batches") == [("Failed",)]
+    text = SECOND.replace("BATCH_INTERVAL 2500", "BATCH_INTERVAL 2500 STOP_ON_ERROR OFF")
+    drained(flow_of(tmp_path, written(stream, text), postgresql_target))
+    assert query("SELECT state, skipped_batch_partitions FROM pipelines") == [("Stopped", 1)]
+    ((line,),) = query("SELECT load_data_line FROM pipelines_errors WHERE error_type = 'Warning'")
+    assert json.loads(line)["partitionKey"] == "letters"
+    assert query("SELECT sum(batch_rows_written) FROM pipelines_batches") == [(1,)]
+
+
+def test_a_table_of_the_user_that_has_the_name_of_a_view_stays(
+    tmp_path: Path,
+    stream: Stream,
+    postgresql_target: str,
+    query: Callable[[str], list[tuple[Any, ...]]],
+) -> None:
+    query("CREATE TABLE pipelines (mine int)")
+    stream.put(map(body, range(2)))
+    drained(flow_of(tmp_path, written(stream, FIRST), postgresql_target))
+    assert query("SELECT * FROM pipelines") == []
+    assert query("SELECT count(*) FROM pipelines_batches") == [(1,)]

@@ -82,8 +82,7 @@ def _target(document: Document, path: Path, findings: list[Finding]) -> Target |
     if isinstance(value, str):
         found = of_text(value)
         if isinstance(found, Target):
-            place = document.places[path]
-            text = Document(document.file, found.document.value, {(): place})
+            text = Document(document.file, found.document.value, {(): document.places[path]})
             return Target(found.system, text)
         if found is None:
             findings.append(document.finding(path, _SHAPE))
@@ -125,7 +124,7 @@ def of_text(text: str) -> Target | str | None:
     system = _SCHEMES.get(found[1].lower())
     if system is None:
         return None
-    place = {(): Place(1, 1, 1, 1)}
+    place: dict[Path, Place] = {(): Place(1, 1, 1, 1)}
     return Target(system, Document(VARIABLE, {"connectionString": text.strip()}, place))
 
 

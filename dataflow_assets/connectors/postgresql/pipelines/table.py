@@ -25,11 +25,11 @@ def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
     schema, name = place
     link.execute(_LOCK, f"{schema}.{name}")
     link.execute(create_statement(place, table))
-    found = dict(link.execute(_COLUMNS, qualified(schema, name)))
+    found: dict[str, bool] = dict(link.execute(_COLUMNS, qualified(schema, name)))
     for column in table.columns:
         if column.name not in found:
             link.execute(f"ALTER TABLE {qualified(*place)} ADD COLUMN {_declared(column, schema)}")
-        elif bool(found[column.name]) != (column.computed is not None):
+        elif found[column.name] != (column.computed is not None):
             raise _differs(place, column)
     for statement in index_statements(place, table):
         link.execute(statement)

@@ -117,7 +117,7 @@ def _flow(pipeline: Pipeline, state: Declarations, targets: Targets) -> Reading 
     target = targets.find(pipeline.target)
     if isinstance(target, str):
         raise Unreadable(statement.name.place, target)
-    branches = list(_branches(pipeline, state, target))
+    branches = list(_branches(pipeline, state, target, source))
     if source is None or any(branch is None for branch, _ in branches):
         return None
     if not pipeline.started:
@@ -143,14 +143,19 @@ def _flow(pipeline: Pipeline, state: Declarations, targets: Targets) -> Reading 
 
 
 def _branches(
-    pipeline: Pipeline, state: Declarations, target: Target
+    pipeline: Pipeline, state: Declarations, target: Target, source: Connected | None
 ) -> Iterator[tuple[Branch | None, Row]]:
     names = Names(target.system in FOLDS)
+    told = {"pipeline": pipeline.statement.name.text}
+    if source is not None:
+        told["config_json"] = source.config_json
     for declared, row in _rows(pipeline, state, names):
         table = table_of(declared, names)
         route = row.route
         computed = () if target.system in COMPUTES else tuple(computed_outputs(table))
-        found = sink(target, names.of(declared.name), table, state.notes)
+        found = sink(
+            target, names.of(declared.name), table, told if route is None else {}, state.notes
+        )
         branch = Branch(found, routes=(route,)) if found is not None else None
         yield branch, Row(row.outputs, computed, route)
 

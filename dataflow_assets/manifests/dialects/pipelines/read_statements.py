@@ -85,13 +85,15 @@ def _is_procedure(cursor: Cursor) -> bool:
 
 def _skip(cursor: Cursor, *, procedure: bool) -> None:
     """Goes on behind the statement; that of a procedure ends behind END and a semicolon."""
-    while procedure and cursor.next.kind != "end" and not _ends_procedure(cursor):
+    while procedure and not _ends_procedure(cursor):
         cursor.take()
     cursor.skip_statement()
 
 
 def _ends_procedure(cursor: Cursor) -> bool:
     """`END;`, and behind it the beginning of another statement, or the end of the text."""
+    if cursor.next.kind == "end":
+        return True
     after = cursor.ahead(2)
     another = after.kind == "end" or after.says(*_RUN, *_NOTED)
     return cursor.sees("END", ";") and another
@@ -132,7 +134,8 @@ def _create(cursor: Cursor) -> Iterator[Statement]:
         made, notes = read_pipelines.read_create(
             cursor, first.place, replaces=replaces, inferred=inferred
         )
-        yield from (made, *notes)
+        yield made
+        yield from notes
     elif cursor.takes("PROCEDURE"):
         yield read_procedure(cursor)
     elif cursor.takes("INDEX"):
@@ -152,7 +155,8 @@ def _create_table(cursor: Cursor) -> Iterator[Statement]:
             f"CREATE {token} is not supported: allowed are TABLE, INDEX, PROCEDURE and PIPELINE"
         )
     table, notes = read_tables.read_table(cursor)
-    yield from (table, *notes)
+    yield table
+    yield from notes
 
 
 def _alter(cursor: Cursor) -> Iterator[Statement]:
@@ -161,7 +165,8 @@ def _alter(cursor: Cursor) -> Iterator[Statement]:
         yield read_tables.read_alter_table(cursor)
     elif cursor.takes("PIPELINE"):
         altered, notes = read_pipelines.read_alter(cursor, word)
-        yield from (altered, *notes)
+        yield altered
+        yield from notes
     else:
         cursor.fail(f"ALTER {cursor.next} is not supported: allowed are TABLE and PIPELINE")
 

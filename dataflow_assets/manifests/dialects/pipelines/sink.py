@@ -29,8 +29,13 @@ COMPUTES = frozenset({"postgresql", "clickhouse"})
 _OWN = ("upsertMode", "rawMode", "autoCreateTable", "columns", "deleteMode", "engine")
 
 
-def sink(target: Target, name: str, table: Table, notes: Notes) -> Sink | None:
-    """The sink; None where `notes` has got the reason."""
+def sink(
+    target: Target, name: str, table: Table, told: Mapping[str, str], notes: Notes
+) -> Sink | None:
+    """The sink; None where `notes` has got the reason.
+
+    `told`: what views beside the table say of its pipeline.
+    """
     document = _document(target, name)
     before = len(notes.findings)
     given = document.get(*target.base) or {}
@@ -43,7 +48,9 @@ def sink(target: Target, name: str, table: Table, notes: Notes) -> Sink | None:
     if found is None or len(notes.findings) > before:
         return None
     fields = {key: getattr(found, key) for key in found.model_fields_set}
-    own = {"auto_create_table": True} if target.system == "iceberg" else {}
+    own: Mapping[str, Any] = told if target.system == "postgresql" else {}
+    if target.system == "iceberg":
+        own = {"auto_create_table": True}
     made = _SINKS[target.system](**{**fields, **own, "definition": table})
     try:
         made.address()

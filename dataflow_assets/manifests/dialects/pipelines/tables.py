@@ -17,6 +17,7 @@ from dataflow_assets.pipelines.expressions import (
     Constant,
     Expression,
     Extract,
+    Form,
     is_json,
 )
 from dataflow_assets.pipelines.rows import Output, Row
@@ -95,7 +96,7 @@ def _mapped(one: syntax.Mapped, table: Table) -> Output:
         raise Unreadable(one.column.place, message)
     found: Expression = BATCH[first.lower()]
     if rest:
-        form = "JSON" if column.type.kind == "json" else "STRING"
+        form: Form = "JSON" if column.type.kind == "json" else "STRING"
         found = Extract(form, found, tuple(rest))
     return _output(column, found)
 
