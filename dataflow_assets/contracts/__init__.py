@@ -131,6 +131,7 @@ from dataflow_assets.contracts.source import (
     Asked,
     MessageSource,
     NewColumnRule,
+    Offset,
     Source,
 )
 from dataflow_assets.contracts.source_session import (
@@ -194,6 +195,7 @@ __all__ = [
     "MessageSource",
     "N",
     "NewColumnRule",
+    "Offset",
     "OffsetSlice",
     "PartSlice",
     "Place",

@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 import devservers
+from dataflow_assets.cli import main
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from tests.connectors.iceberg.driver import connection
@@ -235,6 +236,7 @@ def test_several_inserts_write_several_tables(
 
 def test_the_views_answer_the_queries_of_the_page(
     tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
     stream: Stream,
     postgresql_target: str,
     query: Callable[[str], list[tuple[Any, ...]]],
@@ -255,6 +257,12 @@ def test_the_views_answer_the_queries_of_the_page(
         "SELECT TASK_ID, COUNT(*) as offset_count FROM PIPELINES_SOURCE_OFFSETS "
         "WHERE PIPELINE_NAME = 'kinesis_pipeline' GROUP BY TASK_ID ORDER BY 1"
     ) == [(0, 1), (1, 1)]
+    for flags in ([], ["--json"]):
+        assert main(["status", str(tmp_path), "--offsets", *flags]) == 0
+        said = capsys.readouterr().out
+        for row in offsets:
+            assert row[4]["shardId"] in said
+            assert row[5]["sequenceNumber"] in said
     ((name, state, config),) = query(
         "SELECT PIPELINE_NAME, STATE, CONFIG_JSON FROM PIPELINES "
         "WHERE PIPELINE_NAME = 'kinesis_pipeline'"

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dataflow_assets import registry
+from dataflow_assets.connectors.kinesis.pipelines.source import PipelineKinesisSource
 from dataflow_assets.contracts import Source
 from dataflow_assets.manifests.dialects.client_security import referred
 from dataflow_assets.manifests.dialects.documents import Document
@@ -153,7 +153,7 @@ def _made(given: Mapping[str, Any], document: Document, notes: Notes) -> Source 
     places = {name: (document, key) for key, name in _FIELDS.items()}
     places |= {"accessKey": (document, "aws.access.key.id")}
     try:
-        return registry.sources()["kinesis"](**given)
+        return PipelineKinesisSource(**given)
     except ValidationError as error:
         notes.refused(error, places, (document, "connector.class"))
         return None
