@@ -225,6 +225,9 @@ def _status(add: Add, common: argparse.ArgumentParser) -> None:
     parser = add("status", parents=[common], help="checkpoint, source end and lag of every flow")
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument(
+        "--offsets", action="store_true", help="where each task of the source has come to"
+    )
     parser.set_defaults(command=commands.status)
 
 
