@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataflow_assets.connectors.kinesis import KinesisSource
 
+from dataflow_assets.connectors.kinesis import KinesisSource
 from dataflow_assets.contracts import Rejects
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.check import as_json, as_lines
