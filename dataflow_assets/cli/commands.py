@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dataflow_assets.cli import selection
-from dataflow_assets.cli.console import err, out, sentence, trace
+from dataflow_assets.cli.console import err, out, paint, sentence, trace
 from dataflow_assets.cli.logs import logged
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
@@ -41,7 +41,7 @@ def check(asked: Namespace) -> int:
     if asked.json:
         out(json.dumps(as_json(loaded), indent=2))
     else:
-        for line in as_lines(loaded):
+        for line in as_lines(loaded, paint):
             out(line)
     notes = asked.strict and loaded.hints
     return 1 if loaded.findings or notes or unchecked else 0

@@ -19,11 +19,12 @@ from dataflow_assets.manifests import connections
 from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties, tableflow
 from dataflow_assets.manifests.dialects.documents import Document, parse
 from dataflow_assets.manifests.dialects.justone import read as justone
+from dataflow_assets.manifests.dialects.justone.keys import CLASS
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql import read as sql
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.named_files import unusable
-from dataflow_assets.manifests.neighbours import clashes
+from dataflow_assets.manifests.neighbours import clashes, cycles
 from dataflow_assets.manifests.packages import not_installed
 from dataflow_assets.manifests.secret_documents import SecretDocuments
 from dataflow_assets.manifests.secret_refs import absent, foreign, missing_keys
@@ -31,6 +32,7 @@ from dataflow_assets.secrets import Secrets
 
 MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
 MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
+_OF_DEFS = {"type", "attributes", "requirements", "post_processing", "template_vars_module"}
 _JUSTONE, _TABLEFLOW = ("kafka", "postgresql"), ("kafka", "iceberg")
 
 AnyPath = str | os.PathLike[str]
@@ -124,7 +126,7 @@ def _assemble(
     findings += [*(finding for _, finding in late), *_repeated(read), *names.findings(own)]
     hints = [hint for file in read for hint in file.hints]
     hints += [hint for reading in readings for hint in reading.hints]
-    hints += [*absent(flows, documents), *names.unused(own)]
+    hints += [*absent(flows, documents), *names.unused(own), *cycles(flows)]
     return Loaded(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
@@ -203,6 +205,9 @@ def _properties(file: str) -> _FileReading:
     document = found.document
     if not (found.findings or justone.is_connector(document) or justone.is_worker(document)):
         message = "is neither a connector of JustOne's nor a Connect worker's file: skipped"
+        if document.get("connector.class"):
+            message = f"is another connector than {CLASS}, the only one that is read: skipped"
+            return _FileReading(hints=(document.finding(("connector.class",), message),))
         return _FileReading(hints=(document.finding((), message),))
     hints = (*found.hints, *justone.check_worker(document))
     return _FileReading(properties=(document,), findings=found.findings, hints=hints)
@@ -237,6 +242,8 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
             findings += more
         elif connector := justone.from_json(document):
             connectors.append(connector)
+        elif _of_dagster(document):
+            continue
         elif problem := _unreadable(document):
             findings.append(problem)
         else:
@@ -252,6 +259,12 @@ def _list(document: Document) -> Finding | None:
         return None
     message = "a list of objects is not read: make each item a document of its own, after `---`"
     return document.finding(("kind",), message)
+
+
+def _of_dagster(document: Document) -> bool:
+    """A component of a Dagster project, as in its `defs.yaml`: manifests may be below it."""
+    keys = set(document.value) if isinstance(document.value, dict) else set()
+    return keys <= _OF_DEFS and "." in str(document.get("type"))
 
 
 def _unreadable(document: Document) -> Finding | None:

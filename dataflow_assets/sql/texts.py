@@ -73,11 +73,16 @@ def double_text(value: float) -> str:
     return f"{'-' if sign else ''}{kept[0]}.{kept[1:] or '0'}E{power}"
 
 
-def float_text(value: float) -> str:
-    """The same for FLOAT, with the fewest digits that give the same number."""
+def shortest(value: float) -> float:
+    """Of a FLOAT the number with the fewest digits that is the same FLOAT: 0.1 stays 0.1."""
     import numpy as np
 
-    return double_text(float(str(np.float32(value))))
+    return float(str(np.float32(value)))
+
+
+def float_text(value: float) -> str:
+    """The same as `double_text` for FLOAT."""
+    return double_text(shortest(value))
 
 
 def as_text(value: Any, given: Type, zone: ZoneInfo) -> str:

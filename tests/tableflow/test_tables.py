@@ -22,6 +22,7 @@ import devservers
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
 from dataflow_assets.runs.request import Report
+from tests.conftest import Topics
 from tests.tableflow.files import FIELDS, Bucket, Tableflow
 
 Run = Callable[[Flow], list[Report]]
@@ -165,6 +166,28 @@ def test_by_hour_of_the_records_own_time(
     assert found == {hour - 1, hour}
     with pytest.raises(PermanentError, match="partitioning_scheme is hour in the table"):
         run(file.write(scheme="unpartitioned"))
+
+
+FAR = (2**62, 400_000_000_000_000)
+"""Milliseconds since 1970: beyond all microseconds, and in a year of five digits."""
+
+
+def test_a_record_of_a_far_time_is_rejected(
+    file: Tableflow, kafka: devservers.Kafka, topic: Topics, run: Run
+) -> None:
+    file.topic = topic(1, {"message.timestamp.after.max.ms": str(2**63 - 1)})
+    flow = file.write(scheme="hour")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number, at in enumerate((*FAR, 1_700_000_000_000)):
+        producer.produce(file.topic, json.dumps({"id": number}).encode(), timestamp=at)
+    assert producer.flush(10) == 0
+    run(flow)
+    assert [row["id"] for row in file.rows()] == [2]
+    rejected = file.rows(f"{file.name}_rejected")
+    assert {row["reason"] for row in rejected} == {
+        "the time by which the table is partitioned must be in the years 1 to 9999"
+    }
+    assert len(rejected) == 2
 
 
 def test_an_engine_without_a_catalog_reads_it(

@@ -13,7 +13,7 @@ from typing_extensions import override
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
-from dataflow_assets.sdk.database import ColumnName, DatabaseTable
+from dataflow_assets.sdk.database import ColumnName, DatabaseTable, split
 from dataflow_assets.sdk.polling import PolledSource
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
@@ -67,6 +67,20 @@ class PostgresqlConnection(DatabaseTable):
     @override
     def usual_schema(self) -> str:
         return "public"
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        table = self.table or ""
+        if table != table.lower() and '"' not in table:
+            quoted = ".".join(
+                f'"{part}"' if part != part.lower() else part for part in split(table)
+            )
+            yield (
+                "table",
+                f"has capital letters, so SQL must write it as {quoted.lstrip('.')}. Write it so "
+                f"here, too, if that is meant; else {table.lower()}",
+            )
 
 
 class PostgresqlSourceOptions(PostgresqlConnection, PolledSource):

@@ -140,9 +140,10 @@ class Table(TableflowSpec):
     ]
     """The topic. It is read from its oldest record."""
     source_format: Literal["json", "avro"]
-    """`json`: keys that are no columns are left out. `avro`: magic byte and schema id are removed,
-    and `schema` must be that of the writer: in the same order, optional fields as unions whose
-    first type is null."""
+    """`json`: keys that are no columns are left out. `avro`: `schema` must be that of the writer: in
+    the same order, optional fields as unions whose first type is null. Magic byte and schema id
+    are removed; a message that begins with the byte 0, and does not fit the schema without its
+    first five bytes, is decoded as a whole."""
     schema_mode: Annotated[str, Refused(_INLINE, allowed=("inline",))] = "inline"
     """Where the schema is."""
     schema_: TableSchema = Field(alias="schema")

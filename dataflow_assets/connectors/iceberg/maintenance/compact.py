@@ -19,6 +19,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry
 from pyiceberg.table import FileScanTask, Table
 
+from dataflow_assets.connectors.iceberg.maintenance.stored_rows import Unreadable, stored_rows
 from dataflow_assets.connectors.iceberg.table.commit import Change, Committer
 from dataflow_assets.connectors.iceberg.table.data_files import (
     ParquetFile,
@@ -75,7 +76,12 @@ def turn(committer: Committer, target_bytes: int) -> int:
 
 
 def _groups(table: Table, target_bytes: int) -> Iterator[list[DataFile]]:
-    """Groups of at least `FEWEST` files of one partition value and size, the oldest files first."""
+    """Groups of at least `FEWEST` files of one partition value and size, the oldest files first.
+
+    None of a table with a sort order, which the rows of a merged file would not have.
+    """
+    if not table.sort_order().is_unsorted:
+        return
     entries = [one for one in _live(table) if one.data_file.file_size_in_bytes < target_bytes / 2]
     current = table.spec().spec_id
     found = sorted((one for one in entries if one.data_file.spec_id == current), key=_kind_and_age)
@@ -122,20 +128,26 @@ def _merged(table: Table, group: Sequence[DataFile]) -> str:
     target = write_target(table)
     schema = file_schema(table.schema(), [column.name for column in table.schema().fields])
     file = ParquetFile(target, schema, "merged", group[0].partition)
-    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
     held: list[pa.RecordBatch] = []
-    for batch in scan.to_record_batches([FileScanTask(one) for one in group]):
+    held_bytes = 0
+    for batch in (batch for one in group for batch in _rows(table, one, schema)):
         held.append(batch)
-        if sum(one.nbytes for one in held) >= ROW_GROUP_BYTES:
-            held = _written(file, held, schema)
+        held_bytes += batch.nbytes
+        if held_bytes >= ROW_GROUP_BYTES:
+            file.write(pa.Table.from_batches(held, schema))
+            held, held_bytes = [], 0
     if held:
-        _written(file, held, schema)
+        file.write(pa.Table.from_batches(held, schema))
     file.close()
     return file.document()
 
 
-def _written(
-    file: ParquetFile, held: Sequence[pa.RecordBatch], schema: pa.Schema
-) -> list[pa.RecordBatch]:
-    file.write(pa.Table.from_batches(held).select(schema.names).cast(schema))
-    return []
+def _rows(table: Table, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Piece by piece; a file of another program without field ids is read by PyIceberg, whole."""
+    try:
+        yield from stored_rows(table, file.file_path, schema)
+    except Unreadable:
+        scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+        for batch in scan.to_record_batches([FileScanTask(file)]):
+            found = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+            yield from found.to_batches()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterator, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import ClassVar, Literal, Self
 
@@ -139,6 +140,8 @@ class BucketSink(BucketConnection, _TableSink, Maintained):
         "files and moves the checkpoint."
     )
     unwraps: ClassVar[bool] = False
+    snapshots_stay: ClassVar[timedelta | None] = timedelta(hours=1)
+    written_alone: ClassVar[bool] = True
     table_schema: str
     """The columns, in Iceberg's JSON of a schema."""
     time_column: str | None = None
@@ -187,6 +190,8 @@ class NessieSink(NessieConnection, _TableSink):
 
     type: ClassVar[str] = "nessie"
     icon: ClassVar[str] = "iceberg"
+    snapshots_stay: ClassVar[timedelta | None] = None
+    """Files belong to all branches: Nessie's own collector knows which nobody needs."""
     guarantee: ClassVar[str] = (
         "Exactly once: files and checkpoint are one commit that asserts the table's head, so that "
         "of two drivers on one span only one succeeds; with `upsertMode` the same commit takes out "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,28 @@ from pyiceberg.typedef import Record
 
 from dataflow_assets.connectors.iceberg.table.data_files import WriteTarget
 
+_YEARS = datetime.min, datetime.max
 Ints = npt.NDArray[np.int64]
 Sorting = list[tuple[pa.Array, str]]
+
+
+def datable(rows: pa.RecordBatch, target: WriteTarget) -> pa.Array:
+    """Which rows have times that a partition can be named by: nulls, and the years 1 to 9999.
+
+    Called by writers inside tasks for each batch: a far time would end the task, not its record.
+    """
+    found = pa.repeat(pa.scalar(value=True), rows.num_rows)
+    schema = target.iceberg_schema
+    for name in {
+        schema.find_column_name(field.source_id) for field in target.partition_spec.fields
+    }:
+        kind = rows.schema.field(name).type if name in rows.schema.names else pa.null()
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            first, last = (pa.scalar(each, pa.timestamp("us")).cast(kind) for each in _YEARS)
+            values = rows.column(name)
+            inside = pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
+            found = pc.and_(found, pc.fill_null(inside, fill_value=True))
+    return found
 
 
 def arranged(rows: pa.Table, target: WriteTarget) -> Iterator[tuple[Record | None, pa.Table]]:

@@ -15,6 +15,7 @@ from dataflow_assets.formats.value_schema import Encode
 from dataflow_assets.records.record import parse
 from dataflow_assets.sql.bytes.layout import Layouts
 from dataflow_assets.sql.bytes.write import encoder
+from dataflow_assets.sql.metadata import TIMESTAMP, headers_of
 
 
 class SqlWriter(KafkaWriter):
@@ -40,6 +41,8 @@ class SqlRouting(Routing):
         self._key_of = encoder(layouts.key) if layouts.key else None
         names = layouts.key.names if layouts.key else ()
         self._key_names = list(zip(names, layouts.key_columns, strict=True))
+        self._times = [name for name, key in layouts.metadata if key == TIMESTAMP]
+        self._headers = [name for name, key in layouts.metadata if key != TIMESTAMP]
 
     @override
     def plain(self, rows: pa.RecordBatch) -> bool:
@@ -58,4 +61,6 @@ class SqlRouting(Routing):
         found = self._value(row)
         if found is None and self._sink.upsert_mode:
             raise RejectedRecord("encode", "a null value of format raw would delete its key")
-        return Outgoing(self._sink.topic, found, made)
+        time = next((row[name] for name in self._times), None)
+        written = [one for name in self._headers for one in headers_of(row[name])]
+        return Outgoing(self._sink.topic, found, made, written, time)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataflow_assets.manifests.dialects.justone.keys import Key
+from dataflow_assets.manifests.dialects.key_tables import Key
 
 KAFKA, UPSERT = "kafka", "upsert-kafka"
 TABLES = ("postgresql", "clickhouse", "iceberg")
@@ -137,7 +137,12 @@ FORMATS: Sequence[Key] = (
     Key("csv.null-literal", "used", "The text that is null."),
     Key("csv.allow-comments", "used", "`true`: records that begin with `#` are left out.", "false"),
     Key("csv.ignore-parse-errors", "used", "As with JSON; columns that lack are null.", "false"),
-    Key("csv.write-bigdecimal-in-scientific-notation", "ignored", "Numbers are as in JSON."),
+    Key(
+        "csv.write-bigdecimal-in-scientific-notation",
+        "used",
+        "`false`: decimals have no exponents.",
+        "true",
+    ),
     Key("avro.encoding", "refused", "only the binary encoding is supported"),
     Key("avro.timestamp_mapping.legacy", "note", "only `true` is supported", "true"),
     Key("raw.charset", "used", "Of texts.", "UTF-8"),

@@ -8,9 +8,9 @@ from typing import Any
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects import documents
-from dataflow_assets.manifests.dialects.justone.keys import Key, entry, names
-from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.key_tables import Key, entry, names
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
 from dataflow_assets.manifests.dialects.sql.layouts import layouts
@@ -18,21 +18,14 @@ from dataflow_assets.manifests.dialects.sql.read_tables import included
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.sql.bytes.layout import Layouts
+from dataflow_assets.sql.casts import cast
 from dataflow_assets.sql.expressions import Column as Cell
 from dataflow_assets.sql.expressions import Expression
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.types import STRING, TIMESTAMP_LTZ, Type
+from dataflow_assets.sql.metadata import METADATA
+from dataflow_assets.sql.types import STRING, Type
 
-METADATA: Mapping[str, Type] = {
-    "topic": STRING,
-    "partition": Type("INT"),
-    "offset": Type("BIGINT"),
-    "timestamp": TIMESTAMP_LTZ,
-}
-"""The metadata of Kafka that columns can be."""
 _NO_METADATA = {
-    "headers": "headers are not supported yet in SQL",
-    "header-list": "headers are not supported yet in SQL",
     "leader-epoch": "is not known to readers here",
     "timestamp-type": "is not known to readers here",
 }
@@ -61,9 +54,18 @@ class Declared:
         return tuple(one for one in self.table.columns if one.computed is None)
 
     @property
+    def physical(self) -> tuple[Column, ...]:
+        """The columns that are in the bytes of records, or in a table of a database."""
+        return tuple(one for one in self.table.columns if one.physical)
+
+    @property
     def written(self) -> tuple[Column, ...]:
         """The columns that an INSERT fills."""
-        return tuple(one for one in self.table.columns if one.physical)
+        return tuple(
+            one
+            for one in self.table.columns
+            if one.physical or (one.metadata is not None and not one.virtual)
+        )
 
     def text(self, key: str, default: str = "") -> str:
         """The value of an option."""
@@ -237,14 +239,13 @@ def _metadata_problems(column: Column, connector: str) -> Iterator[tuple[Place, 
         yield column.place, f"METADATA {key}: {_NO_METADATA[key]}"
     elif key not in METADATA:
         yield column.place, f"no METADATA {key}; {meant(key, METADATA)}"
-    elif column.type is not None and not _fits(METADATA[key], column.type):
-        yield column.place, f"METADATA {key} is {METADATA[key]}: declare the column so"
+    elif column.type is not None and not _casts(METADATA[key], column.type):
+        message = f"METADATA {key} is {METADATA[key]}, which cannot be cast to {column.type}"
+        yield column.place, message
 
 
-def _fits(kind: Type, wanted: Type) -> bool:
-    if kind.kind == "TIMESTAMP_LTZ":
-        return wanted.kind == kind.kind
-    return kind == wanted or (kind.integer and wanted.kind == "BIGINT")
+def _casts(kind: Type, wanted: Type) -> bool:
+    return cast(kind, wanted, Environment().local) is not None
 
 
 def _watermark_problems(table: Table, named: Mapping[str, Column]) -> Iterator[tuple[Place, str]]:
