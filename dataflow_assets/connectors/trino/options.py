@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.trino.connection import TrinoConnection
@@ -93,11 +93,11 @@ class TrinoSinkOptions(UpsertOptions, TrinoConnection):
             raise ValueError("must be schema.table or catalog.schema.table")
         return value
 
-    @model_validator(mode="after")
-    def _deletes(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.delete_mode == "soft":
-            raise ValueError("deleteMode: soft does not work for trino yet; allowed: hard")
-        return self
+            yield "deleteMode: soft does not work for trino yet; allowed: hard"
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ MET = {
 @pytest.mark.parametrize("complaint", MET)
 @pytest.mark.parametrize(
     "error",
-    [FutureTimeout(), KafkaException(KafkaError(KafkaError._TIMED_OUT))],  # noqa: SLF001
+    [FutureTimeout(), KafkaException(KafkaError(KafkaError._TIMED_OUT))],
     ids=["waiting", "client"],
 )
 def test_silence_says_what_was_met_and_what_to_look_at(error: Exception, complaint: str) -> None:
