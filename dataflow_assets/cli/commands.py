@@ -199,7 +199,8 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PermanentError(f"{file} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise PermanentError(f"{file} cannot be read: {reason}") from None
 
 
 def _agreed(flow: Flow, checkpoint: Path | Literal[True] | None, tables: Sequence[str]) -> bool:

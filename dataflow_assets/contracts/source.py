@@ -293,10 +293,12 @@ class Source(Connector):
         Args:
             piece: the part.
             metadata: what is wanted of `metadata_columns`: each becomes a column marked METADATA,
-                its Arrow name none of the table's. OP and ABSENT may be beside them, and always a
-                column marked PLACE: a struct whose values name the row whenever, and in whatever
-                part, it is read. Rejected records have their ids by the values; without the column
-                by a digest of the row, so that a row that was altered is another record.
+                its Arrow name none of the table's. OP and ABSENT may be beside them, a column
+                marked LACKS where values of ABSENT are not known (the sink keeps those that it
+                has), and always a column marked PLACE: a struct whose values name the row whenever,
+                and in whatever part, it is read. Rejected records have their ids by the values;
+                without the column by a digest of the row, so that a row that was altered is another
+                record.
 
         Returns:
             Typed rows: bool, integers, floats, decimals, string (with a KIND), binary, date32,

@@ -51,6 +51,8 @@ class Loaded:
     """How many flows, Secrets and names of connections were read."""
     documents: Mapping[str, Document] = field(default_factory=dict, repr=False, compare=False)
     """By the id of a flow: where it is declared."""
+    tables: tuple[tuple[Document, dataflow.DeclaredTables], ...] = field(default=(), repr=False)
+    """The tables of whole files, by file."""
 
     @property
     def broken(self) -> Mapping[str, tuple[Finding, ...]]:
@@ -139,6 +141,7 @@ def _assemble(
         tuple(sorted(set(hints))),
         sum(_objects(file) for file in read),
         {flow.id: document for flow, document in flows if id(document) not in bad},
+        tuple((reading.document, reading.tables) for reading in readings if reading.tables),
     )
 
 

@@ -208,8 +208,10 @@ class DatabaseTable(Database, NamedTable):
         if "." in schema and not set(self.quotes) & set(self.table or ""):
             yield (
                 "table",
-                f"is the table {name} of a schema that is called {schema}: a database is named in "
-                "connectionString, and a name with a dot in it is put in double quotes",
+                (
+                    f"is the table {name} of a schema that is called {schema}: a database is named "
+                    "in connectionString, and a name with a dot in it is put in double quotes"
+                ),
             )
 
     @override

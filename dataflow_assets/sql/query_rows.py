@@ -15,7 +15,7 @@ from dataflow_assets.sql.expressions import program
 from dataflow_assets.sql.function import Environment, Evaluate, Row
 from dataflow_assets.sql.metadata import reader
 from dataflow_assets.sql.metadata import writer as metadata_writer
-from dataflow_assets.sql.query import KEY, Output, Plan
+from dataflow_assets.sql.plan import KEY, Output, Plan
 
 _SKIP = object()
 _NO_VALUE = (ValueError, OverflowError, ArithmeticError)

@@ -134,6 +134,18 @@ def test_a_statement_set_is_a_flow_for_each_insert(tmp_path: Path) -> None:
         assert [flow.id for flow in found.flows] == ["default/o.s", "default/p.s"]
 
 
+def test_each_query_of_a_union_is_a_flow(tmp_path: Path) -> None:
+    other = SOURCE.replace("TABLE s", "TABLE w").replace("'t'", "'w'")
+    query = "INSERT INTO o (v, k) (SELECT b, a FROM s) UNION ALL SELECT b, a FROM w WHERE a > 1;"
+    found = loaded(tmp_path, SOURCE, other, TARGET, query)
+    assert found.findings == ()
+    first, second = found.flows
+    assert [first.id, second.id] == ["default/o.s", "default/o.w"]
+    assert step(first).plan.where is None
+    assert step(second).plan.where is not None
+    assert step(first).text == step(second).text == query.removesuffix(";")
+
+
 def test_settings_are_of_the_statements_behind_them(tmp_path: Path) -> None:
     other = TARGET.replace("TABLE o", "TABLE p").replace("'o'", "'p'")
     found = loaded(
@@ -401,15 +413,25 @@ def test_a_mistake_in_a_declaration(
         ("INSERT INTO o SELECT a, B FROM s", 25, "no column B; did you mean b? Names are case-"),
         ("INSERT INTO o SELECT 1.5, b FROM s", 22, "is DECIMAL(2, 1), and o.k is BIGINT"),
         ("INSERT INTO o SELECT b, b FROM s", 22, "is STRING, and o.k is BIGINT: write CAST(... AS"),
-        ("INSERT INTO x SELECT a, b FROM s", 13, "no table x above; allowed: s, o, u"),
-        ("INSERT INTO o SELECT a, b FROM t", 32, "no table t in this file; allowed: s, o, u"),
+        ("INSERT INTO x SELECT a, b FROM s", 13, "no table x above; allowed: s, w, o, u"),
+        ("INSERT INTO o SELECT a, b FROM t", 32, "no table t in this file; allowed: s, w, o, u"),
         ("INSERT INTO o (k, z) SELECT a, b FROM s", 13, "no column z in o; allowed: k, v"),
         ("INSERT INTO o (k, v, k) SELECT a, b, a FROM s", 13, "the column k is written twice"),
         ("INSERT INTO o SELECT a, b FROM s WHERE a", 40, "WHERE takes a condition, not BIGINT"),
         ("INSERT INTO o SELECT DISTINCT a, b FROM s", 22, "DISTINCT needs state"),
         ("INSERT INTO o SELECT a, b FROM s LIMIT 3", 34, "LIMIT needs state"),
         ("INSERT INTO o SELECT s.a, s.b FROM s JOIN u ON TRUE", 38, "a join needs state"),
-        ("INSERT INTO o SELECT a, b FROM s UNION ALL SELECT a, b FROM s", 34, "UNION ALL is not"),
+        ("INSERT INTO o SELECT a, b FROM s UNION SELECT a, b FROM s", 34, "UNION needs state"),
+        (
+            "INSERT INTO o SELECT a, b FROM s UNION ALL SELECT a, b FROM s",
+            44,
+            "a second query of s",
+        ),
+        (
+            "INSERT INTO o SELECT a, b FROM s UNION ALL SELECT a FROM w",
+            44,
+            "the query has 1 columns",
+        ),
         ("INSERT INTO o SELECT a, b FROM TABLE(TUMBLE(TABLE s))", 32, "a window needs state"),
         ("INSERT OVERWRITE o SELECT a, b FROM s", 8, "INSERT OVERWRITE is not supported"),
         ("INSERT INTO s SELECT * FROM s", 13, "the flow reads what it writes: t is also its"),
@@ -422,7 +444,7 @@ def test_a_mistake_in_a_declaration(
     ],
 )
 def test_a_mistake_in_a_query(tmp_path: Path, query: str, column: int, says: str) -> None:
-    found = loaded(tmp_path, SOURCE, TARGET, UPSERTS, query)
+    found = loaded(tmp_path, SOURCE + SOURCE.replace("TABLE s", "TABLE w"), TARGET, UPSERTS, query)
     assert found.flows == ()
     (told,) = found.findings
     assert told.message.startswith(says)

@@ -85,16 +85,20 @@ class TableSourceOptions(CatalogConnection, Source):
         return "onSourceRewrite: rescan" if self.on_source_rewrite == "rescan" else ""
 
 
+OWN_IDS = 2_000_000_000
+"""The first of the field ids that no file may declare: of columns of our own."""
+
+
 @dataclass(frozen=True)
 class Declared:
     """A table whose columns are declared with their field ids.
 
-    `columns`: Iceberg's JSON of a schema. `hour_of`: the column by whose hours it is partitioned.
+    `columns`: Iceberg's JSON of a schema. `partitions`: terms like `hour(created_at)`.
     """
 
     columns: str
     location: str
-    hour_of: str | None = None
+    partitions: tuple[str, ...] = ()
 
 
 class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
@@ -159,6 +163,11 @@ class TableSinkOptions(SoftDeleteOptions, CatalogConnection):
     def keeps_itself(self) -> bool:
         """Whether the flow itself merges small files, expires snapshots and deletes leftovers."""
         return self.maintenance == "auto"
+
+    @property
+    def retained(self) -> tuple[timedelta | None, str]:
+        """For how long rows stay, and the column with their times; None: for ever."""
+        return None, ""
 
     @property
     def declared(self) -> Declared | None:

@@ -78,8 +78,10 @@ class PostgresqlConnection(DatabaseTable):
             )
             yield (
                 "table",
-                f"has capital letters, so SQL must write it as {quoted.lstrip('.')}. Write it so "
-                f"here, too, if that is meant; else {table.lower()}",
+                (
+                    f"has capital letters, so SQL must write it as {quoted.lstrip('.')}. Write it "
+                    f"so here, too, if that is meant; else {table.lower()}"
+                ),
             )
 
 

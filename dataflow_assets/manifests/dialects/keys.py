@@ -33,6 +33,7 @@ _ALIASES = {
     "pipeline": "transformations",
 }
 """What other tools call a key that is called otherwise here."""
+_LONGEST_WORD = 100  # to compare longer ones takes long, and nobody has misspelt them
 _OF_ERRORS = "errors (a sink for rejected records) and onRejected (fail, table or skip)"
 _MEANT = {
     "topics": ("topic", "a flow reads one topic: write topic, and a manifest for each topic"),
@@ -42,8 +43,10 @@ _MEANT = {
     "inputs": ("source", "a flow has one source: write a manifest for each source"),
     "schedule": (
         "freshness",
-        "a flow runs when its source has new data, within freshness seconds; its job can be put "
-        "on a schedule in Dagster",
+        (
+            "a flow runs when its source has new data, within freshness seconds; its job can be "
+            "put on a schedule in Dagster"
+        ),
     ),
     "cron": ("freshness", "a flow runs when its source has new data, within freshness seconds"),
     "deadletterqueue": ("onRejected", f"rejected records are a matter of {_OF_ERRORS}"),
@@ -63,6 +66,8 @@ MOST_NAMES = 12
 
 def suggest(word: str, allowed: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The allowed name that was probably meant."""
+    if len(word) > _LONGEST_WORD:
+        return None
     names = {_plain(name): name for name in allowed}
     close = get_close_matches(_plain(word), names, n=1, cutoff=cutoff)
     return names[close[0]] if close else None

@@ -68,12 +68,15 @@ def _nested(kind: Type, times: Times) -> Write:
     if kind.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in value]
     if kind.kind == "MAP":
-        return lambda value: {
-            "null" if name is None else str(inner[0](name)): inner[1](one)
-            for name, one in value.items()
-        }
+        return lambda value: {_name(name): inner[1](one) for name, one in value.items()}
     pairs = list(zip(kind.names, inner, strict=True))
     return lambda value: {name: write(one) for (name, write), one in zip(pairs, value, strict=True)}
+
+
+def _name(name: str | None) -> str:
+    if name is None:
+        raise ValueError("a map has a null key, which JSON cannot have")
+    return name
 
 
 def encoder(layout: Layout) -> Encode:

@@ -31,7 +31,7 @@ WHERE s.oid = $1::regclass AND c.relpersistence = 't' AND c.relname = lower($2)
             WHERE attrelid = $3::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum)
 LIMIT 1
 """
-"""A task's table has the columns of the target, and is of the role that keeps the state, or ours."""
+"""A task's table has the target's columns, and is of the role that keeps the state, or ours."""
 
 
 def offsets(link: TextLink, schema: str, table: str, topic: str) -> Mapping[int, int]:

@@ -23,7 +23,7 @@ from dataflow_assets.sql.expressions import (
     lasting,
 )
 from dataflow_assets.sql.metadata import HEADER_LIST, HEADERS, METADATA, WRITABLE
-from dataflow_assets.sql.query import Cell, Output, Plan
+from dataflow_assets.sql.plan import Cell, Output, Plan
 from dataflow_assets.sql.sharing import shared
 from dataflow_assets.sql.types import NULL, STRING, assignable
 
@@ -45,7 +45,8 @@ def plan(
         message = f"{table.name} is a sink only: a query reads a table of kafka or upsert-kafka"
         raise Unreadable(insert.query.place, message)
     _check_target(insert, target)
-    outputs = tuple(_outputs(insert, relation, target))
+    trims = settings.get("table.exec.sink.type-length-enforcer") == "TRIM_PAD"
+    outputs = tuple(_outputs(insert, relation, target, trims=trims))
     changelog = table.connector == UPSERT
     cells = tuple(_cells(table))
     key_where = _of_key(relation.where, cells) if changelog else None
@@ -99,13 +100,15 @@ def _check_target(insert: Insert, target: Declared) -> None:
         raise Unreadable(insert.table_place, f"{target.name} has no columns to write")
 
 
-def _outputs(insert: Insert, relation: Relation, target: Declared) -> Iterator[Output]:
+def _outputs(
+    insert: Insert, relation: Relation, target: Declared, *, trims: bool
+) -> Iterator[Output]:
     given = dict(_given(insert, relation, target))
     for column in target.written:
         place, found = given.get(column.name, (insert.place, Constant(NULL, None)))
         yield Output(
             column.name,
-            _fitted(place, found, column, target),
+            _fitted(place, found, column, target, trims=trims),
             nullable=column.nullable and column.name not in target.table.key,
             key=column.name in target.table.key,
             metadata=column.metadata or "",
@@ -133,7 +136,9 @@ def _given(
         yield name, (place, one)
 
 
-def _fitted(place: Place, found: Expression, column: Column, target: Declared) -> Expression:
+def _fitted(
+    place: Place, found: Expression, column: Column, target: Declared, *, trims: bool
+) -> Expression:
     wanted = column.type or STRING
     if not assignable(found.type, wanted):
         message = (
@@ -141,7 +146,7 @@ def _fitted(place: Place, found: Expression, column: Column, target: Declared) -
             f"{wanted})"
         )
         raise Unreadable(place, message)
-    if found.type.text and wanted.text:
+    if found.type.text and wanted.text and not trims:
         return found  # lengths are not enforced
     try:
         made = cast_to(found, wanted)

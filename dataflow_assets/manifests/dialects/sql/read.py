@@ -56,6 +56,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "dataflow.onRejected": ("table", "fail", "skip"),
     "dataflow.suspended": ("true", "false"),
     "table.exec.sink.not-null-enforcer": ("ERROR", "DROP"),
+    "table.exec.sink.type-length-enforcer": ("IGNORE", "TRIM_PAD"),
 }
 
 
@@ -117,7 +118,7 @@ def read(text: str, file: str) -> list[Reading]:
 def _flows(
     statements: Sequence[Statement], inserts: Sequence[Insert], state: _File
 ) -> Iterator[Reading]:
-    targets = Counter(one.table for one in inserts)
+    targets = Counter(one.table for insert in inserts for one in insert.parts)
     seen: dict[str, Place] = {}
     for one in statements:
         if isinstance(one, Set):
@@ -127,7 +128,11 @@ def _flows(
         elif isinstance(one, Table | View):
             _declare(one, state)
         else:
-            yield from _flow(one, state, seen, alone=targets[one.table] == 1)
+            before = len(state.notes.findings)
+            alone = targets[one.table] == 1
+            found = [each for part in one.parts for each in _flow(part, state, seen, alone=alone)]
+            # Half of a UNION would be a table that lacks rows.
+            yield from found if len(state.notes.findings) == before else ()
 
 
 def _set(option: Option, state: _File) -> None:
@@ -241,12 +246,10 @@ def _flow(
         return
     name = f"{target.name}.{relation.table.name}"
     if name in seen:
-        message = (
-            f"a second INSERT of {relation.table.name} into it: line {seen[name].line} has one"
-        )
-        state.wrong(what, insert.place, f"{message}; a flow has the name {name}")
+        message = f"a second query of {relation.table.name} into it: line {seen[name].line} has one"
+        state.wrong(what, insert.query.place, f"{message}; a flow has the name {name}")
         return
-    seen[name] = insert.place
+    seen[name] = insert.query.place
     _check_group(insert, relation.table, state)
     source = ends.source(relation.table, name, state.notes)
     sink = ends.sink(target, state.notes)
@@ -262,7 +265,7 @@ def _flow(
         name=name,
         source=source,
         branches=(Branch(sink),),
-        policies=_policies(state),
+        policies=_policies(state, target),
         transformations=(Transformation(SqlQuery(plan=made, text=insert.text)),),
         file=File(state.file),
         line=insert.place.line,
@@ -304,10 +307,11 @@ def _lines(place: Place) -> Lines:
     return Lines(place.line, place.column, place.line, place.column)
 
 
-def _policies(state: _File) -> Policies:
+def _policies(state: _File, target: Declared) -> Policies:
     way = state.settings.get("dataflow.onRejected", "table")
+    waits = f"{max(1, min(target.buffer.millis // 1000, 3600))}" if target.buffer else "10"
     return Policies(
-        freshness_seconds=float(state.settings.get("dataflow.freshness", "10")),
+        freshness_seconds=float(state.settings.get("dataflow.freshness", waits)),
         rejects=Rejects(way),  # type: ignore[arg-type]
     )
 
