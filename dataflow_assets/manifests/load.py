@@ -21,7 +21,7 @@ from dataflow_assets.manifests.dialects.documents import Document, parse
 from dataflow_assets.manifests.dialects.justone import read as justone
 from dataflow_assets.manifests.dialects.justone.keys import CLASS
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.sql import read as sql
+from dataflow_assets.manifests.dialects.sql.folder import SqlFile, read_folder
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.named_files import unusable
 from dataflow_assets.manifests.neighbours import clashes, cycles
@@ -73,6 +73,8 @@ class _FileReading:
     """Files of Kafka Connect: what a connector means depends on the worker's file beside it."""
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
+    sql: tuple[SqlFile, ...] = field(default=(), repr=False)
+    """A file of SQL: its tables may be declared in the files beside it."""
 
 
 def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
@@ -106,6 +108,8 @@ def _assemble(
     names = connections.Names(name for file in (*read, *near) for name in file.names)
     readings = [reading for file in read for reading in file.readings]
     readings += _connectors(read, near)
+    queries = list(read_folder(*([one for f in files for one in f.sql] for files in (read, near))))
+    readings += queries
     flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
@@ -131,7 +135,7 @@ def _assemble(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
         tuple(sorted(set(hints))),
-        sum(_objects(file) for file in read),
+        sum(_objects(file) for file in read) + len(queries),
         {flow.id: document for flow, document in flows if id(document) not in bad},
     )
 
@@ -190,7 +194,7 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
     except UnicodeDecodeError:
         return _refused(file, "is not UTF-8 text")
     if file.endswith(".sql"):
-        return _FileReading(tuple(sql.read(text, file)))
+        return _FileReading(sql=(SqlFile(file, text),))
     if text.count(":") + text.count(",") > MOST_ENTRIES:
         return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
