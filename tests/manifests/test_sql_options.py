@@ -164,8 +164,8 @@ def test_a_table_of_jdbc_is_one_of_postgresql(tmp_path: Path) -> None:
     assert sink.password_secret_ref.key == "P"
     assert (sink.table, sink.upsert_mode, sink.conflict_key) == ("shop.p", True, ("k",))
     assert sink.delete_mode == "hard"
-    noted = [(hint.path, hint.message) for hint in found.hints]
-    assert noted == [("url", "its parameter reWriteBatchedInserts has no effect")]
+    noted = [hint.message for hint in found.hints if hint.path == "url"]
+    assert noted == ["its parameter reWriteBatchedInserts has no effect"]
 
 
 def test_a_password_in_the_url_of_jdbc(tmp_path: Path) -> None:
