@@ -22,9 +22,10 @@ of a database), and each `INSERT INTO` is a flow, `<target>.<source>`, which del
 exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 
 **What runs:** queries without state, that is `SELECT` with expressions, `WHERE`, views and
-subqueries in `FROM`, over one table of `kafka` or `upsert-kafka`, into a table of `kafka`,
-`upsert-kafka`, `postgresql`, `clickhouse` or `iceberg`. **What is refused**, with line and column:
-aggregates and `GROUP BY`, `DISTINCT`, joins, windows, `ORDER BY`, `LIMIT`, `OVER`, `UNION`.
+subqueries in `FROM`, over one table of `kafka` or `upsert-kafka`, several of them with `UNION ALL`,
+into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or `iceberg`.
+**What is refused**, with line and column: aggregates and `GROUP BY`, `DISTINCT`, joins, windows,
+`ORDER BY`, `LIMIT`, `OVER`, `UNION`.
 
 ## Statements
 
@@ -82,9 +83,12 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
         "a name for a query",
     ),
     (
-        "`[EXECUTE] INSERT INTO t [(columns)] SELECT`",
+        "`[EXECUTE] INSERT INTO t [(columns)] SELECT [UNION ALL SELECT]`",
         "used",
-        "a flow; columns that are not listed are null",
+        (
+            "a flow, of each SELECT; columns that are not listed are null. Tables may be declared "
+            "in another file of the folder"
+        ),
     ),
     (
         "`... ON CONFLICT DO DEDUPLICATE`",
@@ -157,6 +161,7 @@ def render() -> str:
         section("Formats", formats, (*options.FORMATS, *_other_formats())),
         section("Properties of clients", properties, PRODUCERS),
         f"## Tables of databases\n\n{databases}\n",
+        section("Options of `jdbc`", "PostgreSQL alone.", options.OF_JDBC),
         section("SET", "", options.SETTINGS),
         _functions(),
     ]
