@@ -1,6 +1,6 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
+.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak soak-tableflow docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -56,6 +56,9 @@ kube-apiserver: setup ## A Kubernetes API server for tests, built with Go into .
 
 soak: setup ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to docs/evidence/soak.md
 	$(BIN)/python -m tests.stress.soak $(SOAK)
+
+soak-tableflow: setup ## A file of Tableflow over two clusters, edited while it runs for an hour, with kills; SOAK="--minutes 10"; the result goes to docs/evidence/soak-tableflow.md
+	$(BIN)/python -m tests.stress.soak_tableflow $(SOAK)
 
 docs: setup ## The generated pages: docs/reference, docs/connectors, docs/types.md
 	$(BIN)/python -m dataflow_assets.reference --write
