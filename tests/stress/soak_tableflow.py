@@ -123,7 +123,7 @@ class Table:
         return True
 
     def wrong(self, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-        """Rows that are missing, doubled or different; columns that were added later may be null."""
+        """Rows that are missing, doubled or different; late columns may be null."""
         seen: defaultdict[int, int] = defaultdict(int)
         for row in rows:
             seen[row["id"]] += 1

@@ -10,9 +10,11 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.justone.session import JustOneSession
+from dataflow_assets.connectors.postgresql.pool import lent
 from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
-from dataflow_assets.contracts import Run, SinkSession, Target
+from dataflow_assets.contracts import Positions, Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.server_failure import translated
 from dataflow_assets.secrets import Fills, SecretRef
 
 
@@ -40,6 +42,14 @@ class JustOneSink(PostgresqlSink):
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
         return JustOneSession(self, self.names, target, run)
+
+    @override
+    def inherited(self, target: Target) -> Positions | None:
+        from dataflow_assets.connectors.postgresql.justone import state_table
+
+        with translated(f"reading JustOne's state of {self.address()}"), lent(self.dsn()) as link:
+            found = state_table.stored(link, *self.place(), target.source)
+        return {str(partition): offset for partition, offset in sorted(found.items())} or None
 
     @override
     def no_table(self) -> PermanentError:
