@@ -278,6 +278,8 @@ class _Attempt:
             raise shows_less(self._flow, turn.until or {}, turn.after)
 
     def _micro_batch(self, span: Span, turn: Turn) -> Iterator[Report]:
+        with self._host.beside() as spark:
+            span = self._source.prepare(span, spark)
         ready: Sequence[OpenBranch]
         ready = [one for one in turn.branches if self._has_table(one, span)]
         span, ready = begun(span, ready, self._cut)

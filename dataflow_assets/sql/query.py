@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import InstanceOf
 from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records.record import NotJson, Record, parse
+from dataflow_assets.records.record import Record
 from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 from dataflow_assets.sql.bytes.layout import Layout, Times
-from dataflow_assets.sql.bytes.messages import SKIPPED_KEY
-from dataflow_assets.sql.bytes.read import Reader
 from dataflow_assets.sql.bytes.write import Write, writer
-from dataflow_assets.sql.casts import cutter
 from dataflow_assets.sql.expressions import Expression, columns, compiled
 from dataflow_assets.sql.function import Environment, Evaluate, Row
-from dataflow_assets.sql.texts import parsed_moment
-from dataflow_assets.sql.types import Type
-
-_KEY = "key"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Where a column of the source's row comes from."""
-
-    name: str
-    place: Literal["value", "key", "metadata"]
-    at: int = 0
-    """In the layout of the value, or of the key."""
-    key_at: int | None = None
-    """Of a column that is in both: where it is in the key."""
-    metadata: str = ""
-    type: Type | None = None
-    """Of metadata."""
+from dataflow_assets.sql.input import KEY, Cell, Input
 
 
 @dataclass(frozen=True)
@@ -75,7 +52,7 @@ class Plan:
         if self.where is None:
             return False
         cells = (self.cells[at] for at in columns(self.where))
-        return all(one.place == "key" or one.key_at is not None for one in cells)
+        return all(one.of_key for one in cells)
 
 
 class SqlQuery(Step):
@@ -94,7 +71,7 @@ class SqlQuery(Step):
     @override
     def reads(self) -> frozenset[str]:
         found = {one.metadata for one in self.plan.cells if one.place == "metadata"}
-        return frozenset(found | ({_KEY} if self.plan.key is not None else set()))
+        return frozenset(found | ({KEY} if self.plan.key is not None else set()))
 
     @override
     def origins(self, column: str) -> Origins:
@@ -110,66 +87,17 @@ class _Rows:
 
     def __init__(self, plan: Plan, environment: Environment) -> None:
         self._plan = plan
-        self._value = Reader(plan.value)
-        self._key = Reader(plan.key) if plan.key is not None else None
+        self._input = Input(plan.value, plan.key, plan.cells, changelog=plan.changelog)
         self._where = compiled(plan.where, environment) if plan.where is not None else None
         self._by_key = plan.judges_by_key
         self._outputs = [_Cell.of(one, plan.times, environment) for one in plan.outputs]
         self._keys = [one for one in self._outputs if one.output.key]
-        self._metadata = [_metadata(one) for one in plan.cells]
 
     def __call__(self, record: Record) -> Record | None:
-        key = self._key_of(record)
-        if key is _SKIP:
+        taken = self._input(record)
+        if taken is None:
             return None
-        body = record.body
-        if isinstance(body, NotJson):
-            if body.raw is not None:
-                return None  # nothing between the ends of the message, or what is to be skipped
-            if self._plan.changelog:
-                return self._deleted(record, self._row(record, None, key))
-            if self._plan.value.kind != "raw":
-                return None
-            body = None
-        values = self._values(body)
-        if values is None:
-            return None
-        return self._of(record, self._row(record, values, key, body))
-
-    def _key_of(self, record: Record) -> Sequence[Any] | object | None:
-        if self._key is None:
-            return None
-        text = record.metadata.get(_KEY, "")
-        if text == SKIPPED_KEY.decode():
-            return _SKIP
-        if not text:
-            raise RejectedRecord("step", "the record has no key, and key.format needs one")
-        try:
-            found = self._key(parse(str(text).encode()))
-        except ValueError as error:
-            raise RejectedRecord("step", f"key: {error}") from None
-        return _SKIP if found is None else found
-
-    def _values(self, body: Any) -> Sequence[Any] | None:
-        try:
-            return self._value(body)
-        except ValueError as error:
-            raise RejectedRecord("step", str(error)) from None
-
-    def _row(self, record: Record, values: Sequence[Any] | None, key: Any, body: Any = None) -> Row:
-        """A key's column that the value lacks is the key's: else deletes would miss the row."""
-        row: list[Any] = []
-        present = self._value.present(body) if values is not None and key is not None else ()
-        for cell, metadata in zip(self._plan.cells, self._metadata, strict=True):
-            if cell.place == "metadata":
-                row.append(metadata(record.metadata))
-            elif cell.place == "key":
-                row.append(key[cell.at])
-            elif values is None or (cell.key_at is not None and not present[cell.at]):
-                row.append(None if cell.key_at is None else key[cell.key_at])
-            else:
-                row.append(values[cell.at])
-        return row
+        return (self._deleted if taken.gone else self._of)(record, taken.row)
 
     def _of(self, record: Record, row: Row) -> Record | None:
         if self._where is not None and _computed(self._where, row, "WHERE") is not True:
@@ -206,9 +134,6 @@ class _Rows:
         return Record(body, {**record.metadata, "operation": "delete"}, record.route)
 
 
-_SKIP = object()
-
-
 @dataclass(frozen=True)
 class _Cell:
     output: Output
@@ -227,19 +152,3 @@ def _computed(evaluate: Evaluate, row: Row, name: str) -> Any:
     except (ValueError, OverflowError, ArithmeticError) as error:
         raise RejectedRecord("step", f"{name}: {error}") from None
 
-
-def _metadata(cell: Cell) -> Callable[[Mapping[str, Any]], Any]:
-    name = cell.metadata
-    if name == "timestamp" and cell.type is not None:
-        cut = cutter(cell.type)
-
-        def time(metadata: Mapping[str, Any]) -> Any:
-            found = metadata.get(name)
-            if isinstance(found, int):
-                raise RejectedRecord("step", "the record's timestamp is beyond the year 9999")
-            if isinstance(found, str):  # of a rejected record that is put back
-                found = parsed_moment(found.removesuffix("Z")).replace(tzinfo=UTC)
-            return None if found is None else cut(found.astimezone(UTC))
-
-        return time
-    return lambda metadata: metadata.get(name)

@@ -13,7 +13,8 @@ from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.sql.bytes.layout import Times
 from dataflow_assets.sql.expressions import Column as Reference
 from dataflow_assets.sql.expressions import Constant, Expression, cast_to
-from dataflow_assets.sql.query import Cell, Output, Plan
+from dataflow_assets.sql.input import Cell
+from dataflow_assets.sql.query import Output, Plan
 from dataflow_assets.sql.types import NULL, STRING, assignable
 
 

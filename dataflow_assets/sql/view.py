@@ -1,0 +1,181 @@
+"""What an INSERT with state does: messages into the first stage, groups into rows of the target."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.record import Record, encode, parse
+from dataflow_assets.sql.bytes.layout import Layout, Times
+from dataflow_assets.sql.bytes.write import writer
+from dataflow_assets.sql.expressions import Expression, columns, compiled
+from dataflow_assets.sql.function import Environment, Row
+from dataflow_assets.sql.input import KEY, Cell, Input
+from dataflow_assets.sql.query import Output
+from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage
+from dataflow_assets.sql.types import Type
+from dataflow_assets.sql.values import Codec, pack
+
+
+@dataclass(frozen=True)
+class View:
+    """A query with state. Made when a file is loaded, sent to the tasks."""
+
+    value: Layout
+    key: Layout | None
+    cells: tuple[Cell, ...]
+    stages: tuple[Stage, ...]
+    outputs: tuple[Output, ...]
+    having: Expression | None = None
+    """Over the columns of the last stage."""
+    primary: tuple[tuple[int, Type], ...] = ()
+    """Of an upsert table the places of its PRIMARY KEY in a row; empty: rows only come."""
+    times: Times = "RFC-3339"
+    drops_nulls: bool = False
+    zone: str = "UTC"
+
+    @property
+    def changelog(self) -> bool:
+        """Whether rows of the table are replaced and deleted."""
+        return bool(self.primary)
+
+    @cached_property
+    def shape(self) -> str:
+        """A digest of all that decides what is kept of rows; names and spelling do not count."""
+        read = (self.value, self.key, self.cells, self.primary, self.zone)
+        return _digest((read, self.stages))
+
+    @cached_property
+    def query(self) -> str:
+        """A digest of all that decides which rows the target has."""
+        written = (self.outputs, self.having, self.times, self.drops_nulls)
+        return _digest((self.shape, written))
+
+    def reads(self) -> frozenset[str]:
+        """The metadata of messages that it looks at."""
+        found = {one.metadata for one in self.cells if one.place == "metadata"}
+        times = {"timestamp"} if self.changelog else set()
+        return frozenset(found | times | ({KEY} if self.key is not None else set()))
+
+    def origins(self, name: str) -> frozenset[str] | None:
+        """The columns of the table that a column of the target is made of."""
+        found = next((one for one in self.outputs if one.name == name), None)
+        if found is None:
+            return None
+        places = columns(found.expression)
+        for stage in reversed(self.stages):
+            inner = [*(columns(one) for one in stage.keys), *map(_looked_at, stage.calls)]
+            places = frozenset[int]().union(*(inner[at] for at in places))
+        cells = (self.cells[at] for at in places)
+        return frozenset(one.name for one in cells if one.place != "metadata")
+
+
+def _looked_at(call: Any) -> frozenset[int]:
+    parts = (call.argument, call.condition)
+    return frozenset[int]().union(*(columns(one) for one in parts if one is not None))
+
+
+def _digest(found: object) -> str:
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+
+
+Arrived = tuple[bytes | None, bytes | None]
+"""Of an upsert table its key and what the first stage sees (None: deleted); of another table no
+key, and what the first stage sees."""
+
+
+class Arrivals:
+    """Messages as what the first stage sees of them; compiled once for each task."""
+
+    def __init__(self, view: View, environment: Environment) -> None:
+        self._input = Input(view.value, view.key, view.cells, changelog=view.changelog)
+        self._intake = Intake(view.stages[0], environment)
+        self._primary = [at for at, _ in view.primary]
+        self._names = [view.cells[at].name for at in self._primary]
+        self._codec = Codec([kind for _, kind in view.primary])
+
+    def __call__(self, record: Record) -> Arrived | None:
+        """None for what changes nothing. Raises RejectedRecord."""
+        taken = self._input(record)
+        if taken is None:
+            return None
+        if not self._primary:
+            seen = self._intake(taken.row)
+            return None if seen is None else (None, pack(seen))
+        key = self._key(taken.row)
+        seen = None if taken.gone else self._intake(taken.row)
+        return key, None if seen is None else pack(seen)
+
+    def _key(self, row: Row) -> bytes:
+        values = [row[at] for at in self._primary]
+        if None in values:
+            name = self._names[values.index(None)]
+            raise RejectedRecord("step", f"the column {name} of the PRIMARY KEY is null")
+        return self._codec.pack(values)
+
+
+def groups(view: View, number: int, environment: Environment) -> Groups:
+    """The groups of a stage, whose rows go to the next one, or into the target."""
+    stage = view.stages[number]
+    if number + 1 == len(view.stages):
+        return Groups(stage, _written(view, environment))
+    return Groups(stage, _passed_on(view.stages[number + 1], environment))
+
+
+def _passed_on(following: Stage, environment: Environment) -> Finish:
+    intake = Intake(following, environment)
+
+    def finish(row: Row) -> bytes | None:
+        seen = intake(row)
+        return None if seen is None else pack(seen)
+
+    return finish
+
+
+def _written(view: View, environment: Environment) -> Finish:
+    """Rows of the target as JSON."""
+    having = compiled(view.having, environment) if view.having is not None else None
+    cells = [
+        (one, compiled(one.expression, environment), writer(one.expression.type, view.times))
+        for one in view.outputs
+    ]
+
+    def finish(row: Row) -> bytes | None:
+        if having is not None and _computed("HAVING", having, row) is not True:
+            return None
+        body: dict[str, Any] = {}
+        for output, evaluate, write in cells:
+            value = _computed(output.name, evaluate, row)
+            if value is None and not output.nullable:
+                if view.drops_nulls:
+                    return None
+                raise RejectedRecord(
+                    "step",
+                    f"Column '{output.name}' is NOT NULL, and the query has no value for it; with "
+                    "table.exec.sink.not-null-enforcer = DROP such rows are left out",
+                )
+            body[output.name] = None if value is None else write(value)
+        return encode(body)
+
+    return finish
+
+
+def _computed(name: str, evaluate: Any, row: Row) -> Any:
+    try:
+        return evaluate(row)
+    except (ValueError, OverflowError, ArithmeticError) as error:
+        raise RejectedRecord("step", f"{name}: {error}") from None
+
+
+def key_of(view: View, body: bytes) -> bytes:
+    """The key columns of a row of the target, by which it is deleted."""
+    names = {one.name for one in view.outputs if one.key}
+    return encode({name: value for name, value in parse(body).items() if name in names})
+
+
+def named_group(view: View, group: bytes, number: int) -> str:
+    """A group for people: its values."""
+    return str(Codec([one.type for one in view.stages[number].keys]).unpack(group))
