@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dataflow_assets.manifests.dialects.justone.keys import Key
+from dataflow_assets.manifests.dialects.key_tables import Key
 from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
 from dataflow_assets.manifests.dialects.sql.tables import METADATA
 from dataflow_assets.reference.blocks import escaped
-from dataflow_assets.reference.justone import section
+from dataflow_assets.reference.key_tables import section
 from dataflow_assets.sql.functions import FUNCTIONS
 
 _TOP = """# Flink's SQL: `*.sql`

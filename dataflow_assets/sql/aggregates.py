@@ -250,5 +250,3 @@ class Extremes(Kept):
         if not kept[0]:
             return None
         return self._value(kept[0][0 if self._least else -1][0])
-
-

@@ -137,9 +137,7 @@ class Merged:
     """Groups that have no row because it cannot be computed, and why."""
 
 
-def merge_rows(
-    old: Mapping[bytes, bytes | None], arrived: Mapping[bytes, bytes | None]
-) -> Merged:
+def merge_rows(old: Mapping[bytes, bytes | None], arrived: Mapping[bytes, bytes | None]) -> Merged:
     """The latest row of each key in place of the one before.
 
     Args:

@@ -152,5 +152,3 @@ def _unordered(value: int) -> float:
     bits = value if value >= 0 else (-value - 1) | 1 << 63
     found: float = struct.unpack(">d", struct.pack(">Q", bits))[0]
     return found
-
-

@@ -155,9 +155,7 @@ class Computation:
 
     def _read(self, pieces: Sequence[OffsetSlice], *, small: bool) -> None:
         if not small:
-            tasks = [
-                ReadSlice(self._reader, piece, self._place, self._buckets) for piece in pieces
-            ]
+            tasks = [ReadSlice(self._reader, piece, self._place, self._buckets) for piece in pieces]
             for done in run(self._spark(), tasks):
                 self._take(done)
             return
@@ -247,4 +245,3 @@ def stored(place: Place, generation: str, manifest: Manifest) -> Position:
 def folder_of(generation: str, number: int, name: str) -> str:
     """Of a span: those of later ones sort behind it."""
     return f"{generation}/{number:012}-{name}"
-

@@ -1,5 +1,6 @@
 """The files of a view's state: written once, read whole, checked, and deleted when nobody needs
-them."""
+them.
+"""
 
 from __future__ import annotations
 

@@ -163,5 +163,3 @@ def added_up(changes: Iterable[Change]) -> Changes:
 
 def _listed(changes: Changes) -> list[Change]:
     return [Change(key, beside, number) for (key, beside), number in changes.items() if number]
-
-

@@ -86,4 +86,3 @@ def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _named(name: str) -> dict[bytes, bytes]:
     return {METADATA: name.encode()}
-

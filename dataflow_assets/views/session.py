@@ -219,4 +219,3 @@ def _ending(offsets: Positions) -> Positions:
 
 def _whole(offsets: Positions) -> dict[str, int]:
     return {partition: int(at) for partition, at in offsets.items()}
-

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dataflow_assets.connectors.kafka.sink.sql import SqlKafkaSink
 from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.dialects.sql.read import read
 from dataflow_assets.manifests.load import Loaded, load
+from dataflow_assets.records.record import Record
+from dataflow_assets.records.step import Context
 from dataflow_assets.sql.query import SqlQuery
 from tests import ROOT
+from tests.sql.hostile import EVERYTHING, TEXTS, spoilt
 
 WITH = "'topic' = 't', 'properties.bootstrap.servers' = 'k:9092'"
 PLAIN = f"'connector' = 'kafka', {WITH}, 'format' = 'json'"
@@ -421,25 +423,98 @@ def test_deep_nesting_is_a_finding(tmp_path: Path, part: str) -> None:
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
-@given(data=st.data())
-def test_no_text_breaks_the_reading(data: st.DataObject) -> None:
-    """Words and symbols of a file are left out, doubled and exchanged."""
-    text = (ROOT / "examples" / "sql" / "adults.sql").read_text()
-    pieces = re.findall(r"\w+|\s+|[^\w\s]", text)
-    for _ in range(data.draw(st.integers(1, 4))):
-        at, other = (data.draw(st.integers(0, len(pieces) - 1)) for _ in range(2))
-        way = data.draw(st.sampled_from(["drop", "twice", "exchange"]))
-        changed = {"drop": "", "twice": pieces[at] * 2, "exchange": pieces[other]}
-        pieces[at] = changed[way]
-    found = read("".join(pieces), "one.sql")
-    lines = "".join(pieces).count("\n") + 1
+@given(text=spoilt() | spoilt((ROOT / "examples" / "sql" / "adults.sql").read_text()))
+def test_no_text_breaks_the_reading(text: str) -> None:
+    """Whatever is spoilt in a file is a finding, at a line of the file."""
+    found = read(text, "one.sql")
+    lines = text.count("\n") + 1
     assert all(1 <= each.line <= lines for one in found for each in one.findings)
 
 
-def test_a_value_is_never_in_a_message(tmp_path: Path) -> None:
-    secret = "hunter2-hunter2"
-    text = f"CREATE TABLE x (a INT) WITH ('password' 'x' = '{secret}', '{secret}');"
-    text += f" SET 'table.local-time-zone' = '{secret}'; {SOURCE} '{secret}'"
-    found = loaded(tmp_path, text)
+def test_every_part_of_the_grammar_is_read() -> None:
+    """What the test above spoils is right."""
+    head, *flows = read(EVERYTHING, "one.sql")
+    assert head.findings == ()
+    assert len(flows) == 3
+
+
+@pytest.mark.parametrize("value", TEXTS, ids=range(len(TEXTS)))
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("csv.escape-character", "csv.field-delimiter", "csv.quote-character"),
+        *("properties.transaction.timeout.ms", "scan.startup.timestamp-millis", "raw.charset"),
+    ],
+)
+def test_no_value_of_an_option_breaks_the_reading(key: str, value: str) -> None:
+    kind, mode = key.partition(".")[0], "'scan.startup.mode' = 'timestamp'"
+    given = PLAIN.replace("json", kind if kind in ("csv", "raw") else "json")
+    quoted = value.replace("'", "''")
+    table = f"CREATE TABLE x (a STRING) WITH ({given}, {mode}, '{key}' = '{quoted}');"
+    found = read(f"{table} {TARGET} INSERT INTO o SELECT 1, a FROM x;", "one.sql")
+    assert all(each.line == 1 for one in found for each in one.findings)
+
+
+SECRET = "hunter2-hunter2"
+"""A password, wherever it may be written by mistake."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"CREATE TABLE x (a INT) WITH ('password' 'x' = '{SECRET}', '{SECRET}');",
+        f"CREATE TABLE x (a INT) WITH ('password' = {SECRET});",
+        f"CREATE TABLE x (a INT) WITH ('password' = 'it's {SECRET}');",
+        f"SET 'table.local-time-zone' = '{SECRET}';",
+        f"'{SECRET}'",
+        f"SELECT 1 /*+ OPTIONS('password' = '{SECRET}') */",
+        f"/*+ OPTIONS('password' = '{SECRET}') */ INSERT INTO x SELECT 1",
+        f"INSERT INTO x /*+ OPTIONS('password' = '{SECRET}') */ SELECT 1",
+        f"INSERT INTO x SELECT a FROM s /*+ OPTIONS('password' = {SECRET}) */",
+        f"CREATE TABLE x (a INT) /*+ OPTIONS('password' = '{SECRET}') */ WITH ('a' = 'b')",
+    ],
+)
+def test_a_value_is_never_in_a_message(tmp_path: Path, text: str) -> None:
+    found = loaded(tmp_path, f"{text} {SOURCE} '{SECRET}'")
     assert found.findings
-    assert not [one for one in found.findings if secret in str(one)]
+    assert not [one for one in found.findings if "hunter2" in str(one)]
+
+
+@pytest.mark.parametrize("end", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_the_text_of_an_insert_is_cut_where_it_begins_and_ends(tmp_path: Path, end: str) -> None:
+    """Signs that some programs take for ends of lines do not move it into a table's options."""
+    comment = f"-- a{end}b{end}c{end}d{end}e{end}f\n"
+    insert = "INSERT INTO o\nSELECT a, b\nFROM s"
+    flow = one(loaded(tmp_path, comment, SOURCE, TARGET, f"{insert};", "-- password = x"))
+    assert step(flow).text == insert
+
+
+def test_views_over_views_cost_no_more_at_each_level(tmp_path: Path) -> None:
+    """40 levels, each of which uses the one below twice, are 40 parts and not 2^40."""
+    views = [
+        f"CREATE VIEW v{n} AS SELECT v + v AS v, b FROM v{n - 1} WHERE v <> {n};"
+        for n in range(1, 41)
+    ]
+    first = "CREATE VIEW v0 AS SELECT a AS v, b FROM s;"
+    flow = one(loaded(tmp_path, SOURCE, TARGET, first, *views, "INSERT INTO o SELECT * FROM v40"))
+    assert len(step(flow).plan.shared) < 41
+    row = step(flow).compile(Context(datetime(2026, 7, 20, tzinfo=UTC)))(
+        Record({"a": 3, "b": "x"}, {})
+    )
+    assert row == Record({"k": 3 * 2**40, "v": "x"}, {})
+
+
+def test_rows_of_rows_are_refused_before_they_fill_the_memory(tmp_path: Path) -> None:
+    views = [f"CREATE VIEW v{n} AS SELECT (v, v) AS v FROM v{n - 1};" for n in range(1, 31)]
+    found = loaded(tmp_path, SOURCE, "CREATE VIEW v0 AS SELECT a AS v FROM s;", *views)
+    assert [each.message for each in found.findings] == [
+        "ROW: the result is made of more than 1000 types"
+    ]
+
+
+def test_a_long_list_of_conditions_is_not_a_deep_one(tmp_path: Path) -> None:
+    many = " OR ".join(f"a = {n}" for n in range(500))
+    one(loaded(tmp_path, SOURCE, TARGET, f"INSERT INTO o SELECT a, b FROM s WHERE {many}"))
+    deep = " + ".join(["a"] * 200)
+    (told,) = loaded(tmp_path, SOURCE, TARGET, f"INSERT INTO o SELECT {deep}, b FROM s").findings
+    assert told.message.startswith("an expression has more than 100 levels")

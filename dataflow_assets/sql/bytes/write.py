@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -25,8 +26,8 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 _QUOTED = ("NaN", "Infinity", "-Infinity")
 
 
-def writer(kind: Type, times: Times) -> Write:
-    """What makes a JSON value of a value."""
+def writer(kind: Type, times: Times) -> Write | None:
+    """What makes a JSON value of a value; None where the value is one."""
     if kind.kind in ("FLOAT", "DOUBLE"):
         return fraction
     if kind.kind == "VARBINARY":
@@ -36,20 +37,31 @@ def writer(kind: Type, times: Times) -> Write:
     if kind.kind == "TIME":
         return lambda value: _trimmed(clock_text(value, 6))
     if kind.moment:
-        between = " " if times == "SQL" else "T"
-        zone = "Z" if kind.kind == "TIMESTAMP_LTZ" or times == "RFC-3339" else ""
-        return lambda value: f"{date_text(value)}{between}{_trimmed(clock_text(value, 6))}{zone}"
-    if not kind.items:
-        return lambda value: value
-    return _nested(kind, times)
+        return _moments(kind, times)
+    return _nested(kind, times) if kind.items else None
+
+
+def _moments(kind: Type, times: Times) -> Write:
+    between = " " if times == "SQL" else "T"
+    zone = "Z" if kind.kind == "TIMESTAMP_LTZ" or times == "RFC-3339" else ""
+
+    def write(value: datetime) -> str:
+        text = value.replace(tzinfo=None).isoformat(between)
+        return f"{text.rstrip('0') if value.microsecond else text}{zone}"
+
+    return write
 
 
 def _trimmed(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def _nested(kind: Type, times: Times) -> Write:
-    inner = [or_null(writer(one, times)) for one in kind.items]
+    inner = [or_null(writer(one, times) or _same) for one in kind.items]
     if kind.kind == "ARRAY":
         return lambda value: [inner[0](one) for one in value]
     if kind.kind == "MAP":

@@ -15,7 +15,7 @@ from decimal import (
 )
 from typing import Any
 
-from dataflow_assets.sql.casts import rounded, single, wrapped
+from dataflow_assets.sql.casts import rounder, single, wrapped, wrapper
 from dataflow_assets.sql.function import Environment, Function, Resolve, Resolved
 from dataflow_assets.sql.functions.moments import shifted
 from dataflow_assets.sql.functions.signatures import fit, takes
@@ -56,10 +56,14 @@ def _operator(
         a, b = (one if one != NULL else INT for one in types)
         if a.integer and b.integer:
             wide = _wider(a, b)
-            return Resolved(wide, lambda x, y: wrapped(wide.kind, whole(x, y)))
+            wrap = wrapper(wide.kind)
+            return Resolved(wide, lambda x, y: wrap(whole(x, y)))
         if a.exact and b.exact:
             wanted = digits(as_decimal(a), as_decimal(b))
-            return Resolved(wanted, lambda x, y: rounded(exact(Decimal(x), Decimal(y)), wanted))
+            cut = rounder(wanted)
+            if not a.integer and not b.integer:
+                return Resolved(wanted, lambda x, y: cut(exact(x, y)))
+            return Resolved(wanted, lambda x, y: cut(exact(Decimal(x), Decimal(y))))
         if "DOUBLE" in (a.kind, b.kind) or (
             a.exact is not b.exact and "DECIMAL" in (a.kind, b.kind)
         ):
@@ -166,15 +170,14 @@ def _cut_to(direction: str) -> Resolve:
     def resolve(types: Sequence[Type], _: Environment) -> Resolved:
         fit(types, ("number", "integer?"))
         kind = types[0]
+        fit_again = rounder(kind) if kind.kind == "DECIMAL" else None
 
         def call(value: Any, digits: int = 0) -> Any:
             if isinstance(value, float):
                 exact = Decimal(repr(value)) if math.isfinite(value) else None
                 return value if exact is None else float(_cut(exact, digits, direction))
             found = _cut(Decimal(value), digits, direction)
-            if kind.integer:
-                return wrapped(kind.kind, int(found))
-            return rounded(found, kind)
+            return fit_again(found) if fit_again else wrapped(kind.kind, int(found))
 
         return Resolved(kind, call)
 

@@ -25,6 +25,8 @@ def _joiner(
     types: Sequence[Type], environment: Environment, join: Callable[[list[str]], str]
 ) -> Callable[..., str]:
     casts = [None if one.text else cast(one, STRING, environment.local) for one in types]
+    if not any(casts):
+        return lambda *values: join(list(values))
 
     def call(*values: Any) -> str:
         pairs = zip(casts, values, strict=True)
@@ -88,7 +90,7 @@ def expression(text: str) -> re.Pattern[str]:
     """Raises ValueError for one that cannot be used."""
     try:
         return re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"the regular expression cannot be used: {error}") from None
 
 

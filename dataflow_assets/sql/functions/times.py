@@ -170,6 +170,12 @@ def _unix(types: Sequence[Type], environment: Environment) -> Resolved:
     return Resolved(BIGINT, call)
 
 
+def presents(name: str, arguments: int) -> bool:
+    """Whether the result of a function is the present time, and so another one later."""
+    return name in _PRESENT or (name == "UNIX_TIMESTAMP" and not arguments)
+
+
+_PRESENT = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE")
 _GROUP = "Times"
 _PATTERN = "Patterns have the letters y M d H h m s S a E, and texts in quotes."
 _UNITS = "YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND"

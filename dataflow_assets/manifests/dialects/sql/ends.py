@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -15,12 +15,13 @@ from dataflow_assets.connectors.kafka.sink.sql import SqlKafkaSink
 from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
 from dataflow_assets.contracts import Connector, Sink
 from dataflow_assets.errors import DataflowError
+from dataflow_assets.manifests.dialects.client_keys import CLIENT
+from dataflow_assets.manifests.dialects.client_security import Told, referred, security
 from dataflow_assets.manifests.dialects.documents import Document, Path, Place
-from dataflow_assets.manifests.dialects.justone.consumer import Told, referred, security
-from dataflow_assets.manifests.dialects.justone.keys import CONSUMER, Key, entry
-from dataflow_assets.manifests.dialects.justone.notes import Notes
-from dataflow_assets.manifests.dialects.justone.references import mentions
+from dataflow_assets.manifests.dialects.key_tables import Key, entry
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.notes import Notes
+from dataflow_assets.manifests.dialects.references import mentions
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.wording import validate
@@ -35,6 +36,8 @@ _STARTS = {
     "latest-offset": "latest",
     "timestamp": "timestamp",
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLIS = re.compile(r"[0-9]{1,14}")
 _BROKER = re.compile(r"(?:[\w.-]*://)?((?:\[[\w:.%]+\]|[\w.%-]+):\d{1,5})", re.ASCII)
 PRODUCERS: tuple[Key, ...] = (
     Key("acks", "ignored", "All replicas that are in sync acknowledge."),
@@ -54,7 +57,7 @@ _NAMES: Mapping[str, str] = {
     "table-name": "table",
     "connection-string": "connectionString",
 }
-_PROPERTIES = (CONSUMER, PRODUCERS)
+_PROPERTIES = (CLIENT, PRODUCERS)
 
 
 def source(table: Declared, flow: str, notes: Notes) -> SqlKafkaSource | None:
@@ -110,10 +113,10 @@ def _start(table: Declared, notes: Notes) -> dict[str, Any]:
         if millis:
             notes.wrong((table.document, at), "is used only with scan.startup.mode = timestamp")
         return found
-    if not millis.isdecimal():
+    if not _MILLIS.fullmatch(millis):
         notes.wrong((table.document, at), "must be a number of milliseconds", key=not millis)
         return {}
-    time = datetime.fromtimestamp(int(millis) / 1000, UTC)
+    time = _EPOCH + timedelta(milliseconds=int(millis))
     return {**found, "starting_timestamp": time.isoformat()}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, UPSERT
@@ -12,9 +13,18 @@ from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.sql.bytes.layout import Times
 from dataflow_assets.sql.expressions import Column as Reference
-from dataflow_assets.sql.expressions import Constant, Expression, cast_to
+from dataflow_assets.sql.expressions import (
+    Constant,
+    Expression,
+    cast_to,
+    columns,
+    conjunction,
+    conjuncts,
+    lasting,
+)
 from dataflow_assets.sql.input import Cell
 from dataflow_assets.sql.query import Output, Plan
+from dataflow_assets.sql.sharing import shared
 from dataflow_assets.sql.types import NULL, STRING, assignable
 
 
@@ -37,12 +47,23 @@ def plan(
     _check_target(insert, target)
     outputs = tuple(_outputs(insert, relation, target))
     changelog = table.connector == UPSERT
+    cells = tuple(_cells(table))
+    key_where = _of_key(relation.where, cells) if changelog else None
+    conditions = [one for one in (relation.where, key_where) if one is not None]
+    try:
+        parts, expressions = shared([*conditions, *(one.expression for one in outputs)])
+    except ValueError as error:
+        message = f"{error}: write what is inside into a topic of its own"
+        raise Unreadable(insert.place, message) from None
+    computed = iter(expressions)
     found = Plan(
         value=table.layouts.value,
         key=table.layouts.key,
-        cells=tuple(_cells(table)),
-        outputs=outputs,
-        where=relation.where,
+        cells=cells,
+        where=next(computed) if relation.where is not None else None,
+        key_where=next(computed) if key_where is not None else None,
+        outputs=tuple(replace(one, expression=next(computed)) for one in outputs),
+        shared=parts,
         changelog=changelog,
         times=_times(target, insert),
         drops_nulls=settings.get("table.exec.sink.not-null-enforcer") == "DROP",
@@ -51,6 +72,16 @@ def plan(
     if changelog:
         _check_changelog(insert, relation, target, found, alone=alone)
     return found
+
+
+def _of_key(where: Expression | None, cells: Sequence[Cell]) -> Expression | None:
+    """The conditions of WHERE that look at the key alone, and say always the same of it."""
+    found = [
+        one
+        for one in conjuncts(where)
+        if lasting(one) and all(cells[at].of_key for at in columns(one))
+    ]
+    return conjunction(found)
 
 
 def _check_target(insert: Insert, target: Declared) -> None:
@@ -172,7 +203,7 @@ def _check_changelog(
             "supported yet"
         )
         raise Unreadable(insert.table_place, message)
-    if not alone and made.where is not None and not made.judges_by_key:
+    if not alone and made.where != made.key_where:
         message = (
             "another INSERT writes into the same table: a row that this WHERE leaves out would be "
             "deleted there, whoever has written it; give each INSERT a table of its own"

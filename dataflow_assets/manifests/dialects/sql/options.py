@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dataflow_assets.manifests.dialects.justone.keys import Key
+from dataflow_assets.manifests.dialects.key_tables import Key
 
 KAFKA, UPSERT = "kafka", "upsert-kafka"
 TABLES = ("postgresql", "clickhouse", "iceberg")

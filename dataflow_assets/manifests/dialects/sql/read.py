@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +18,9 @@ from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects.dataflow import Reading, same
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.documents import Place as Lines
-from dataflow_assets.manifests.dialects.justone.keys import entry, names
-from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.key_tables import entry, names
 from dataflow_assets.manifests.dialects.keys import meant, suggest
+from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import ends
 from dataflow_assets.manifests.dialects.sql.inserts import plan
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
@@ -51,7 +51,7 @@ _ENDS: Sequence[tuple[Path, int]] = (
     (("spec", "source", "config"), 0),
     (("spec", "sink", "config"), 1),
 )
-_DEEP = "an expression of this file is nested too deeply: split it by views"
+_DEEP = "an expression of this file is nested too deeply: split it"
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "dataflow.onRejected": ("table", "fail", "skip"),
     "dataflow.suspended": ("true", "false"),
@@ -156,7 +156,7 @@ def _setting_problem(option: Option) -> str:
             return "is not a time zone: write its name, like UTC or Europe/Berlin"
     if option.key == "dataflow.freshness":
         number = option.value
-        if not number.isdecimal() or not 1 <= int(number) <= 3600:
+        if not re.fullmatch("[0-9]{1,4}", number) or not 1 <= int(number) <= 3600:
             return "must be a number of seconds, 1 to 3600"
     return ""
 
@@ -248,7 +248,6 @@ def _flow(
         return
     seen[name] = insert.place
     _check_group(insert, relation.table, state)
-    pickle.dumps(made)  # as it travels to the tasks; RecursionError where it is nested too deeply
     source = ends.source(relation.table, name, state.notes)
     sink = ends.sink(target, state.notes)
     if source is not None and sink is not None and same(source, sink):

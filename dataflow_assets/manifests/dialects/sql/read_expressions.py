@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -18,10 +19,22 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Token, Unreadable
 from dataflow_assets.sql.functions.moments import MILLIS, MONTHS, UNITS
 from dataflow_assets.sql.texts import parsed_date, parsed_moment, parsed_time
-from dataflow_assets.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, STRING, Type
+from dataflow_assets.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    MOST_DIGITS,
+    NULL,
+    STRING,
+    Type,
+)
 from dataflow_assets.sql.types import MILLIS as SECONDS_TYPE
 from dataflow_assets.sql.types import MONTHS as MONTHS_TYPE
 
+_OF_INTERVAL = re.compile(r"[+-]?[0-9]{1,12}(\.[0-9]{1,9})?")
+_FLAT = ("AND", "OR", "||")
 _BARE = ("CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_DATE")
 _PARTS = (*UNITS, "MILLISECOND", "DOY", "DOW")
 
@@ -36,7 +49,11 @@ def _joined(cursor: Cursor, operand: Callable[[Cursor], Node], *operators: str) 
     found = operand(cursor)
     while cursor.next.says(*operators):
         token = cursor.take()
-        found = Invoked(token.place, token.text.upper(), (found, operand(cursor)))
+        name = token.text.upper()
+        given: tuple[Node, ...] = (found, operand(cursor))
+        if name in _FLAT and isinstance(found, Invoked) and found.name == name:
+            given = (*found.arguments, given[1])  # a long list of conditions is not a deep one
+        found = Invoked(token.place, name, given)
     return found
 
 
@@ -143,6 +160,8 @@ def _number(token: Token, sign: str = "") -> Literal:
     text = token.text
     if "e" in text.lower():
         return Literal(token.place, DOUBLE, float(sign + text))
+    if len(text.replace(".", "")) > MOST_DIGITS:
+        raise Unreadable(token.place, f"a number has at most {MOST_DIGITS} digits")
     if "." in text:
         value = Decimal(sign + text)
         scale = -int(value.as_tuple().exponent)
@@ -423,10 +442,9 @@ def _interval(cursor: Cursor) -> Literal:
         cursor.expect(")")
     if cursor.sees("TO"):
         cursor.fail("an interval has one unit: add several of them")
-    try:
-        number = Decimal(text.strip())
-    except ArithmeticError:
-        raise Unreadable(place, "an interval is a number and a unit: INTERVAL '2' SECOND") from None
+    if not _OF_INTERVAL.fullmatch(text.strip()):
+        raise Unreadable(place, "an interval is a number and a unit: INTERVAL '2' SECOND")
+    number = Decimal(text.strip())
     if unit in MONTHS:
         return Literal(place, MONTHS_TYPE, sign * int(number) * MONTHS[unit])
     return Literal(place, SECONDS_TYPE, int(sign * number * MILLIS[unit]))

@@ -54,7 +54,7 @@ def read_script(text: str) -> Script:
     except Unreadable as error:
         script.problems.append((error.place, error.message))
         return script
-    lines = text.splitlines()
+    lines = text.split("\n")  # as tokens count them: no other sign ends a line
     while cursor.next.kind != "end":
         if cursor.takes(";") or _of_set(cursor):
             continue

@@ -17,7 +17,7 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
 )
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
-from dataflow_assets.sql.expressions import Expression, call
+from dataflow_assets.sql.expressions import Expression, conjunction, conjuncts
 from dataflow_assets.sql.function import Environment
 
 Refused = Sequence[tuple[Place, str]]
@@ -64,7 +64,7 @@ def related(select: Select, catalog: Catalog, environment: Environment) -> Relat
         found = bound(select.where, scope)
         if found.type.kind not in ("BOOLEAN", "NULL"):
             raise Unreadable(select.where.place, f"WHERE takes a condition, not {found.type}")
-        where = found if where is None else call("AND", (where, found), environment)
+        where = conjunction((*conjuncts(where), *conjuncts(found)))
     return replace(source, columns=columns, places=places, where=where)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects import documents
-from dataflow_assets.manifests.dialects.justone.keys import Key, entry, names
-from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.key_tables import Key, entry, names
 from dataflow_assets.manifests.dialects.keys import meant
+from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
 from dataflow_assets.manifests.dialects.sql.layouts import layouts

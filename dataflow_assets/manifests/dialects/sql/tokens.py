@@ -16,7 +16,7 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     ("unicode", r"[uU]&'(?:[^']|'')*'"),
     ("text", r"'(?:[^']|'')*'"),
     ("quoted", r"`(?:[^`]|``)+`"),
-    ("number", r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"),
+    ("number", r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"),
     ("word", r"[^\W\d]\w*"),
     ("symbol", r"<>|!=|<=|>=|\|\||=>|[-+*/%=<>(),.;\[\]:]"),
 )
@@ -52,10 +52,9 @@ class Token:
         return self.kind in ("word", "symbol") and self.text.upper() in words
 
     def __str__(self) -> str:
-        """As messages name it. A text may be a secret."""
-        if self.kind == "end":
-            return "the end of the file"
-        return "a text" if self.kind == "text" else self.text
+        """As messages name it. A text or a hint may have a secret in it."""
+        names = {"end": "the end of the file", "text": "a text", "hint": "a hint"}
+        return names.get(self.kind, self.text)
 
 
 class Unreadable(Exception):
@@ -90,10 +89,20 @@ def _token(name: str, said: str, place: Place) -> Token:
     if name == "text":
         return Token("text", said[1:-1].replace("''", "'"), place)
     if name == "unicode":
-        return Token("text", _ESCAPE.sub(_unescaped, said[3:-1].replace("''", "'")), place)
+        return Token("text", _unicode(said, place), place)
     if name == "quoted":
         return Token("quoted", said[1:-1].replace("``", "`"), place)
     return Token(name, said, place)  # type: ignore[arg-type]
+
+
+def _unicode(said: str, place: Place) -> str:
+    """`U&'...'`. Raises Unreadable for a number that is no character."""
+    try:
+        found = _ESCAPE.sub(_unescaped, said[3:-1].replace("''", "'"))
+        found.encode()
+    except (ValueError, OverflowError):
+        raise Unreadable(place, "this text names a character that does not exist") from None
+    return found
 
 
 def _unescaped(found: re.Match[str]) -> str:

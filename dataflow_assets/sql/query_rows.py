@@ -1,0 +1,109 @@
+"""What a query does with each message, inside a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.record import Record
+from dataflow_assets.sql.bytes.write import writer
+from dataflow_assets.sql.expressions import program
+from dataflow_assets.sql.function import Environment, Evaluate, Row
+from dataflow_assets.sql.input import Input
+from dataflow_assets.sql.query import Output, Plan
+
+_NO_VALUE = (ValueError, OverflowError, ArithmeticError)
+"""What an expression raises for a row for which there is no value."""
+
+
+class QueryRows:
+    """A record in, the row of the target out; compiled once for each task."""
+
+    def __init__(self, plan: Plan, environment: Environment) -> None:
+        self._plan = plan
+        self._input = Input(plan.value, plan.key, plan.cells, changelog=plan.changelog)
+        compiled = program(plan.shared, environment)
+        self._where = compiled(plan.where) if plan.where is not None else None
+        self._key_where = compiled(plan.key_where) if plan.key_where is not None else None
+        self._outputs = _Outputs(plan, plan.outputs, compiled)
+        self._keys = _Outputs(plan, [one for one in plan.outputs if one.key], compiled)
+
+    def __call__(self, record: Record) -> Record | None:
+        """The row, or the delete of one; None where nothing is to be written.
+
+        Raises RejectedRecord, with a sentence that names a column and no value.
+        """
+        taken = self._input(record)
+        if taken is None:
+            return None
+        return (self._deleted if taken.gone else self._of)(record, taken.row)
+
+    def _of(self, record: Record, row: Row) -> Record | None:
+        if self._where is not None and not _holds(self._where, row):
+            return self._deleted(record, row) if self._plan.changelog else None
+        body = self._outputs(row)
+        return None if body is None else Record(body, record.metadata, record.route)
+
+    def _deleted(self, record: Record, row: Row) -> Record | None:
+        """Unless nothing was ever written for the key, whatever else its rows had in them."""
+        if self._key_where is not None and not _may_hold(self._key_where, row):
+            return None
+        body = self._keys(row)
+        if body is None:
+            return None
+        return Record(body, {**record.metadata, "operation": "delete"}, record.route)
+
+
+def _holds(where: Evaluate, row: Row) -> bool:
+    try:
+        return where(row) is True
+    except _NO_VALUE as error:
+        raise RejectedRecord("step", f"WHERE: {error}") from None
+
+
+def _may_hold(where: Evaluate, row: Row) -> bool:
+    """A delete passes where that cannot be said."""
+    try:
+        return where(row) is True
+    except _NO_VALUE:
+        return True
+
+
+class _Outputs:
+    """Columns of the target, by their names."""
+
+    def __init__(
+        self, plan: Plan, outputs: Sequence[Output], compiled: Callable[..., Evaluate]
+    ) -> None:
+        self._drops = plan.drops_nulls
+        self._columns = [
+            (one.name, compiled(one.expression), writer(one.expression.type, plan.times), one)
+            for one in outputs
+        ]
+
+    def __call__(self, row: Row) -> dict[str, Any] | None:
+        """None where the row is to be left out. Raises RejectedRecord."""
+        body: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, evaluate, write, output in self._columns:
+                value = evaluate(row)
+                if value is None:
+                    if not output.nullable:
+                        self._refuse_null(output)
+                        return None
+                elif write is not None:
+                    value = write(value)
+                body[name] = value
+        except _NO_VALUE as error:
+            raise RejectedRecord("step", f"{name}: {error}") from None
+        return body
+
+    def _refuse_null(self, output: Output) -> None:
+        if not self._drops:
+            raise RejectedRecord(
+                "step",
+                f"Column '{output.name}' is NOT NULL, and the query has no value for it; with "
+                "table.exec.sink.not-null-enforcer = DROP such rows are left out",
+            )
