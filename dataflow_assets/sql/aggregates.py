@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
 
-from dataflow_assets.sql.casts import rounded, single, wrapped
+from dataflow_assets.sql.casts import rounder, single, wrapped
 from dataflow_assets.sql.expressions import Expression
 from dataflow_assets.sql.types import BIGINT, MOST_DIGITS, Type
 from dataflow_assets.sql.values import value_of
@@ -37,8 +37,13 @@ class Aggregate:
 
     @property
     def given(self) -> Type:
-        """The type of what is aggregated; of COUNT(*) a boolean, which is always true."""
-        return Type("BOOLEAN") if self.argument is None else self.argument.type
+        """The type of what is aggregated; where rows are counted a boolean, which is true."""
+        return Type("BOOLEAN") if self.argument is None or self.counts else self.argument.type
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts rows, whatever is in them."""
+        return self.name == "COUNT" and not self.distinct
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,7 @@ class ExactSum(Kept):
 
     def __init__(self, call: Aggregate) -> None:
         self._call = call
+        self._rounded = rounder(call.type) if call.type.kind == "DECIMAL" else None
 
     def empty(self) -> list[Any]:
         """None, and 0."""
@@ -148,10 +154,10 @@ class ExactSum(Kept):
         if count <= 0:
             return None
         average, kind = self._call.name == "AVG", self._call.type
-        if kind.kind == "DECIMAL":
+        if self._rounded is not None:
             found = Decimal(total).scaleb(-self._call.given.scale, _EXACT)
             found = _EXACT.divide(found, Decimal(count)) if average else found
-            return rounded(found, kind)
+            return self._rounded(found)
         if not average:
             return wrapped(kind.kind, total)
         whole = abs(wrapped("BIGINT", total)) // count
@@ -236,7 +242,7 @@ class Extremes(Kept):
     def add(self, kept: list[Any], value: Any, times: int) -> None:
         """Counted; the pairs become a mapping until they are written."""
         if isinstance(kept[0], list):
-            kept[0] = {one: number for one, number in kept[0]}
+            kept[0] = dict(kept[0])
         found = kept[0].get(value, 0) + times
         if found > 0:
             kept[0][value] = found

@@ -7,13 +7,14 @@ from typing import Any
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import Record
+from dataflow_assets.sql.bytes.layout import Times
 from dataflow_assets.sql.bytes.write import writer
-from dataflow_assets.sql.expressions import program
+from dataflow_assets.sql.expressions import Expression, program
 from dataflow_assets.sql.function import Environment, Evaluate, Row
 from dataflow_assets.sql.input import Input
 from dataflow_assets.sql.query import Output, Plan
 
-_NO_VALUE = (ValueError, OverflowError, ArithmeticError)
+NO_VALUE = (ValueError, OverflowError, ArithmeticError)
 """What an expression raises for a row for which there is no value."""
 
 
@@ -26,8 +27,9 @@ class QueryRows:
         compiled = program(plan.shared, environment)
         self._where = compiled(plan.where) if plan.where is not None else None
         self._key_where = compiled(plan.key_where) if plan.key_where is not None else None
-        self._outputs = _Outputs(plan, plan.outputs, compiled)
-        self._keys = _Outputs(plan, [one for one in plan.outputs if one.key], compiled)
+        self._outputs = Outputs(plan.outputs, compiled, plan.times, drops=plan.drops_nulls)
+        keys = [one for one in plan.outputs if one.key]
+        self._keys = Outputs(keys, compiled, plan.times, drops=plan.drops_nulls)
 
     def __call__(self, record: Record) -> Record | None:
         """The row, or the delete of one; None where nothing is to be written.
@@ -40,7 +42,7 @@ class QueryRows:
         return (self._deleted if taken.gone else self._of)(record, taken.row)
 
     def _of(self, record: Record, row: Row) -> Record | None:
-        if self._where is not None and not _holds(self._where, row):
+        if self._where is not None and not holds(self._where, row, "WHERE"):
             return self._deleted(record, row) if self._plan.changelog else None
         body = self._outputs(row)
         return None if body is None else Record(body, record.metadata, record.route)
@@ -55,30 +57,37 @@ class QueryRows:
         return Record(body, {**record.metadata, "operation": "delete"}, record.route)
 
 
-def _holds(where: Evaluate, row: Row) -> bool:
+def holds(condition: Evaluate, row: Row, clause: str) -> bool:
+    """Whether it is true. Raises RejectedRecord, which names the clause."""
     try:
-        return where(row) is True
-    except _NO_VALUE as error:
-        raise RejectedRecord("step", f"WHERE: {error}") from None
+        return condition(row) is True
+    except NO_VALUE as error:
+        raise RejectedRecord("step", f"{clause}: {error}") from None
 
 
 def _may_hold(where: Evaluate, row: Row) -> bool:
     """A delete passes where that cannot be said."""
     try:
         return where(row) is True
-    except _NO_VALUE:
+    except NO_VALUE:
         return True
 
 
-class _Outputs:
+class Outputs:
     """Columns of the target, by their names."""
 
     def __init__(
-        self, plan: Plan, outputs: Sequence[Output], compiled: Callable[..., Evaluate]
+        self,
+        outputs: Sequence[Output],
+        compiled: Callable[[Expression], Evaluate],
+        times: Times,
+        *,
+        drops: bool,
     ) -> None:
-        self._drops = plan.drops_nulls
+        """`drops`: a row without a value that it must have is left out, not refused."""
+        self._drops = drops
         self._columns = [
-            (one.name, compiled(one.expression), writer(one.expression.type, plan.times), one)
+            (one.name, compiled(one.expression), writer(one.expression.type, times), one)
             for one in outputs
         ]
 
@@ -96,7 +105,7 @@ class _Outputs:
                 elif write is not None:
                     value = write(value)
                 body[name] = value
-        except _NO_VALUE as error:
+        except NO_VALUE as error:
             raise RejectedRecord("step", f"{name}: {error}") from None
         return body
 

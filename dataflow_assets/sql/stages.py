@@ -20,8 +20,9 @@ from typing import Any
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.sql.aggregates import Aggregate, Kept, kept
-from dataflow_assets.sql.expressions import Expression, compiled
+from dataflow_assets.sql.expressions import Expression, program
 from dataflow_assets.sql.function import Environment, Evaluate, Row
+from dataflow_assets.sql.query_rows import NO_VALUE
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack, unpack
 
@@ -43,6 +44,8 @@ class Stage:
     """Of the rows that go into it."""
     retracts: bool = False
     """Whether rows may go as well as come."""
+    shared: tuple[Expression, ...] = ()
+    """What several expressions need, computed once for a row; each may need those before it."""
 
     @property
     def types(self) -> tuple[Type, ...]:
@@ -60,9 +63,10 @@ class Intake:
     """What a stage sees of a row: its group, and the arguments of the aggregates."""
 
     def __init__(self, stage: Stage, environment: Environment) -> None:
-        self._where = compiled(stage.where, environment) if stage.where is not None else None
-        self._keys = [compiled(one, environment) for one in stage.keys]
-        self._arguments = [_argument(one, environment) for one in stage.calls]
+        compiled = program(stage.shared, environment)
+        self._where = compiled(stage.where) if stage.where is not None else None
+        self._keys = [compiled(one) for one in stage.keys]
+        self._arguments = [_argument(one, compiled) for one in stage.calls]
         self._group = Codec([one.type for one in stage.keys])
         self._given = Codec([one.given for one in stage.calls])
 
@@ -76,19 +80,23 @@ class Intake:
                 return None
             group = self._group.pack([one(row) for one in self._keys])
             return group, self._given.pack([one(row) for one in self._arguments])
-        except (ValueError, OverflowError, ArithmeticError) as error:
+        except NO_VALUE as error:
             raise RejectedRecord("step", f"GROUP BY: {error}") from None
 
 
-def _argument(call: Aggregate, environment: Environment) -> Evaluate:
+def _argument(call: Aggregate, compiled: Callable[[Expression], Evaluate]) -> Evaluate:
     """Null where the row does not count."""
-    inner: Evaluate = (
-        (lambda _: True) if call.argument is None else compiled(call.argument, environment)
-    )
+    inner: Evaluate = (lambda _: True) if call.argument is None else compiled(call.argument)
+    if call.counts and call.argument is not None:
+        inner = _is_there(inner)
     if call.condition is None:
         return inner
-    condition = compiled(call.condition, environment)
+    condition = compiled(call.condition)
     return lambda row: inner(row) if condition(row) is True else None
+
+
+def _is_there(inner: Evaluate) -> Evaluate:
+    return lambda row: None if inner(row) is None else True
 
 
 @dataclass

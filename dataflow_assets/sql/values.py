@@ -27,7 +27,7 @@ _LARGE = 1
 
 
 def pack(value: Any) -> bytes:
-    """A plain value as bytes: lists, texts, bytes, booleans, nulls and whole numbers of any size."""
+    """Plain values as bytes: lists, texts, bytes, booleans, nulls, whole numbers of any size."""
     try:
         return _encode(value)
     except OverflowError:
@@ -115,7 +115,7 @@ def value_of(kind: Type) -> Change:
     if kind.kind == "DATE":
         return date.fromordinal
     if kind.kind == "TIME":
-        return lambda value: (datetime.min + value * _MICRO).time()
+        return lambda value: (_EPOCH + value * _MICRO).time()
     if kind.kind == "TIMESTAMP":
         return lambda value: _EPOCH + value * _MICRO
     if kind.kind == "TIMESTAMP_LTZ":

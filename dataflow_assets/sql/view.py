@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
+
+from pydantic import InstanceOf
+from typing_extensions import override
 
 from dataflow_assets.errors import RejectedRecord
-from dataflow_assets.records.record import Record, encode, parse
+from dataflow_assets.records.record import NotJson, Record, encode, parse
+from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 from dataflow_assets.sql.bytes.layout import Layout, Times
-from dataflow_assets.sql.bytes.write import writer
-from dataflow_assets.sql.expressions import Expression, columns, compiled
+from dataflow_assets.sql.expressions import Expression, columns, program
 from dataflow_assets.sql.function import Environment, Row
 from dataflow_assets.sql.input import KEY, Cell, Input
 from dataflow_assets.sql.query import Output
+from dataflow_assets.sql.query_rows import Outputs, holds
 from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage
 from dataflow_assets.sql.types import Type
 from dataflow_assets.sql.values import Codec, pack
 
 
 @dataclass(frozen=True)
-class View:
+class ViewPlan:
     """A query with state. Made when a file is loaded, sent to the tasks."""
 
     value: Layout
@@ -36,6 +41,8 @@ class View:
     times: Times = "RFC-3339"
     drops_nulls: bool = False
     zone: str = "UTC"
+    shared: tuple[Expression, ...] = ()
+    """What `having` and `outputs` have in common."""
 
     @property
     def changelog(self) -> bool:
@@ -51,7 +58,7 @@ class View:
     @cached_property
     def query(self) -> str:
         """A digest of all that decides which rows the target has."""
-        written = (self.outputs, self.having, self.times, self.drops_nulls)
+        written = (self.outputs, self.having, self.shared, self.times, self.drops_nulls)
         return _digest((self.shape, written))
 
     def reads(self) -> frozenset[str]:
@@ -65,17 +72,21 @@ class View:
         found = next((one for one in self.outputs if one.name == name), None)
         if found is None:
             return None
-        places = columns(found.expression)
+        places = columns(found.expression, self.shared)
         for stage in reversed(self.stages):
-            inner = [*(columns(one) for one in stage.keys), *map(_looked_at, stage.calls)]
+            inner = list(_looked_at(stage))
             places = frozenset[int]().union(*(inner[at] for at in places))
         cells = (self.cells[at] for at in places)
         return frozenset(one.name for one in cells if one.place != "metadata")
 
 
-def _looked_at(call: Any) -> frozenset[int]:
-    parts = (call.argument, call.condition)
-    return frozenset[int]().union(*(columns(one) for one in parts if one is not None))
+def _looked_at(stage: Stage) -> Iterator[frozenset[int]]:
+    """By the column of its rows the places of the rows that go into it."""
+    parts: list[tuple[Expression | None, ...]] = [(one,) for one in stage.keys]
+    parts += [(one.argument, one.condition) for one in stage.calls]
+    for some in parts:
+        found = (columns(one, stage.shared) for one in some if one is not None)
+        yield frozenset[int]().union(*found)
 
 
 def _digest(found: object) -> str:
@@ -90,7 +101,7 @@ key, and what the first stage sees."""
 class Arrivals:
     """Messages as what the first stage sees of them; compiled once for each task."""
 
-    def __init__(self, view: View, environment: Environment) -> None:
+    def __init__(self, view: ViewPlan, environment: Environment) -> None:
         self._input = Input(view.value, view.key, view.cells, changelog=view.changelog)
         self._intake = Intake(view.stages[0], environment)
         self._primary = [at for at, _ in view.primary]
@@ -117,7 +128,7 @@ class Arrivals:
         return self._codec.pack(values)
 
 
-def groups(view: View, number: int, environment: Environment) -> Groups:
+def groups(view: ViewPlan, number: int, environment: Environment) -> Groups:
     """The groups of a stage, whose rows go to the next one, or into the target."""
     stage = view.stages[number]
     if number + 1 == len(view.stages):
@@ -135,47 +146,49 @@ def _passed_on(following: Stage, environment: Environment) -> Finish:
     return finish
 
 
-def _written(view: View, environment: Environment) -> Finish:
+def _written(view: ViewPlan, environment: Environment) -> Finish:
     """Rows of the target as JSON."""
-    having = compiled(view.having, environment) if view.having is not None else None
-    cells = [
-        (one, compiled(one.expression, environment), writer(one.expression.type, view.times))
-        for one in view.outputs
-    ]
+    compiled = program(view.shared, environment)
+    having = compiled(view.having) if view.having is not None else None
+    outputs = Outputs(view.outputs, compiled, view.times, drops=view.drops_nulls)
 
     def finish(row: Row) -> bytes | None:
-        if having is not None and _computed("HAVING", having, row) is not True:
+        if having is not None and not holds(having, row, "HAVING"):
             return None
-        body: dict[str, Any] = {}
-        for output, evaluate, write in cells:
-            value = _computed(output.name, evaluate, row)
-            if value is None and not output.nullable:
-                if view.drops_nulls:
-                    return None
-                raise RejectedRecord(
-                    "step",
-                    f"Column '{output.name}' is NOT NULL, and the query has no value for it; with "
-                    "table.exec.sink.not-null-enforcer = DROP such rows are left out",
-                )
-            body[output.name] = None if value is None else write(value)
-        return encode(body)
+        body = outputs(row)
+        return None if body is None else encode(body)
 
     return finish
 
 
-def _computed(name: str, evaluate: Any, row: Row) -> Any:
-    try:
-        return evaluate(row)
-    except (ValueError, OverflowError, ArithmeticError) as error:
-        raise RejectedRecord("step", f"{name}: {error}") from None
-
-
-def key_of(view: View, body: bytes) -> bytes:
+def key_of(view: ViewPlan, body: bytes) -> bytes:
     """The key columns of a row of the target, by which it is deleted."""
     names = {one.name for one in view.outputs if one.key}
     return encode({name: value for name, value in parse(body).items() if name in names})
 
 
-def named_group(view: View, group: bytes, number: int) -> str:
+def named_group(view: ViewPlan, group: bytes, number: int) -> str:
     """A group for people: its values."""
     return str(Codec([one.type for one in view.stages[number].keys]).unpack(group))
+
+
+class ViewRows(Step):
+    """The rows of a view on their way into the target. Made by the manifest language `sql`."""
+
+    type: ClassVar[str] = "view"
+    examples: ClassVar[tuple[Example, ...]] = ()
+    view: InstanceOf[ViewPlan]
+    text: str = ""
+    """The INSERT as it is written, for people."""
+
+    @override
+    def compile(self, context: Context) -> Apply:
+        return lambda record: None if isinstance(record.body, NotJson) else record
+
+    @override
+    def reads(self) -> frozenset[str]:
+        return frozenset({"operation"})
+
+    @override
+    def origins(self, column: str) -> Origins:
+        return self.view.origins(column)

@@ -75,6 +75,16 @@ class Limits:
     most_files: int = MOST_FILES
 
 
+@dataclass(frozen=True)
+class Driver:
+    """What the driver has for a computation."""
+
+    cache: Cache
+    spark: Callable[[], SparkSession]
+    """Gives a live session; called only where there is much to do."""
+    limits: Limits = Limits()
+
+
 @dataclass
 class _Pending:
     """The changes of a table that were not merged yet."""
@@ -96,15 +106,13 @@ class Computation:
         reader: Reader,
         place: Place,
         previous: Manifest | None,
-        cache: Cache,
-        spark: Callable[[], SparkSession],
-        limits: Limits = Limits(),
+        driver: Driver,
     ) -> None:
         """`previous`: the state before; None: nothing is kept yet."""
         self._reader, self._place, self._previous = reader, place, previous
-        self._flowing = Flowing(reader.view, reader.environment)
-        self._files, self._cache, self._spark = place.files(), cache, spark
-        self._limits = limits
+        self._flowing, self._files = Flowing(reader.view, reader.environment), place.files()
+        self._cache, self._spark, self._limits = driver.cache, driver.spark, driver.limits
+        limits = self._limits
         known = previous.tables if previous else {}
         empty = Table((None,) * limits.buckets)
         self._tables = {hop.table: known.get(hop.table, empty) for hop in self._flowing.hops}
@@ -226,7 +234,9 @@ class Computation:
             MergeBucket(self._flowing, hop, table, bucket, staged, self._place, self._buckets)
             for bucket in chosen
         ]
-        kept = list(table.buckets) if count == len(table.buckets) else [None] * count
+        kept: list[File | None] = [None] * count
+        if count == len(table.buckets):
+            kept = list(table.buckets)
         for done in sorted(run(self._spark(), tasks), key=lambda one: one.bucket):
             kept[done.bucket] = done.kept
             self._take(done)

@@ -1,6 +1,4 @@
-"""The files of a view's state: written once, read whole, checked, and deleted when nobody needs
-them.
-"""
+"""The files of a view's state: written once, read whole, checked, deleted when they are garbage."""
 
 from __future__ import annotations
 

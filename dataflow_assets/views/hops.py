@@ -20,7 +20,7 @@ from dataflow_assets.sql.stages import (
     spread,
 )
 from dataflow_assets.sql.values import unpack
-from dataflow_assets.sql.view import View, groups, key_of, named_group
+from dataflow_assets.sql.view import ViewPlan, groups, key_of, named_group
 from dataflow_assets.views.output import DELETED, REFUSED, UPSERTED, Row
 
 ROWS = "rows"
@@ -51,10 +51,10 @@ class Hop:
         return ROWS if self.kind == ROWS else f"{self.kind}-{self.stage}"
 
 
-def hops(view: View) -> Iterator[Hop]:
+def hops(view: ViewPlan) -> Iterator[Hop]:
     """The tables of a view, each before those that take what comes of it."""
     if view.changelog:
-        yield Hop(ROWS)
+        yield Hop("rows")
     for number, stage in enumerate(view.stages):
         if stage.apart:
             yield Hop("distinct", number)
@@ -75,7 +75,7 @@ class Moved:
 class Flowing:
     """A view in one micro-batch."""
 
-    view: View
+    view: ViewPlan
     environment: Environment
 
     @cached_property

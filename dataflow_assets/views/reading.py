@@ -16,7 +16,7 @@ from dataflow_assets.micro_batch.message_metadata import Rows, wanted
 from dataflow_assets.records.record import Record, parse
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.sql.input import KEY
-from dataflow_assets.sql.view import Arrivals, View
+from dataflow_assets.sql.view import Arrivals, ViewPlan
 from dataflow_assets.views.hops import Change
 from dataflow_assets.views.output import REFUSED, Row
 
@@ -36,7 +36,7 @@ class Reader:
 
     source: Source
     identity: str
-    view: View
+    view: ViewPlan
     environment: Environment
 
     def asked(self, piece: OffsetSlice) -> Asked:

@@ -23,14 +23,14 @@ from dataflow_assets.contracts import (
 )
 from dataflow_assets.errors import DataflowError, PermanentError
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.views.compute import Cache, Computation, Limits, folder_of, stored
+from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, folder_of, stored
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.garbage import collect
 from dataflow_assets.views.manifest import VIEW, Manifest, manifest_of, position_of
 from dataflow_assets.views.manifest import Position as ViewPosition
+from dataflow_assets.views.options import ViewSourceOptions
 from dataflow_assets.views.parts import Part
 from dataflow_assets.views.reading import Reader
-from dataflow_assets.views.source import ViewSource
 from dataflow_assets.views.tasks import Place
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ViewSession(SourceSession):
 
     limits = Limits()
 
-    def __init__(self, source: ViewSource, flow: str, messages: SourceSession) -> None:
+    def __init__(self, source: ViewSourceOptions, flow: str, messages: SourceSession) -> None:
         self._source, self._flow, self._messages = source, flow, messages
         self._cache = Cache()
         self._planned: dict[str, Span] = {}
@@ -127,7 +127,7 @@ class ViewSession(SourceSession):
         place = Place(self._source.location, self._flow, folder)
         environment = Environment(self._source.view.zone, now)
         reader = Reader(self._source.source, self.identity, self._source.view, environment)
-        work = Computation(reader, place, previous, self._cache, spark, self.limits)
+        work = Computation(reader, place, previous, Driver(self._cache, spark, self.limits))
         small = self._messages.is_small(messages)
         manifest = work.run(messages, small=small)
         work.check(self._flow, self._source.max_rejected_percent)

@@ -6,24 +6,15 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import InstanceOf
 from typing_extensions import override
 
-from dataflow_assets.connectors.files.options import FilesConnection
-from dataflow_assets.contracts import Address, PartSlice, Slice, Source, SourceSession
+from dataflow_assets.contracts import Address, PartSlice, Slice, SourceSession
 from dataflow_assets.secrets import SecretRef
-from dataflow_assets.sql.view import View
+from dataflow_assets.views.options import ViewSourceOptions
 from dataflow_assets.views.output import METADATA_KEYS
 
 
-class StateLocation(FilesConnection):
-    """The folder where the states of views are kept."""
-
-    type: ClassVar[str] = "state"
-    guarantee: ClassVar[str] = ""
-
-
-class ViewSource(Source):
+class ViewSource(ViewSourceOptions):
     """Made by the manifest language `sql`; DataFlow manifests do not name it.
 
     Each micro-batch is computed before it is recorded, and its rows are frozen in files: whatever
@@ -40,13 +31,6 @@ class ViewSource(Source):
         "the rows of the target."
     )
     metadata_keys: ClassVar[Mapping[str, str]] = METADATA_KEYS
-    source: InstanceOf[Source]
-    """The messages."""
-    view: InstanceOf[View]
-    location: StateLocation
-    max_rejected_percent: float = 10.0
-    accepted: str = ""
-    """The digest of an earlier query whose state is taken over."""
 
     @override
     def address(self) -> Address:

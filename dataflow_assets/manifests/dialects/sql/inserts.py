@@ -11,7 +11,7 @@ from dataflow_assets.manifests.dialects.sql.relations import Relation
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Insert
 from dataflow_assets.manifests.dialects.sql.tables import Declared
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
-from dataflow_assets.sql.bytes.layout import Times
+from dataflow_assets.sql.bytes.layout import Layouts, Times
 from dataflow_assets.sql.expressions import Column as Reference
 from dataflow_assets.sql.expressions import (
     Constant,
@@ -41,13 +41,11 @@ def plan(
     `alone`: no other INSERT of the file writes into the table.
     """
     table = relation.table
-    if table.layouts is None:
-        message = f"{table.name} is a sink only: a query reads a table of kafka or upsert-kafka"
-        raise Unreadable(insert.query.place, message)
-    _check_target(insert, target)
-    outputs = tuple(_outputs(insert, relation, target))
+    layouts = readable(insert, relation)
+    check_target(insert, target)
+    outputs = tuple(outputs_of(insert, relation, target))
     changelog = table.connector == UPSERT
-    cells = tuple(_cells(table))
+    cells = tuple(cells_of(table))
     key_where = _of_key(relation.where, cells) if changelog else None
     conditions = [one for one in (relation.where, key_where) if one is not None]
     try:
@@ -57,21 +55,30 @@ def plan(
         raise Unreadable(insert.place, message) from None
     computed = iter(expressions)
     found = Plan(
-        value=table.layouts.value,
-        key=table.layouts.key,
+        value=layouts.value,
+        key=layouts.key,
         cells=cells,
         where=next(computed) if relation.where is not None else None,
         key_where=next(computed) if key_where is not None else None,
         outputs=tuple(replace(one, expression=next(computed)) for one in outputs),
         shared=parts,
         changelog=changelog,
-        times=_times(target, insert),
+        times=times_of(target, insert),
         drops_nulls=settings.get("table.exec.sink.not-null-enforcer") == "DROP",
         zone=settings.get("table.local-time-zone", "UTC"),
     )
     if changelog:
         _check_changelog(insert, relation, target, found, alone=alone)
     return found
+
+
+def readable(insert: Insert, relation: Relation) -> Layouts:
+    """What the records of the table are. Raises Unreadable for a table that is not read."""
+    table = relation.table
+    if table.layouts is None:
+        message = f"{table.name} is a sink only: a query reads a table of kafka or upsert-kafka"
+        raise Unreadable(insert.query.place, message)
+    return table.layouts
 
 
 def _of_key(where: Expression | None, cells: Sequence[Cell]) -> Expression | None:
@@ -84,7 +91,8 @@ def _of_key(where: Expression | None, cells: Sequence[Cell]) -> Expression | Non
     return conjunction(found)
 
 
-def _check_target(insert: Insert, target: Declared) -> None:
+def check_target(insert: Insert, target: Declared) -> None:
+    """Raises Unreadable where the table cannot be written."""
     written = next((one for one in target.table.columns if _is_written(one)), None)
     if written is not None:
         message = (
@@ -100,7 +108,8 @@ def _is_written(column: Column) -> bool:
     return column.metadata is not None and not column.virtual
 
 
-def _outputs(insert: Insert, relation: Relation, target: Declared) -> Iterator[Output]:
+def outputs_of(insert: Insert, relation: Relation, target: Declared) -> Iterator[Output]:
+    """The columns of the target. Raises Unreadable."""
     given = dict(_given(insert, relation, target))
     for column in target.written:
         place, found = given.get(column.name, (insert.place, Constant(NULL, None)))
@@ -147,7 +156,8 @@ def _fitted(place: Place, found: Expression, column: Column, target: Declared) -
         raise Unreadable(place, str(error)) from None
 
 
-def _cells(table: Declared) -> Iterator[Cell]:
+def cells_of(table: Declared) -> Iterator[Cell]:
+    """Where the columns of a row come from."""
     layouts = table.layouts
     assert layouts is not None  # noqa: S101 - it was looked at
     in_value = [one for one in table.written if _in_value(one, table)]
@@ -169,7 +179,7 @@ def _in_value(column: Column, table: Declared) -> bool:
     return everything or column.name not in table.layouts.key_columns
 
 
-def _times(target: Declared, insert: Insert) -> Times:
+def times_of(target: Declared, insert: Insert) -> Times:
     """One way to write times for key and value."""
     if target.layouts is None:
         return "RFC-3339"

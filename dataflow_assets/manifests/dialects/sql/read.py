@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from typing_extensions import override
 
-from dataflow_assets.contracts import Rejects
+from dataflow_assets.contracts import Rejects, Source
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects.dataflow import Reading, same
@@ -21,7 +21,7 @@ from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.key_tables import entry, names
 from dataflow_assets.manifests.dialects.keys import meant, suggest
 from dataflow_assets.manifests.dialects.notes import Notes
-from dataflow_assets.manifests.dialects.sql import ends
+from dataflow_assets.manifests.dialects.sql import ends, views
 from dataflow_assets.manifests.dialects.sql.inserts import plan
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
 from dataflow_assets.manifests.dialects.sql.read_statements import read_script
@@ -44,7 +44,9 @@ from dataflow_assets.manifests.dialects.sql.tables import (
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.records.chain import Transformation
-from dataflow_assets.sql.query import SqlQuery
+from dataflow_assets.records.step import Step
+from dataflow_assets.sql.query import Plan, SqlQuery
+from dataflow_assets.sql.view import ViewPlan, ViewRows
 
 _ENDS: Sequence[tuple[Path, int]] = (
     (("metadata", "name"), 1),
@@ -235,7 +237,11 @@ def _flow(
     if relation is None or target is None:
         return
     try:
-        made = plan(insert, relation, target, state.settings, alone=alone)
+        made = (
+            views.view(insert, relation, target, state.settings)
+            if relation.stages
+            else plan(insert, relation, target, state.settings, alone=alone)
+        )
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
@@ -255,15 +261,20 @@ def _flow(
         state.wrong(what, insert.table_place, message)
     if source is None or sink is None or len(state.notes.findings) > before:
         return
+    try:
+        step, reads = _steps(insert, source, made, state)
+    except Unreadable as error:
+        state.wrong(what, error.place, error.message)
+        return
     tables = (relation.table, target)
     document = _document(insert, tables, state, name)
     flow = Flow(
         namespace="default",
         name=name,
-        source=source,
+        source=reads,
         branches=(Branch(sink),),
-        policies=_policies(state),
-        transformations=(Transformation(SqlQuery(plan=made, text=insert.text)),),
+        policies=_policies(state, made),
+        transformations=(Transformation(step),),
         file=File(state.file),
         line=insert.place.line,
         hash=_hash(insert, tables, made),
@@ -271,6 +282,16 @@ def _flow(
         language="sql",
     )
     yield Reading(document, flow=flow)
+
+
+def _steps(
+    insert: Insert, messages: Source, made: Plan | ViewPlan, state: _File
+) -> tuple[Step, Source]:
+    """What the flow does with each message, and what it reads. Raises Unreadable."""
+    if isinstance(made, Plan):
+        return SqlQuery(plan=made, text=insert.text), messages
+    step = ViewRows(view=made, text=insert.text)
+    return step, views.source(insert, messages, made, state.settings)
 
 
 def _check_group(insert: Insert, table: Declared, state: _File) -> None:
@@ -304,9 +325,12 @@ def _lines(place: Place) -> Lines:
     return Lines(place.line, place.column, place.line, place.column)
 
 
-def _policies(state: _File) -> Policies:
+def _policies(state: _File, made: Plan | ViewPlan) -> Policies:
+    """Of a view the source itself counts how many records are rejected."""
     way = state.settings.get("dataflow.onRejected", "table")
+    counted = isinstance(made, ViewPlan)
     return Policies(
+        max_rejected_percent=100.0 if counted else Policies.max_rejected_percent,
         freshness_seconds=float(state.settings.get("dataflow.freshness", "10")),
         rejects=Rejects(way),  # type: ignore[arg-type]
     )
