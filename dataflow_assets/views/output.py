@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -59,12 +59,9 @@ def written(rows: Sequence[Row]) -> bytes:
     return encoded(pa.Table.from_arrays(arrays, schema=_FILE))
 
 
-def batches(content: bytes | None) -> Iterator[pa.RecordBatch]:
-    """A file as a source's entries; of none an empty batch."""
-    table = _FILE.empty_table() if content is None else decoded(content)
-    found: Iterable[pa.RecordBatch] = table.combine_chunks().to_batches(BATCH)
-    for batch in found or [pa.RecordBatch.from_pylist([], _FILE)]:
-        yield _entries(batch)
+def batches(content: bytes) -> Iterator[pa.RecordBatch]:
+    """A file as a source's entries."""
+    return map(_entries, decoded(content).combine_chunks().to_batches(BATCH))
 
 
 def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:

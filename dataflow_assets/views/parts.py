@@ -29,7 +29,5 @@ class Part(msgspec.Struct, frozen=True):
 def read(location: FilesConnection, piece: PartSlice) -> Iterator[pa.RecordBatch]:
     """The rows of a part. Raises PermanentError where its file is lost or damaged."""
     part = msgspec.json.decode(piece.part, type=Part)
-    if part.file is None:
-        yield from batches(None)
-        return
-    yield from batches(StateFiles(location, part.flow).read(part.file))
+    if part.file is not None:
+        yield from batches(StateFiles(location, part.flow).read(part.file))

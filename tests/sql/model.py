@@ -174,9 +174,7 @@ KEYS = (
         "STRING",
         lambda row: "x" if row["f"] is True else row["g"],
     ),
-    Key(
-        "h % 2", "INT", lambda row: None if row["h"] is None else row["h"] - 2 * int(row["h"] / 2)
-    ),
+    Key("h % 2", "INT", lambda row: None if row["h"] is None else row["h"] - 2 * int(row["h"] / 2)),
 )
 WHERE = (
     Condition("a > 1", lambda row: None if row["a"] is None else row["a"] > 1),
@@ -265,7 +263,7 @@ def queries(draw: st.DrawFn) -> Query:
     keys = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2, unique_by=lambda k: k.sql))
     made = Query(
         tuple(keys),
-        tuple(draw(st.lists(folds, min_size=1, max_size=4))),
+        tuple(draw(st.lists(folds, min_size=2, max_size=5))),
         draw(st.none() | st.sampled_from(WHERE)),
         draw(st.none() | st.sampled_from(HAVING)),
     )
@@ -275,7 +273,7 @@ def queries(draw: st.DrawFn) -> Query:
     return _over(inner, draw(st.booleans()))
 
 
-def _over(inner: Query, by_number: bool) -> Query:  # noqa: FBT001
+def _over(inner: Query, by_number: bool) -> Query:
     """Groups of groups: by how many rows they have, or by their first key."""
     key = (
         Key("y0", "BIGINT", lambda row: row["y0"])
@@ -284,9 +282,7 @@ def _over(inner: Query, by_number: bool) -> Query:  # noqa: FBT001
     )
     total = Fold("SUM(y0)", "BIGINT", lambda rows: sum(row["y0"] for row in rows))
     most = Fold("MAX(y0)", "BIGINT", lambda rows: max(row["y0"] for row in rows))
-    values = Fold(
-        "COUNT(DISTINCT y0)", "BIGINT", lambda rows: len({row["y0"] for row in rows})
-    )
+    values = Fold("COUNT(DISTINCT y0)", "BIGINT", lambda rows: len({row["y0"] for row in rows}))
     return Query((key,), (ROWS, total, most, values), inner=inner)
 
 

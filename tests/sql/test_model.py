@@ -14,11 +14,11 @@ from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from dataflow_assets.connectors.kafka.source.sql import SqlKafkaSource
-from dataflow_assets.contracts import MESSAGES, Asked, OffsetSlice, PartSlice, Span
+from dataflow_assets.contracts import MESSAGES, Asked, OffsetSlice, Span
 from dataflow_assets.manifests.load import load
 from dataflow_assets.sql.function import Environment
 from dataflow_assets.testing import chosen
@@ -117,11 +117,11 @@ def _wanted(value: Any) -> Any:
 
 
 @st.composite
-def changes(draw: st.DrawFn, keyed: bool) -> list[Any]:  # noqa: FBT001
+def changes(draw: st.DrawFn, keyed: bool) -> list[Any]:
     """Rows with keys (None: deleted), and bytes that cannot be read."""
     row = model.rows if not keyed else st.none() | model.rows | model.rows
     one = st.tuples(st.integers(0, 5), row | st.just(b"{bad"))
-    return draw(st.lists(one, max_size=30))
+    return draw(st.lists(one, min_size=8, max_size=20))
 
 
 limits = st.builds(
@@ -148,7 +148,9 @@ class Run:
         before = self.manifest.offsets if self.manifest else dict.fromkeys(upto, 0)
         pieces = tuple(OffsetSlice(p, before[p], at) for p, at in upto.items())
         number = self.manifest.number + 1 if self.manifest else 1
-        place = Place(self.source.location, "default/o.s", folder_of("g", number, os.urandom(4).hex()))
+        place = Place(
+            self.source.location, "default/o.s", folder_of("g", number, os.urandom(4).hex())
+        )
         environment = Environment("UTC", datetime(2026, 1, 1, tzinfo=UTC))
         reader = Reader(self.messages, "id", self.source.view, environment)
         driver = Driver(Cache(), lambda: cast("Any", Session(_no_spark)), limits)
@@ -193,9 +195,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @settings(
-    max_examples=500,
+    max_examples=int(os.environ.get("EXAMPLES", "500")),
     derandomize=True,
     deadline=None,
+    phases=(Phase.generate,),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
@@ -209,7 +212,7 @@ def test_any_query_over_any_log(folder: Path, data: st.DataObject) -> None:
     LOG.update({"0": [], "1": []})
     table: dict[Any, Row] = {}
     bad: list[tuple[int, int]] = []
-    for _ in range(data.draw(st.integers(1, 4), "spans")):
+    for _ in range(data.draw(st.integers(2, 4), "spans")):
         for key, row in data.draw(changes(keyed), "changes"):
             _append(key, row, table, bad, keyed=keyed)
         upto = {

@@ -1,0 +1,96 @@
+"""Killed at each step of the protocol and run again: groups in the topic are those of the log."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import devservers
+from tests.conftest import Topics
+from tests.drained import drain_apart
+from tests.sql.files import Sent, Sql, latest
+
+STEPS = (
+    "view.read",
+    "view.merged",
+    "view.file",
+    "view.output",
+    "view.manifest",
+    "kafka.begin",
+    "drain.begun",
+    "kafka.before-commit",
+    "kafka.after-commit",
+    "drain.passed",
+    "kafka.finish",
+    "drain.finished",
+    "view.deleted",
+)
+KEYS = 12
+SOURCE = "k BIGINT, g STRING, a BIGINT, PRIMARY KEY (k) NOT ENFORCED"
+TARGET = (
+    "g STRING, rows_ BIGINT, users BIGINT, total BIGINT, least BIGINT, PRIMARY KEY (g) NOT ENFORCED"
+)
+QUERY = "SELECT g, COUNT(*), COUNT(DISTINCT a), SUM(a), MIN(a) FROM s WHERE a <> 3 GROUP BY g"
+
+
+def _changes(turn: int) -> list[Sent]:
+    """Keys move between groups, are left out, deleted, and come again."""
+    found: list[Sent] = []
+    for n in range(KEYS * 2):
+        number = turn * KEYS * 2 + n
+        key = number * 7 % KEYS
+        row = {"k": key, "g": f"g{number * 5 % 7 % 3}", "a": number % 5}
+        gone = number % 11 == 0
+        found.append((b'{"k":%d}' % key, None if gone else json.dumps(row).encode()))
+    return found
+
+
+def _groups(sent: Sequence[Sent]) -> dict[bytes | None, bytes]:
+    """The query's result, folded anew."""
+    rows = {key: json.loads(value) for key, value in dict(sent).items() if value is not None}
+    groups: dict[str, list[int]] = {}
+    for row in rows.values():
+        if row["a"] != 3:
+            groups.setdefault(row["g"], []).append(row["a"])
+    return {
+        b'{"g":"%s"}' % g.encode(): json.dumps(
+            {"g": g, "rows_": len(a), "users": len(set(a)), "total": sum(a), "least": min(a)},
+            separators=(",", ":"),
+        ).encode()
+        for g, a in groups.items()
+    }
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+
+
+@pytest.mark.crash
+@pytest.mark.timeout(900)
+def test_killed_at_every_step_in_turn(sql: Sql, kafka: devservers.Kafka, topic: Topics) -> None:
+    """Each run is the recovery of the one before; the log is compacted between them."""
+    wide = Sql(sql.path, kafka, topic(2), topic(2))
+    wide.write(SOURCE, TARGET, QUERY)
+    sent: list[Sent] = []
+    killed: Counter[str] = Counter()
+    for turn, step in enumerate(STEPS):
+        wide.send(_changes(turn), partitions=2)
+        sent += _changes(turn)
+        for nth in (1, 2):
+            code = drain_apart(str(wide.path), failpoint=f"{step}:kill:{nth}")
+            assert code in (-signal.SIGKILL, 0), step
+            killed[step] += code != 0
+        assert drain_apart(str(wide.path)) == 0
+        assert latest(wide.stored()) == _groups(sent), step
+    assert [step for step in STEPS if not killed[step]] == []
+    for key in {key for _, key, _ in wide.stored()}:
+        values = [value for _, one, value in wide.stored() if one == key]
+        assert all(
+            value != following for value, following in zip(values, values[1:], strict=False)
+        ), key
