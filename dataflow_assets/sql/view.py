@@ -172,6 +172,14 @@ def named_group(view: ViewPlan, group: bytes, number: int) -> str:
     return str(Codec([one.type for one in view.stages[number].keys]).unpack(group))
 
 
+def _passed(record: Record) -> Record | None:
+    if "operation" not in record.metadata:
+        raise RejectedRecord(
+            "step", "the query keeps state: what a record changes is not told by the record alone"
+        )
+    return None if isinstance(record.body, NotJson) else record
+
+
 class ViewRows(Step):
     """The rows of a view on their way into the target. Made by the manifest language `sql`."""
 
@@ -183,7 +191,7 @@ class ViewRows(Step):
 
     @override
     def compile(self, context: Context) -> Apply:
-        return lambda record: None if isinstance(record.body, NotJson) else record
+        return _passed
 
     @override
     def reads(self) -> frozenset[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+import pyarrow as pa
 from typing_extensions import override
 
 from dataflow_assets.contracts import (
@@ -26,6 +28,7 @@ from dataflow_assets.sql.function import Environment
 from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, folder_of, stored
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.garbage import collect
+from dataflow_assets.views.look import looked_at
 from dataflow_assets.views.manifest import VIEW, Manifest, manifest_of, position_of
 from dataflow_assets.views.manifest import Position as ViewPosition
 from dataflow_assets.views.options import ViewSourceOptions
@@ -35,6 +38,8 @@ from dataflow_assets.views.tasks import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
 
 MOST = 250_000
 """Messages of one slice: what they come to is held by one task."""
@@ -122,6 +127,7 @@ class ViewSession(SourceSession):
         self._files.check()
         start = position_of(span.planned[VIEW])
         previous = self._state(start)
+        self._tell_new_partitions(start, messages)
         number, now = start.number + 1, utc_now()
         folder = folder_of(start.generation, number, uuid.uuid4().hex)
         place = Place(self._source.location, self._flow, folder)
@@ -136,6 +142,19 @@ class ViewSession(SourceSession):
         parts = [Part(self._flow, one).text() for one in manifest.parts]
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
         return replace(found, planned=span.planned, at=now)
+
+    def _tell_new_partitions(self, start: ViewPosition, messages: Span) -> None:
+        """Of an upsert table: a key may have another partition now, and so no order any more."""
+        new = {piece.partition for piece in messages.slices} - start.offsets.keys()
+        if new and start.state and self._source.view.changelog:
+            log.warning(
+                "flow %s: %s has new partitions (%s): keys may be in another partition than "
+                "before. Of records of one key in two partitions the one read later counts, "
+                "and within one micro-batch the one with the later timestamp",
+                self._flow,
+                self._source.address().name,
+                ", ".join(sorted(new)),
+            )
 
     def _known_of(self, position: ViewPosition) -> dict[str, Manifest]:
         name = position.state
@@ -192,6 +211,15 @@ class ViewSession(SourceSession):
     def lag(self, after: Positions) -> Lag:
         found = self._messages.lag(position_of(after[VIEW]).offsets)
         return replace(found, ends=_ending(found.ends))
+
+    @override
+    def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:
+        """The rows that the next messages make by themselves, as if nothing were kept."""
+        environment = Environment(self._source.view.zone, utc_now())
+        reader = Reader(self._source.source, self.identity, self._source.view, environment)
+        messages = self._messages.peek(position_of(after[VIEW]).offsets, limit)
+        found = looked_at(reader, messages)
+        return {} if found is None else {VIEW: found}
 
     @override
     def release(self, upto: Positions) -> None:

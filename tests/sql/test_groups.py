@@ -6,11 +6,17 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 
+import devservers
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.flow import Flow
+from dataflow_assets.preview.live import waiting
 from dataflow_assets.runs.request import Report, Start
+from dataflow_assets.views.compute import Limits
+from dataflow_assets.views.session import ViewSession
+from tests.conftest import Topics
 from tests.drained import drained
 from tests.sql.files import Sent, Sql, latest
 
@@ -180,8 +186,8 @@ def test_a_changed_query_stops_unless_it_is_only_spelling(sql: Sql, run: Run) ->
     spelt = "select g as h, count(*) as x, -- a comment\n sum(s.a), AVG(a) from s group by s.g"
     run(sql.write(ROWS, SUMS, spelt))
     assert groups(sql) == [("x", 2, 11, 5)]
+    sql.send([row(3, "x", 6)])
     with pytest.raises(PermanentError, match="the query was changed, and what is kept") as told:
-        sql.send([row(3, "x", 6)])
         run(sql.write(ROWS, SUMS, SUMMED.replace("SUM(a)", "MAX(a)")))
     assert "dataflow run default/o.s --from earliest" in str(told.value)
     having = f"{SUMMED} HAVING COUNT(*) > 3"
@@ -216,3 +222,74 @@ def test_a_lost_or_damaged_file_is_told(sql: Sql, run: Run, state: Path) -> None
     file.write_bytes(content)
     run(flow)
     assert groups(sql) == [("x", 2, 10, 5)]
+
+
+def test_a_large_span_and_a_small_one_come_to_the_same(
+    sql: Sql, run: Run, monkeypatch: pytest.MonkeyPatch, topic: Topics
+) -> None:
+    """Read and merged in tasks, bucket by bucket; then on the driver, beside the buckets."""
+    wide = Sql(sql.path, sql.kafka, topic(2), topic(2))
+    flow = wide.write(ROWS, SUMS, SUMMED)
+    sent = [row(n % 900, f"g{n * 7 % 40}", n % 13) for n in range(12_000)]
+    wide.send(sent, partitions=2)
+    monkeypatch.setattr(ViewSession, "limits", Limits(few=100))
+    run(flow)
+    assert latest(wide.stored()) == summed(sent)
+    more = [row(n, f"g{n}", None if n % 2 else 5) for n in range(40)]
+    wide.send(more, partitions=2)
+    run(flow)
+    assert latest(wide.stored()) == summed([*sent, *more])
+
+
+def summed(sent: list[Sent]) -> dict[bytes | None, bytes]:
+    """What SUMMED makes of rows, folded anew."""
+    found: dict[str, list[int | None]] = {}
+    for value in dict(sent).values():
+        one = json.loads(value or b"")
+        found.setdefault(one["g"], []).append(one["a"])
+    rows = {}
+    for g, values in found.items():
+        there = [one for one in values if one is not None]
+        total, mean = (sum(there), sum(there) // len(there)) if there else (None, None)
+        body = {"g": g, "n": len(values), "total": total, "mean": mean}
+        rows[b'{"g":"%s"}' % g.encode()] = json.dumps(body, separators=(",", ":")).encode()
+    return rows
+
+
+def test_a_look_shows_what_the_next_records_make_by_themselves(sql: Sql) -> None:
+    flow = sql.write(ROWS, SUMS, SUMMED)
+    sql.send([row(1, "x", 5), row(2, "x", 6), (b"{", b"{}")])
+    found = waiting(flow, 10)
+    assert [one.raw for one in found.messages][1] == b'{"g":"x","n":2,"total":11,"mean":5}'
+    assert found.messages[0].unreadable is not None
+
+
+def test_groups_in_postgresql(
+    sql: Sql, run: Run, postgresql: devservers.PostgreSQL, schema: str
+) -> None:
+    with psycopg.connect(postgresql.dsn(), autocommit=True) as connection:
+        connection.execute(
+            f"CREATE TABLE {schema}.t (g text PRIMARY KEY, n bigint, total int, mean int)".encode()
+        )
+        options = {"connector": "postgresql", "url": postgresql.dsn(), "table-name": f"{schema}.t"}
+        flow = sql.write(ROWS, SUMS, SUMMED, target_with=options)
+
+        def rows() -> list[tuple[object, ...]]:
+            return connection.execute(f"SELECT * FROM {schema}.t ORDER BY g".encode()).fetchall()
+
+        sql.send([row(1, "x", 5), row(2, "x", 6), row(3, "y", None)])
+        run(flow)
+        assert rows() == [("x", 2, 11, 5), ("y", 1, None, None)]
+        sql.send([row(1, "z", 5), (b'{"k":3}', None)])
+        run(flow)
+        assert rows() == [("x", 1, 6, 6), ("z", 1, 5, 5)]
+
+
+def test_a_missing_topic_is_made_for_groups(sql: Sql, run: Run) -> None:
+    new = Sql(sql.path, sql.kafka, sql.source, f"{sql.target}-new")
+    flow = new.write(ROWS, SUMS, SUMMED)
+    sql.send([(b'{"k":9}', None)])
+    run(flow)
+    sql.send([row(1, "x", 5)])
+    run(flow)
+    assert groups(new) == [("x", 1, 5, 5)]

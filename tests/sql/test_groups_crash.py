@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import devservers
+from dataflow_assets import failpoints
+from dataflow_assets.errors import TakenOver
+from dataflow_assets.flow import Flow
+from dataflow_assets.runs.request import Report
 from tests.conftest import Topics
-from tests.drained import drain_apart
+from tests.contract.test_recreated import Draining, held
+from tests.drained import drain_apart, drained
 from tests.sql.files import Sent, Sql, latest
 
 STEPS = (
@@ -89,8 +95,46 @@ def test_killed_at_every_step_in_turn(sql: Sql, kafka: devservers.Kafka, topic: 
         assert drain_apart(str(wide.path)) == 0
         assert latest(wide.stored()) == _groups(sent), step
     assert [step for step in STEPS if not killed[step]] == []
-    for key in {key for _, key, _ in wide.stored()}:
-        values = [value for _, one, value in wide.stored() if one == key]
-        assert all(
-            value != following for value, following in zip(values, values[1:], strict=False)
-        ), key
+    stored = wide.stored()
+    for key in {key for _, key, _ in stored}:
+        values = [value for _, one, value in stored if one == key]
+        assert all(one != following for one, following in pairwise(values)), key
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("step", ["view.read", "view.manifest", "drain.begun", "kafka.finish"])
+def test_a_driver_that_was_paused_goes_on_after_a_takeover(
+    step: str, sql: Sql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has computed a state of its own, which nobody takes; nothing of the newer one is gone."""
+    flow = sql.write(SOURCE, TARGET, QUERY)
+    sql.send(_changes(0))
+    drained(flow)
+    sent = _changes(0) + _changes(1)
+    sql.send(_changes(1))
+    with held(monkeypatch, tmp_path, step) as wait:
+        failpoints.arm(failpoints.from_environment())
+        first = Draining(iter(_Draining(flow)))
+        wait()
+        monkeypatch.delenv("DATAFLOW_FAILPOINT")
+        for turn in (2, 3, 4):
+            sql.send(_changes(turn))
+            sent += _changes(turn)
+            drained(flow)
+        assert first.is_alive()
+    first.join(60)
+    assert isinstance(first.error, TakenOver), first.error
+    assert latest(sql.stored()) == _groups(sent)
+    sql.send(_changes(5))
+    drained(flow)
+    assert latest(sql.stored()) == _groups([*sent, *_changes(5)])
+
+
+class _Draining:
+    """A run of its own, begun by whoever iterates."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+
+    def __iter__(self) -> Iterator[Report]:
+        yield from drained(self._flow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,7 +96,7 @@ def _json(row: Row) -> bytes:
             return float(value)
         if isinstance(value, datetime):
             return value.strftime("%Y-%m-%d %H:%M:%S.%f")
-        return "NaN" if isinstance(value, float) and value != value else value
+        return _wanted(value)
 
     return json.dumps({name: text(value) for name, value in row.items()}).encode()
 
@@ -105,15 +106,14 @@ def _value(given: Any, kind: str) -> Any:
     if given is None:
         return None
     if kind == "DOUBLE":
-        found = float(given)
-        return "NaN" if found != found else found
+        return _wanted(float(given))
     if kind.startswith("TIMESTAMP"):
         return datetime.fromisoformat(given)
     return Decimal(given) if kind.startswith("DECIMAL") else given
 
 
 def _wanted(value: Any) -> Any:
-    return "NaN" if isinstance(value, float) and value != value else value
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
 @st.composite
@@ -175,7 +175,8 @@ def loaded(folder: Path, query: Query, *, keyed: bool) -> ViewSource:
     names = ", ".join(name for name, _ in query.columns if name.startswith("x"))
     file = folder / "one.sql"
     file.write_text(
-        f"CREATE TABLE s ({model.COLUMNS}{key}) WITH ({(upsert if keyed else plain).format('s')});\n"
+        f"CREATE TABLE s ({model.COLUMNS}{key}) WITH ("
+        f"{(upsert if keyed else plain).format('s')});\n"
         f"CREATE TABLE o ({columns}, PRIMARY KEY ({names}) NOT ENFORCED) WITH "
         f"({upsert.format('o')});\nINSERT INTO o {query.text()};\n"
     )
