@@ -133,6 +133,14 @@ class Spec(BaseModel):
         """(field, what happens instead) where a field's value decides about it."""
         return iter(())
 
+    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+        """(field, value) of what may name a file below DATAFLOW_SECRETS, as Secrets of a namespace.
+
+        Called when manifests are checked and when a flow is opened, which refuse those of a
+        namespace that the flow must not use. A value that cannot be read yields nothing.
+        """
+        return iter(())
+
     @model_validator(mode="after")
     def _requirements_met(self) -> Self:
         """Every `Requires` without its other field at once, each at its own key."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from dataflow_assets import failpoints
@@ -32,6 +33,7 @@ from dataflow_assets.contracts import (
     Writer,
 )
 from dataflow_assets.errors import DataflowError, PermanentError, blamed
+from dataflow_assets.micro_batch import unknown_values
 from dataflow_assets.micro_batch.batch_bytes import fitting
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.large_records import completed
@@ -224,7 +226,7 @@ class Pass:
         for batch in batches:
             if batch.column("_at")[-1].as_py() % len(slices) != index:
                 raise PermanentError("one Spark partition holds rows of two slices")
-            chunks = read(batch)
+            chunks = unknown_values.told(read(batch), self.branches, batch, rows.offsets(batch))
             consumed += batch.num_rows
             rejected += sum(len(chunk.rejected) for chunk in chunks)
             self._judge(slices[index], consumed, rejected, chunks)
@@ -251,6 +253,8 @@ class Pass:
         seen, rejected, places = 0, 0, Places(piece)
         for batch in batches:
             chunks = typed(batch, self.branches, seen, places)
+            offsets = np.arange(seen, seen + batch.num_rows)
+            chunks = unknown_values.told(chunks, self.branches, batch, offsets)
             seen += batch.num_rows
             rejected += sum(len(chunk.rejected) for chunk in chunks)
             self._judge(piece, seen, rejected, chunks)

@@ -8,10 +8,10 @@ from dataflow_assets.manifests.dialects.key_tables import Key
 from dataflow_assets.manifests.dialects.sql import options
 from dataflow_assets.manifests.dialects.sql.bind import ALIASES, PARTS
 from dataflow_assets.manifests.dialects.sql.ends import PRODUCERS
-from dataflow_assets.manifests.dialects.sql.tables import METADATA
 from dataflow_assets.reference.blocks import escaped
 from dataflow_assets.reference.key_tables import section
 from dataflow_assets.sql.functions import FUNCTIONS
+from dataflow_assets.sql.metadata import METADATA, WRITABLE
 
 _TOP = """# Flink's SQL: `*.sql`
 
@@ -111,7 +111,10 @@ _COLUMNS: Sequence[tuple[str, str]] = (
     ("`c TYPE [NOT NULL]`", "a field of the record; NOT NULL is held where the table is written"),
     (
         "`c TYPE METADATA [FROM 'key'] [VIRTUAL]`",
-        "{metadata}; other keys are refused. A table that is written needs VIRTUAL",
+        (
+            "{metadata}, cast to TYPE; other keys are refused. Without VIRTUAL an INSERT fills the "
+            "column: {writable}; a delete has none of them"
+        ),
     ),
     ("`c AS expression`", "computed where the table is read"),
     ("`WATERMARK FOR c AS expression`", "accepted; of use to windows, which are refused"),
@@ -128,6 +131,7 @@ _COLUMNS: Sequence[tuple[str, str]] = (
 def render() -> str:
     """The whole page."""
     metadata = ", ".join(f"`{name}` ({kind})" for name, kind in METADATA.items())
+    writable = ", ".join(f"`{name}`" for name in WRITABLE)
     properties = (
         "The options that begin with `properties.` are those of the client: see also [the keys of "
         "its security](justone.md#the-consumer), with this prefix. Passwords may be "
@@ -140,7 +144,7 @@ def render() -> str:
         "PRIMARY KEY rows are upserted and deleted by it, else appended."
     )
     formats = "With the prefixes `key.` and `value.`, of `kafka` with `format` also without."
-    columns = [(name, says.format(metadata=metadata)) for name, says in _COLUMNS]
+    columns = [(name, says.format(metadata=metadata, writable=writable)) for name, says in _COLUMNS]
     tables = {
         "statements": _table(("Statement", "Verdict", "Meaning"), _STATEMENTS),
         "columns": _table(("Column", "Meaning"), columns),

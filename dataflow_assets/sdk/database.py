@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, ClassVar, Self
 from urllib.parse import unquote
@@ -199,6 +200,19 @@ class Database(Connector):
 
 class DatabaseTable(Database, NamedTable):
     """A database that a connection string reaches, and a table in it."""
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        schema, name = split(self.table or "", self.quotes)
+        if "." in schema and not set(self.quotes) & set(self.table or ""):
+            yield (
+                "table",
+                (
+                    f"is the table {name} of a schema that is called {schema}: a database is named "
+                    "in connectionString, and a name with a dot in it is put in double quotes"
+                ),
+            )
 
     @override
     def address(self) -> Address:

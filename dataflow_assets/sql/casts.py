@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable
-from datetime import UTC, datetime, time
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -20,6 +20,7 @@ Cast = Callable[[Any], Any]
 _WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.[0-9]*)?")
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?)[dDfF]?")
 _WORDS = re.compile(r"(NaN|[+-]?Infinity)")
+_FIRST_DAY = date(1970, 1, 1)
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
 _EXACT = Context(prec=80)  # of what is computed before a result is rounded to its own digits
@@ -41,10 +42,18 @@ def cast(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
     if wanted.kind == "BOOLEAN":
         return _to_boolean(given)
     if wanted.kind == "VARBINARY":
-        return (lambda value: value.encode()) if given.text else _same(given, wanted)
+        return _to_bytes(given, wanted)
     if wanted.kind in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"):
         return _to_time(given, wanted, zone)
     return _same(given, wanted)
+
+
+def _to_bytes(given: Type, wanted: Type) -> Cast | None:
+    """Longer ones are cut."""
+    most = wanted.length
+    if given.text:
+        return lambda value: value.encode()[:most]
+    return (lambda value: value[:most]) if given.kind == wanted.kind else None
 
 
 def _same(given: Type, wanted: Type) -> Cast | None:
@@ -197,24 +206,13 @@ def _to_time(given: Type, wanted: Type, zone: ZoneInfo) -> Cast | None:
     cut = cutter(wanted)
     if given.text:
         return _time_of_text(wanted, zone)
-    pair = given.kind, wanted.kind
     if given.kind == wanted.kind:
         return cut
-    if pair == ("DATE", "TIMESTAMP"):
-        return lambda value: datetime(value.year, value.month, value.day)  # noqa: DTZ001
-    if pair == ("DATE", "TIMESTAMP_LTZ"):
-        return lambda value: to_utc(datetime(value.year, value.month, value.day), zone)  # noqa: DTZ001
-    if pair == ("TIMESTAMP", "TIMESTAMP_LTZ"):
-        return lambda value: cut(to_utc(value, zone))
-    if pair == ("TIMESTAMP_LTZ", "TIMESTAMP"):
-        return lambda value: cut(to_local(value, zone))
-    if pair == ("TIMESTAMP", "DATE"):
-        return lambda value: value.date()
-    if pair == ("TIMESTAMP_LTZ", "DATE"):
-        return lambda value: to_local(value, zone).date()
-    if pair == ("TIMESTAMP", "TIME"):
-        return lambda value: cut(value.time())
-    return None
+    local = _LOCAL.get(given.kind)
+    if local is None or {given.kind, wanted.kind} == {"DATE", "TIME"}:
+        return None
+    make = _OF_LOCAL[wanted.kind]
+    return lambda value: cut(make(local(value, zone), zone))
 
 
 def _time_of_text(wanted: Type, zone: ZoneInfo) -> Cast:
@@ -236,6 +234,21 @@ def to_utc(value: datetime, zone: ZoneInfo) -> datetime:
 def to_local(value: datetime, zone: ZoneInfo) -> datetime:
     """TIMESTAMP_LTZ as a clock in the zone shows it."""
     return value.astimezone(zone).replace(tzinfo=None)
+
+
+_LOCAL: Mapping[str, Callable[[Any, ZoneInfo], datetime]] = {
+    "DATE": lambda value, _: datetime(value.year, value.month, value.day),  # noqa: DTZ001
+    "TIME": lambda value, _: datetime.combine(_FIRST_DAY, value),
+    "TIMESTAMP": lambda value, _: value,
+    "TIMESTAMP_LTZ": to_local,
+}
+"""By its kind what a clock in a zone shows at a time."""
+_OF_LOCAL: Mapping[str, Callable[[datetime, ZoneInfo], Any]] = {
+    "DATE": lambda value, _: value.date(),
+    "TIME": lambda value, _: value.time(),
+    "TIMESTAMP": lambda value, _: value,
+    "TIMESTAMP_LTZ": to_utc,
+}
 
 
 def cutter(wanted: Type) -> Callable[[Any], Any]:

@@ -8,11 +8,12 @@ from typing import Any
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.records.record import Record
 from dataflow_assets.sql.bytes.layout import Times
-from dataflow_assets.sql.bytes.write import writer
+from dataflow_assets.sql.bytes.write import Write, writer
 from dataflow_assets.sql.expressions import Expression, program
 from dataflow_assets.sql.function import Environment, Evaluate, Row
-from dataflow_assets.sql.input import Input
-from dataflow_assets.sql.query import Output, Plan
+from dataflow_assets.sql.input import Input, Source
+from dataflow_assets.sql.metadata import writer as metadata_writer
+from dataflow_assets.sql.plan import Output, Plan
 
 NO_VALUE = (ValueError, OverflowError, ArithmeticError)
 """What an expression raises for a row for which there is no value."""
@@ -23,7 +24,8 @@ class QueryRows:
 
     def __init__(self, plan: Plan, environment: Environment) -> None:
         self._plan = plan
-        self._input = Input(plan.value, plan.key, plan.cells, changelog=plan.changelog)
+        source = Source(plan.value, plan.key, plan.cells, plan.changelog)
+        self._input = Input(source, environment.local)
         compiled = program(plan.shared, environment)
         self._where = compiled(plan.where) if plan.where is not None else None
         self._key_where = compiled(plan.key_where) if plan.key_where is not None else None
@@ -39,7 +41,8 @@ class QueryRows:
         taken = self._input(record)
         if taken is None:
             return None
-        return (self._deleted if taken.gone else self._of)(record, taken.row)
+        row, gone = taken
+        return self._deleted(record, row) if gone else self._of(record, row)
 
     def _of(self, record: Record, row: Row) -> Record | None:
         if self._where is not None and not holds(self._where, row, "WHERE"):
@@ -87,8 +90,7 @@ class Outputs:
         """`drops`: a row without a value that it must have is left out, not refused."""
         self._drops = drops
         self._columns = [
-            (one.name, compiled(one.expression), writer(one.expression.type, times), one)
-            for one in outputs
+            (one.name, compiled(one.expression), _writer(one, times), one) for one in outputs
         ]
 
     def __call__(self, row: Row) -> dict[str, Any] | None:
@@ -116,3 +118,9 @@ class Outputs:
                 f"Column '{output.name}' is NOT NULL, and the query has no value for it; with "
                 "table.exec.sink.not-null-enforcer = DROP such rows are left out",
             )
+
+
+def _writer(output: Output, times: Times) -> Write | None:
+    if output.metadata:
+        return metadata_writer(output.metadata)
+    return writer(output.expression.type, times)

@@ -17,8 +17,9 @@ from dataflow_assets.records.step import Apply, Context, Example, Origins, Step
 from dataflow_assets.sql.bytes.layout import Layout, Times
 from dataflow_assets.sql.expressions import Expression, columns, program
 from dataflow_assets.sql.function import Environment, Row
-from dataflow_assets.sql.input import KEY, Cell, Input
-from dataflow_assets.sql.query import Output
+from dataflow_assets.sql.input import Input, Source
+from dataflow_assets.sql.metadata import needed
+from dataflow_assets.sql.plan import KEY, Cell, Output
 from dataflow_assets.sql.query_rows import Outputs, holds
 from dataflow_assets.sql.stages import Finish, Groups, Intake, Stage
 from dataflow_assets.sql.types import Type
@@ -63,9 +64,9 @@ class ViewPlan:
 
     def reads(self) -> frozenset[str]:
         """The metadata of messages that it looks at."""
-        found = {one.metadata for one in self.cells if one.place == "metadata"}
-        times = {"timestamp"} if self.changelog else set()
-        return frozenset(found | times | ({KEY} if self.key is not None else set()))
+        found = [needed(one.metadata) for one in self.cells if one.place == "metadata"]
+        found.append(frozenset({"timestamp"} if self.changelog else ()))
+        return frozenset({KEY} if self.key is not None else ()).union(*found)
 
     def origins(self, name: str) -> frozenset[str] | None:
         """The columns of the table that a column of the target is made of."""
@@ -102,7 +103,8 @@ class Arrivals:
     """Messages as what the first stage sees of them; compiled once for each task."""
 
     def __init__(self, view: ViewPlan, environment: Environment) -> None:
-        self._input = Input(view.value, view.key, view.cells, changelog=view.changelog)
+        source = Source(view.value, view.key, view.cells, view.changelog)
+        self._input = Input(source, environment.local)
         self._intake = Intake(view.stages[0], environment)
         self._primary = [at for at, _ in view.primary]
         self._names = [view.cells[at].name for at in self._primary]
@@ -113,11 +115,12 @@ class Arrivals:
         taken = self._input(record)
         if taken is None:
             return None
+        row, gone = taken
         if not self._primary:
-            seen = self._intake(taken.row)
+            seen = self._intake(row)
             return None if seen is None else (None, pack(seen))
-        key = self._key(taken.row)
-        seen = None if taken.gone else self._intake(taken.row)
+        key = self._key(row)
+        seen = None if gone else self._intake(row)
         return key, None if seen is None else pack(seen)
 
     def _key(self, row: Row) -> bytes:

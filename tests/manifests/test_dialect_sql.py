@@ -135,6 +135,18 @@ def test_a_statement_set_is_a_flow_for_each_insert(tmp_path: Path) -> None:
         assert [flow.id for flow in found.flows] == ["default/o.s", "default/p.s"]
 
 
+def test_each_query_of_a_union_is_a_flow(tmp_path: Path) -> None:
+    other = SOURCE.replace("TABLE s", "TABLE w").replace("'t'", "'w'")
+    query = "INSERT INTO o (v, k) (SELECT b, a FROM s) UNION ALL SELECT b, a FROM w WHERE a > 1;"
+    found = loaded(tmp_path, SOURCE, other, TARGET, query)
+    assert found.findings == ()
+    first, second = found.flows
+    assert [first.id, second.id] == ["default/o.s", "default/o.w"]
+    assert step(first).plan.where is None
+    assert step(second).plan.where is not None
+    assert step(first).text == step(second).text == query.removesuffix(";")
+
+
 def test_settings_are_of_the_statements_behind_them(tmp_path: Path) -> None:
     other = TARGET.replace("TABLE o", "TABLE p").replace("'o'", "'p'")
     found = loaded(
@@ -191,6 +203,49 @@ def test_a_table_of_a_database_is_upserted_by_its_key(tmp_path: Path) -> None:
     assert not flow.branches[0].sink.upserts
 
 
+DATABASE = (
+    "CREATE TABLE p (k BIGINT, v STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = "
+    "'postgresql', 'url' = 'postgresql://u@h/d', 'table-name' = 'p', {});"
+)
+
+
+def test_rows_of_deleted_keys_are_kept_where_the_table_says_so(tmp_path: Path) -> None:
+    for options in ("'deleteMode' = 'soft', 'softDeleteColumn' = 'd'", "'softDeleteColumn' = 'd'"):
+        insert = "INSERT INTO p SELECT a, b FROM s"
+        flow = one(loaded(tmp_path, SOURCE, DATABASE.format(options), insert))
+        sink: Any = flow.branches[0].sink
+        assert sink.soft == "d"
+
+
+@pytest.mark.parametrize("option", ["upsertMode", "conflictKey", "rawMode", "autoCreateTable"])
+def test_what_the_declaration_says_is_no_option_of_a_database(tmp_path: Path, option: str) -> None:
+    table = DATABASE.format(f"'{option}' = 'true'")
+    found = loaded(tmp_path, SOURCE, table, "INSERT INTO p SELECT a, b FROM s")
+    assert found.flows == ()
+    assert option in {each.path for each in found.findings}
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("k INT, o BIGINT METADATA FROM 'offset'", "the column o is METADATA offset, which cannot"),
+        (
+            (
+                "k INT, h MAP<STRING, BYTES> METADATA FROM 'headers', "
+                "l ARRAY<ROW<key STRING, value BYTES>> METADATA FROM 'header-list'"
+            ),
+            "x has several columns of headers",
+        ),
+    ],
+)
+def test_metadata_that_cannot_be_written(tmp_path: Path, columns: str, says: str) -> None:
+    other = PLAIN.replace("'t'", "'x'")
+    table = f"CREATE TABLE x ({columns}) WITH ({other});"
+    (told,) = loaded(tmp_path, SOURCE, table, "INSERT INTO x SELECT * FROM s").findings
+    assert told.message.startswith(says)
+    assert (told.line, told.column) == (3, 13)
+
+
 COUNTED = """
 INSERT INTO pageviews_per_region
 SELECT
@@ -229,7 +284,7 @@ def test_state_needs_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(source, ViewSource)
     assert source.location.on_s3
     (told,) = loaded(tmp_path, placed.replace("s3://bucket/", "/"), SEED, COUNTED).findings
-    assert told.message.startswith("the place of the state, /states: /states is not below the fo")
+    assert told.message.startswith("the place of the state, /states: the folder is not below t")
 
 
 def test_the_example_loads() -> None:
@@ -280,10 +335,10 @@ MISTAKES: list[tuple[str, int, int, str]] = [
         "at most 6 digits of a second are kept, not 9",
     ),
     (
-        f"CREATE TABLE x (a STRING METADATA FROM 'headers') WITH ({PLAIN})",
+        f"CREATE TABLE x (a INT METADATA FROM 'headers') WITH ({PLAIN})",
         1,
         17,
-        "METADATA headers: headers are not supported yet in SQL",
+        "METADATA headers is MAP<STRING, BYTES>, which cannot be cast to INT",
     ),
     (
         f"CREATE TABLE x (a INT METADATA FROM 'offst') WITH ({PLAIN})",
@@ -379,9 +434,10 @@ def test_a_mistake_in_a_declaration(
         ("INSERT INTO o SELECT a, B FROM s", 25, "no column B; did you mean b? Names are case-"),
         ("INSERT INTO o SELECT 1.5, b FROM s", 22, "is DECIMAL(2, 1), and o.k is BIGINT"),
         ("INSERT INTO o SELECT b, b FROM s", 22, "is STRING, and o.k is BIGINT: write CAST(... AS"),
-        ("INSERT INTO x SELECT a, b FROM s", 13, "no table x above; allowed: s, o, u"),
-        ("INSERT INTO o SELECT a, b FROM t", 32, "no table t in this file; allowed: s, o, u"),
+        ("INSERT INTO x SELECT a, b FROM s", 13, "no table x above; allowed: s, w, o, u"),
+        ("INSERT INTO o SELECT a, b FROM t", 32, "no table t in this file; allowed: s, w, o, u"),
         ("INSERT INTO o (k, z) SELECT a, b FROM s", 13, "no column z in o; allowed: k, v"),
+        ("INSERT INTO o (k, v, k) SELECT a, b, a FROM s", 13, "the column k is written twice"),
         ("INSERT INTO o SELECT a, b FROM s WHERE a", 40, "WHERE takes a condition, not BIGINT"),
         ("INSERT INTO o SELECT DISTINCT a, b FROM s", 13, "the PRIMARY KEY of o (k) must be the"),
         ("INSERT INTO o SELECT a, b FROM s GROUP BY a", 25, "b is neither in GROUP BY nor inside"),
@@ -407,7 +463,17 @@ def test_a_mistake_in_a_declaration(
         ("INSERT INTO s SELECT id, MAX(b) FROM u GROUP BY id", 13, "the query has updates and del"),
         ("INSERT INTO o SELECT a, b FROM s LIMIT 3", 34, "LIMIT needs state"),
         ("INSERT INTO o SELECT s.a, s.b FROM s JOIN u ON TRUE", 38, "a join needs state"),
-        ("INSERT INTO o SELECT a, b FROM s UNION ALL SELECT a, b FROM s", 34, "UNION ALL is not"),
+        ("INSERT INTO o SELECT a, b FROM s UNION SELECT a, b FROM s", 34, "UNION needs state"),
+        (
+            "INSERT INTO o SELECT a, b FROM s UNION ALL SELECT a, b FROM s",
+            44,
+            "a second query of s",
+        ),
+        (
+            "INSERT INTO o SELECT a, b FROM s UNION ALL SELECT a FROM w",
+            44,
+            "the query has 1 columns",
+        ),
         ("INSERT INTO o SELECT a, b FROM TABLE(TUMBLE(TABLE s))", 32, "a window needs state"),
         ("INSERT OVERWRITE o SELECT a, b FROM s", 8, "INSERT OVERWRITE is not supported"),
         ("INSERT INTO s SELECT * FROM s", 13, "the flow reads what it writes: t is also its"),
@@ -420,7 +486,7 @@ def test_a_mistake_in_a_declaration(
     ],
 )
 def test_a_mistake_in_a_query(tmp_path: Path, query: str, column: int, says: str) -> None:
-    found = loaded(tmp_path, SOURCE, TARGET, UPSERTS, query)
+    found = loaded(tmp_path, SOURCE + SOURCE.replace("TABLE s", "TABLE w"), TARGET, UPSERTS, query)
     assert found.flows == ()
     (told,) = found.findings
     assert told.message.startswith(says)

@@ -49,7 +49,7 @@ class FilesConnection(Connector):
         if not named or not (value.startswith((_S3, "/")) and len(parts) > value.startswith(_S3)):
             raise ValueError("must be s3://bucket/prefix or an absolute path such as /data/orders")
         if not value.startswith(_S3) and not within_root(value):
-            raise ValueError(outside(value))
+            raise ValueError(outside("the folder"))
         return value.rstrip("/")
 
     @model_validator(mode="after")

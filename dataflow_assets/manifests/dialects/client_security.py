@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
-from dataflow_assets.manifests.dialects.key_tables import is_placeholder
+from dataflow_assets.manifests.dialects.key_tables import PLACEHOLDER, is_placeholder
 from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.references import reference
 from dataflow_assets.secrets import SecretRef
@@ -70,6 +70,9 @@ def _sasl(told: Mapping[str, Told], notes: Notes, where: Where) -> dict[str, Any
 
 def referred(name: str, text: str, where: Where, notes: Notes) -> dict[str, Any]:
     """One field, by its value or by the reference to it."""
+    if is_placeholder(text):
+        notes.wrong(where, f"still has {PLACEHOLDER}: write the value, or remove the key")
+        return {}
     try:
         ref: SecretRef | None = reference(text)
     except ValidationError:
@@ -117,4 +120,4 @@ def _check_kind(store: str, told: Mapping[str, Told], notes: Notes) -> None:
         )
     for one in given:
         if is_placeholder(one.text):
-            notes.wrong(one.where, "still has the ??? of an example")
+            notes.wrong(one.where, f"still has {PLACEHOLDER}")

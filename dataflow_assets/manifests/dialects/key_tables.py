@@ -33,7 +33,8 @@ class Key:
         return key == self.name
 
 
-_PLACEHOLDER = re.compile(r"\?{3,}")
+PLACEHOLDER = "the ??? of the example file, or another placeholder in its place"
+_PLACEHOLDER = re.compile(r"\?{2,}|<[\w .-]+>")
 
 
 def entry(key: str, *tables: Sequence[Key]) -> Key | None:
@@ -49,5 +50,5 @@ def names(*tables: Sequence[Key]) -> Iterator[str]:
 
 
 def is_placeholder(text: str) -> bool:
-    """The example file has ??? where something must be written."""
+    """Whether something must still be written: `???`, as in the example file, or `<a word>`."""
     return _PLACEHOLDER.fullmatch(text.strip()) is not None

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.key_tables import is_placeholder
+from dataflow_assets.manifests.dialects.key_tables import PLACEHOLDER, is_placeholder
 
 Where = tuple[Document, str]
 """A document and the key in it as it is written there."""
@@ -40,7 +40,7 @@ class Notes:
         elif not text.strip():
             self.wrong(where, f"is required, but has no value: {what}", key=True)
         elif is_placeholder(text):
-            self.wrong(where, f"still has the ??? of the example file: {what}")
+            self.wrong(where, f"still has {PLACEHOLDER}: {what}")
         else:
             return True
         return False

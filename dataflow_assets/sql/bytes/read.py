@@ -76,6 +76,8 @@ class Reader:
     def _of_csv(self, body: Any) -> Sequence[Any]:
         cells: list[Any] = list(body)
         missing = len(self._layout.names) - len(cells)
+        if missing == -1 and cells[-1] == "":  # a delimiter behind the last column
+            return cells[:-1]
         if missing and not (self._layout.ignore_errors and missing > 0):
             raise ValueError(f"{len(cells)} columns instead of {len(self._layout.names)}")
         return cells + [None] * missing
@@ -241,9 +243,9 @@ def _of_text(kind: Type, layout: Layout) -> Read:
     if kind.text:
         return _text
     if kind.kind == "ARRAY":
-        inner = _of_text(kind.items[0], layout)
-        return lambda cell: [inner(one) for one in cell.split(layout.array_delimiter)]
-    if kind.moment or kind.kind in ("DATE", "TIME", "VARBINARY"):
+        inner, between = _of_text(kind.items[0], layout), layout.array_delimiter
+        return lambda cell: [inner(one.strip()) for one in cell.split(between)] if cell else []
+    if kind.moment or kind.kind in ("BOOLEAN", "DATE", "TIME", "VARBINARY"):
         return reader(kind, "SQL")
     change = cast(STRING, kind, _UTC)
     assert change is not None, "was looked at when the file was loaded"  # noqa: S101

@@ -174,6 +174,23 @@ def test_a_partition_whose_log_names_rows_otherwise(followed: Followed, changed:
     followed.plan()
 
 
+def test_a_partition_that_comes_under_a_session_and_logs_less_than_its_root(
+    followed: Followed,
+) -> None:
+    """A large value that its old row lacks is not null: nothing is stored without it."""
+    followed.run("CREATE TABLE source (id int PRIMARY KEY, big text) PARTITION BY RANGE (id)")
+    followed.run("ALTER TABLE source ALTER big SET STORAGE EXTERNAL, REPLICA IDENTITY FULL")
+    begin = followed.start()
+    with closing(followed.source.open("followed/late")) as session:
+        followed.run("CREATE TABLE late PARTITION OF source DEFAULT")
+        followed.run("ALTER TABLE late ALTER big SET STORAGE EXTERNAL")
+        followed.run("INSERT INTO source SELECT 1, repeat(md5('x'), 300)")
+        followed.run("UPDATE source SET id = 2")
+        span = session.plan(begin, followed.limit)
+    with pytest.raises(PermanentError, match=r"key of a row was changed.*value of big"):
+        list(followed.source.batches(span.slices[0], frozenset()))
+
+
 def test_a_slot_that_was_dropped_or_made_again(followed: Followed) -> None:
     followed.make(KEYED)
     followed.drain()
@@ -411,11 +428,15 @@ def test_who_writes_is_named_where_a_slot_waits(
 
     monkeypatch.setattr(slot_module, "make", impatient)
     with psycopg.connect(followed.dsn, application_name="writer") as writer:
-        writer.execute("SELECT txid_current()")
+        name = f"{followed.schema}_guest"
+        writer.execute(f"CREATE ROLE {name} PASSWORD 'hunter2'".encode())
         with pytest.raises(
             DataflowError, match=r"open transactions that write: process \d+ \(writ"
-        ):
+        ) as caught:
             followed.plan()
+        writer.rollback()
+    assert f"CREATE ROLE {name} PASSWORD ..." in str(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

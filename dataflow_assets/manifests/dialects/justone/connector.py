@@ -28,6 +28,7 @@ from dataflow_assets.manifests.dialects.justone.keys import (
     STRING,
 )
 from dataflow_assets.manifests.dialects.justone.values import Values
+from dataflow_assets.manifests.dialects.key_tables import PLACEHOLDER, is_placeholder
 from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.references import ALLOWED, mentions
 
@@ -117,6 +118,9 @@ def _sink(values: Values) -> JustOneSink | None:
         )
     }
     host = values.text("db.host") or "localhost"
+    if is_placeholder(host):
+        notes.wrong((document, "db.host"), f"still has {PLACEHOLDER}: write host or host:port")
+        return None
     if mentions(host):  # which has its finding
         return None
     if re.search(r"[/?@\s]", host):

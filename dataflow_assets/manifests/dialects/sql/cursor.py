@@ -100,6 +100,16 @@ class Cursor:
         """Raises Unreadable at the next token."""
         raise Unreadable(self.place, message)
 
+    def copy(self) -> Cursor:
+        """Another one at the same place, to look further ahead."""
+        found = Cursor(self._read)
+        found._at = self._at
+        return found
+
+    def move(self, other: Cursor) -> None:
+        """Goes on where a copy is."""
+        self._at = other._at
+
     def skip_statement(self) -> None:
         """Goes on behind the next semicolon."""
         while self.next.kind != "end" and not self.take().says(";"):

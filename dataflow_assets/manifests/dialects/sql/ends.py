@@ -20,7 +20,7 @@ from dataflow_assets.manifests.dialects.client_security import Told, referred, s
 from dataflow_assets.manifests.dialects.documents import Document, Path, Place
 from dataflow_assets.manifests.dialects.key_tables import Key, entry
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.notes import Notes
+from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.references import mentions
 from dataflow_assets.manifests.dialects.sql.options import UPSERT
 from dataflow_assets.manifests.dialects.sql.tables import Declared
@@ -57,6 +57,11 @@ _NAMES: Mapping[str, str] = {
     "table-name": "table",
     "connection-string": "connectionString",
 }
+_OF_TABLE: Mapping[str, str] = {
+    "upsertMode": "is what the PRIMARY KEY says: leave it out",
+    "conflictKey": "is what the PRIMARY KEY says: leave it out",
+    "rawMode": "stores whole bodies: a table of SQL has columns",
+}
 _PROPERTIES = (CLIENT, PRODUCERS)
 
 
@@ -88,6 +93,7 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
         "topic": table.text("topic"),
         "layouts": table.layouts,
         "upsert_mode": table.connector == UPSERT,
+        "folded_keys": table.buffer.rows if table.buffer else 0,
         "auto_create_topic": table.text("properties.allow.auto.create.topics", "true") != "false",
     }
     if compression := table.text("properties.compression.type"):
@@ -126,7 +132,7 @@ def _reached(table: Declared, notes: Notes) -> dict[str, Any]:
     told: dict[str, Told] = {}
     for key, text in document.value.items():
         told[key] = Told(text, (document, key))
-        _check_property(key, document, notes)
+        _check_property(key, table, document, notes)
     where = (document, "bootstrap.servers")
     brokers = [part.strip() for part in document.value.get("bootstrap.servers", "").split(",")]
     found = [_BROKER.fullmatch(part) for part in brokers if part]
@@ -150,15 +156,36 @@ def _unprefixed(table: Declared) -> Document:
     return Document(table.document.file, given, places)
 
 
-def _check_property(key: str, document: Document, notes: Notes) -> None:
-    if key in ("bootstrap.servers", "group.id", "auto.offset.reset", "isolation.level"):
+def _check_property(key: str, table: Declared, document: Document, notes: Notes) -> None:
+    where = (document, key)
+    if key in ("bootstrap.servers", "group.id"):
+        return
+    if key == "auto.offset.reset":
+        _check_reset(table, where, notes)
+        return
+    if key == "isolation.level":
+        if document.value[key].strip() != "read_committed":
+            notes.note(where, "has no effect: only committed records are read")
         return
     found = entry(key, *_PROPERTIES)
     if found is not None and found.verdict == "refused":
-        notes.wrong((document, key), found.says, key=True)
+        notes.wrong(where, found.says, key=True)
     elif found is None:
         said = "it is set by the connector" if _OVERRIDDEN.fullmatch(key) else "is not known here"
-        notes.note((document, key), f"has no effect: {said}")
+        notes.note(where, f"has no effect: {said}")
+
+
+def _check_reset(table: Declared, where: Where, notes: Notes) -> None:
+    if table.connector == UPSERT or table.text("scan.startup.mode", "group-offsets") != (
+        "group-offsets"
+    ):
+        notes.note(where, "has no effect: the table says itself where it begins")
+    elif table.text(f"{PROPERTIES}auto.offset.reset").strip() != "earliest":
+        notes.wrong(
+            where,
+            "must be earliest: where the group has no offsets, a flow begins at the earliest "
+            "record; to begin at the end set scan.startup.mode to latest-offset",
+        )
 
 
 def _made(
@@ -184,8 +211,13 @@ def _of_database(table: Declared, notes: Notes) -> Sink | None:
     cls = registry.sinks()[table.connector]
     refs = _references(table, notes)
     config, places = _config(table, cls, refs)
+    for name, message in _OF_TABLE.items():
+        if name in config:
+            notes.wrong((table.document, _written(table, name)), message, key=True)
     if table.table.key:
-        config |= {"upsertMode": True, "conflictKey": list(table.table.key), "deleteMode": "hard"}
+        config |= {"upsertMode": True, "conflictKey": list(table.table.key)}
+        if "softDeleteColumn" not in config:
+            config.setdefault("deleteMode", "hard")
     found, findings = validate(cls, Document(table.document.file, config, places))
     notes.findings += findings
     if findings or found is None:

@@ -22,8 +22,8 @@ from dataflow_assets.sql.expressions import (
     conjuncts,
     lasting,
 )
-from dataflow_assets.sql.input import Cell
-from dataflow_assets.sql.query import Output, Plan
+from dataflow_assets.sql.metadata import HEADER_LIST, HEADERS, METADATA, WRITABLE
+from dataflow_assets.sql.plan import Cell, Output, Plan
 from dataflow_assets.sql.sharing import shared
 from dataflow_assets.sql.types import NULL, STRING, assignable
 
@@ -42,8 +42,7 @@ def plan(
     """
     table = relation.table
     layouts = readable(insert, relation)
-    check_target(insert, target)
-    outputs = tuple(outputs_of(insert, relation, target))
+    outputs = outputs_of(insert, relation, target, settings)
     changelog = table.connector == UPSERT
     cells = tuple(cells_of(table))
     key_where = _of_key(relation.where, cells) if changelog else None
@@ -81,6 +80,15 @@ def readable(insert: Insert, relation: Relation) -> Layouts:
     return table.layouts
 
 
+def outputs_of(
+    insert: Insert, relation: Relation, target: Declared, settings: Mapping[str, str]
+) -> tuple[Output, ...]:
+    """The columns of the target. Raises Unreadable."""
+    _check_target(insert, target)
+    trims = settings.get("table.exec.sink.type-length-enforcer") == "TRIM_PAD"
+    return tuple(_outputs(insert, relation, target, trims=trims))
+
+
 def _of_key(where: Expression | None, cells: Sequence[Cell]) -> Expression | None:
     """The conditions of WHERE that look at the key alone, and say always the same of it."""
     found = [
@@ -91,33 +99,33 @@ def _of_key(where: Expression | None, cells: Sequence[Cell]) -> Expression | Non
     return conjunction(found)
 
 
-def check_target(insert: Insert, target: Declared) -> None:
-    """Raises Unreadable where the table cannot be written."""
-    written = next((one for one in target.table.columns if _is_written(one)), None)
-    if written is not None:
-        message = (
-            f"the column {written.name} would be written as METADATA {written.metadata}, which is "
-            "not supported yet: declare it VIRTUAL"
-        )
+def _check_target(insert: Insert, target: Declared) -> None:
+    for one in target.written:
+        if one.metadata is not None and one.metadata not in WRITABLE:
+            message = (
+                f"the column {one.name} is METADATA {one.metadata}, which cannot be written: "
+                "declare it VIRTUAL"
+            )
+            raise Unreadable(insert.table_place, message)
+    if sum(one.metadata in (HEADERS, HEADER_LIST) for one in target.written) > 1:
+        message = f"{target.name} has several columns of headers: declare all but one VIRTUAL"
         raise Unreadable(insert.table_place, message)
-    if not target.written:
+    if not target.physical:
         raise Unreadable(insert.table_place, f"{target.name} has no columns to write")
 
 
-def _is_written(column: Column) -> bool:
-    return column.metadata is not None and not column.virtual
-
-
-def outputs_of(insert: Insert, relation: Relation, target: Declared) -> Iterator[Output]:
-    """The columns of the target. Raises Unreadable."""
+def _outputs(
+    insert: Insert, relation: Relation, target: Declared, *, trims: bool
+) -> Iterator[Output]:
     given = dict(_given(insert, relation, target))
     for column in target.written:
         place, found = given.get(column.name, (insert.place, Constant(NULL, None)))
         yield Output(
             column.name,
-            _fitted(place, found, column, target),
+            _fitted(place, found, column, target, trims=trims),
             nullable=column.nullable and column.name not in target.table.key,
             key=column.name in target.table.key,
+            metadata=column.metadata or "",
         )
 
 
@@ -125,7 +133,9 @@ def _given(
     insert: Insert, relation: Relation, target: Declared
 ) -> Iterator[tuple[str, tuple[Place, Expression]]]:
     names = [one.name for one in target.written]
-    for name in insert.columns:
+    for at, name in enumerate(insert.columns):
+        if name in insert.columns[:at]:
+            raise Unreadable(insert.table_place, f"the column {name} is written twice")
         if name not in names:
             message = f"no column {name} in {target.name}; {meant(name, names)}"
             raise Unreadable(insert.table_place, message)
@@ -140,7 +150,9 @@ def _given(
         yield name, (place, one)
 
 
-def _fitted(place: Place, found: Expression, column: Column, target: Declared) -> Expression:
+def _fitted(
+    place: Place, found: Expression, column: Column, target: Declared, *, trims: bool
+) -> Expression:
     wanted = column.type or STRING
     if not assignable(found.type, wanted):
         message = (
@@ -148,10 +160,11 @@ def _fitted(place: Place, found: Expression, column: Column, target: Declared) -
             f"{wanted})"
         )
         raise Unreadable(place, message)
-    if found.type.text and wanted.text:
+    if found.type.text and wanted.text and not trims:
         return found  # lengths are not enforced
     try:
-        return cast_to(found, wanted)
+        made = cast_to(found, wanted)
+        return cast_to(made, METADATA[column.metadata]) if column.metadata else made
     except ValueError as error:
         raise Unreadable(place, str(error)) from None
 
@@ -160,7 +173,7 @@ def cells_of(table: Declared) -> Iterator[Cell]:
     """Where the columns of a row come from."""
     layouts = table.layouts
     assert layouts is not None  # noqa: S101 - it was looked at
-    in_value = [one for one in table.written if _in_value(one, table)]
+    in_value = [one for one in table.physical if _in_value(one, table)]
     places = {one.name: at for at, one in enumerate(in_value)}
     keys = {name: at for at, name in enumerate(layouts.key_columns)}
     for column in table.stored:

@@ -14,6 +14,7 @@ from dataflow_assets.manifests.dialects.sql import options as known
 from dataflow_assets.manifests.dialects.sql.syntax import Column, Option, Table
 from dataflow_assets.sql.bytes.avro_schemas import problem
 from dataflow_assets.sql.bytes.layout import Layout, Layouts
+from dataflow_assets.sql.metadata import WRITABLE
 from dataflow_assets.sql.types import STRING, Type
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -102,7 +103,12 @@ def layouts(
     if key_kind is not None:
         of_key = [columns[name] for name in key_columns]
         key = _layout(given, key_kind, "key", of_key)
-    return Layouts(value, key, key_columns) if len(notes.findings) == before else None
+    beside = tuple((one.name, one.metadata or "") for one in table.columns if _is_written(one))
+    return Layouts(value, key, key_columns, beside) if len(notes.findings) == before else None
+
+
+def _is_written(column: Column) -> bool:
+    return column.metadata in WRITABLE and not column.virtual
 
 
 def _value_key(given: _Given, connector: str) -> str:
@@ -230,14 +236,21 @@ def _json(given: _Given, start: str) -> dict[str, Any]:
 
 def _csv(given: _Given, start: str) -> dict[str, Any]:
     quoted = not given.truth(f"{start}.disable-quote-character")
+    scientific = f"{start}.write-bigdecimal-in-scientific-notation"
+    quote = given.character(f"{start}.quote-character", '"') if quoted else None
+    escape = given.character(f"{start}.escape-character", None)
+    delimiter = given.delimiter(f"{start}.field-delimiter")
+    if delimiter in (quote, escape):
+        given.wrong(f"{start}.field-delimiter", "is also the character of quotes or of escapes")
     return {
-        "delimiter": given.delimiter(f"{start}.field-delimiter"),
-        "quote": given.character(f"{start}.quote-character", '"') if quoted else None,
-        "escape": given.character(f"{start}.escape-character", None),
+        "delimiter": delimiter,
+        "quote": quote,
+        "escape": escape if escape != quote else None,  # a quote inside a cell is doubled anyway
         "array_delimiter": given.text(f"{start}.array-element-delimiter") or ";",
         "null_literal": given.text(f"{start}.null-literal"),
         "comments": given.truth(f"{start}.allow-comments"),
         "ignore_errors": given.truth(f"{start}.ignore-parse-errors"),
+        "plain_decimals": given.choice(scientific, ("true", "false"), "true") == "false",
     }
 
 

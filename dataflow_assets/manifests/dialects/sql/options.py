@@ -51,9 +51,13 @@ COMMON: Sequence[Key] = (
     ),
     Key("scan.bounded.*", "refused", _BOUNDED),
     Key("scan.topic-partition-discovery.interval", "ignored", "New partitions are always found."),
-    Key("scan.parallelism", "ignored", "Each partition is read by a task of Spark."),
+    Key("scan.parallelism", "note", "has no effect: each partition is read by a task of Spark"),
     Key("scan.watermark.*", "note", f"has no effect: {_WATERMARKS}"),
-    Key("sink.parallelism", "ignored", "Each partition of the source is written by a task."),
+    Key(
+        "sink.parallelism",
+        "note",
+        "has no effect: what a task has read from a partition of the source, it also writes",
+    ),
     Key(
         "sink.delivery-guarantee",
         "note",
@@ -61,9 +65,15 @@ COMMON: Sequence[Key] = (
         "at-least-once",
     ),
     Key(
-        "sink.transactional-id-prefix", "ignored", "Transactional ids are made of the flow's name."
+        "sink.transactional-id-prefix",
+        "note",
+        "has no effect: transactional ids begin with dataflow, and are made of the flow's name",
     ),
-    Key("sink.transaction-naming-strategy", "ignored", "They are the same after each start."),
+    Key(
+        "sink.transaction-naming-strategy",
+        "note",
+        "has no effect: transactional ids are the same after each start",
+    ),
 )
 ONLY_KAFKA: Sequence[Key] = (
     Key(
@@ -93,14 +103,16 @@ ONLY_UPSERT: Sequence[Key] = (
     Key("value.format", "used", "`json`, `csv`, `avro` or `raw`.", "required"),
     Key(
         "sink.buffer-flush.max-rows",
-        "note",
-        "has no effect: each change is written, in the transaction of its slice",
+        "used",
+        "Above zero: of the changes of a key the last one is written, among as many keys. Needs "
+        "`sink.buffer-flush.interval`.",
         "0",
     ),
     Key(
         "sink.buffer-flush.interval",
-        "note",
-        "has no effect: each change is written, in the transaction of its slice",
+        "used",
+        "How long a row may wait, like `1s`: the flow's `dataflow.freshness`, unless SET says "
+        "another one. Needs `sink.buffer-flush.max-rows`.",
         "0",
     ),
 )
@@ -122,10 +134,13 @@ FORMATS: Sequence[Key] = (
         "false",
     ),
     Key("json.timestamp-format.standard", "used", _ON_TIMES, "SQL"),
-    Key("json.map-null-key.mode", "note", "has no effect: a null key of a map is `null`", "FAIL"),
     Key(
-        "json.map-null-key.literal", "note", "has no effect: a null key of a map is `null`", "null"
+        "json.map-null-key.mode",
+        "used",
+        "`FAIL`: a row with a null key in a map is rejected. `DROP` and `LITERAL` are refused.",
+        "FAIL",
     ),
+    Key("json.map-null-key.literal", "refused", "is of the mode LITERAL, which is not supported"),
     Key("json.encode.decimal-as-plain-number", "used", "`true`: no exponents.", "false"),
     Key("json.encode.ignore-null-fields", "used", "`true`: null fields are left out.", "false"),
     Key("json.decode.json-parser.enabled", "ignored", "There is one parser."),
@@ -137,8 +152,13 @@ FORMATS: Sequence[Key] = (
     Key("csv.null-literal", "used", "The text that is null."),
     Key("csv.allow-comments", "used", "`true`: records that begin with `#` are left out.", "false"),
     Key("csv.ignore-parse-errors", "used", "As with JSON; columns that lack are null.", "false"),
-    Key("csv.write-bigdecimal-in-scientific-notation", "ignored", "Numbers are as in JSON."),
-    Key("avro.encoding", "refused", "only the binary encoding is supported"),
+    Key(
+        "csv.write-bigdecimal-in-scientific-notation",
+        "used",
+        "`false`: decimals have no exponents.",
+        "true",
+    ),
+    Key("avro.encoding", "used", "`binary`; `json` is refused.", "binary"),
     Key("avro.timestamp_mapping.legacy", "note", "only `true` is supported", "true"),
     Key("raw.charset", "used", "Of texts.", "UTF-8"),
     Key("raw.endianness", "used", "Of numbers: `big-endian` or `little-endian`.", "big-endian"),
@@ -190,6 +210,13 @@ SETTINGS: Sequence[Key] = (
         "used",
         "An addition. A changed query goes on with what the one before has kept: its digest, which "
         "the error says.",
+    ),
+    Key(
+        "table.exec.sink.type-length-enforcer",
+        "used",
+        "`TRIM_PAD`: texts are cut, and CHARs filled, to the length of their column. `ERROR` is "
+        "refused.",
+        "IGNORE",
     ),
     Key("table.exec.source.idle-timeout", "note", f"has no effect: {_WATERMARKS}"),
     Key(

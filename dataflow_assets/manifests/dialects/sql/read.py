@@ -45,7 +45,8 @@ from dataflow_assets.manifests.dialects.sql.tables import (
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.records.chain import Transformation
 from dataflow_assets.records.step import Step
-from dataflow_assets.sql.query import Plan, SqlQuery
+from dataflow_assets.sql.plan import Plan
+from dataflow_assets.sql.query import SqlQuery
 from dataflow_assets.sql.view import ViewPlan, ViewRows
 
 _ENDS: Sequence[tuple[Path, int]] = (
@@ -58,6 +59,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "dataflow.onRejected": ("table", "fail", "skip"),
     "dataflow.suspended": ("true", "false"),
     "table.exec.sink.not-null-enforcer": ("ERROR", "DROP"),
+    "table.exec.sink.type-length-enforcer": ("IGNORE", "TRIM_PAD"),
 }
 
 
@@ -119,7 +121,7 @@ def read(text: str, file: str) -> list[Reading]:
 def _flows(
     statements: Sequence[Statement], inserts: Sequence[Insert], state: _File
 ) -> Iterator[Reading]:
-    targets = Counter(one.table for one in inserts)
+    targets = Counter(one.table for insert in inserts for one in insert.parts)
     seen: dict[str, Place] = {}
     for one in statements:
         if isinstance(one, Set):
@@ -129,7 +131,11 @@ def _flows(
         elif isinstance(one, Table | View):
             _declare(one, state)
         else:
-            yield from _flow(one, state, seen, alone=targets[one.table] == 1)
+            before = len(state.notes.findings)
+            alone = targets[one.table] == 1
+            found = [each for part in one.parts for each in _flow(part, state, seen, alone=alone)]
+            # Half of a UNION would be a table that lacks rows.
+            yield from found if len(state.notes.findings) == before else ()
 
 
 def _set(option: Option, state: _File) -> None:
@@ -237,22 +243,18 @@ def _flow(
     if relation is None or target is None:
         return
     try:
-        made = (
-            views.view(insert, relation, target, state.settings)
-            if relation.stages
-            else plan(insert, relation, target, state.settings, alone=alone)
+        made = (views.view if relation.stages else plan)(
+            insert, relation, target, state.settings, alone=alone
         )
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
     name = f"{target.name}.{relation.table.name}"
     if name in seen:
-        message = (
-            f"a second INSERT of {relation.table.name} into it: line {seen[name].line} has one"
-        )
-        state.wrong(what, insert.place, f"{message}; a flow has the name {name}")
+        message = f"a second query of {relation.table.name} into it: line {seen[name].line} has one"
+        state.wrong(what, insert.query.place, f"{message}; a flow has the name {name}")
         return
-    seen[name] = insert.place
+    seen[name] = insert.query.place
     _check_group(insert, relation.table, state)
     source = ends.source(relation.table, name, state.notes)
     sink = ends.sink(target, state.notes)
@@ -273,7 +275,7 @@ def _flow(
         name=name,
         source=reads,
         branches=(Branch(sink),),
-        policies=_policies(state, made),
+        policies=_policies(state, target, made),
         transformations=(Transformation(step),),
         file=File(state.file),
         line=insert.place.line,
@@ -325,13 +327,14 @@ def _lines(place: Place) -> Lines:
     return Lines(place.line, place.column, place.line, place.column)
 
 
-def _policies(state: _File, made: Plan | ViewPlan) -> Policies:
+def _policies(state: _File, target: Declared, made: Plan | ViewPlan) -> Policies:
     """Of a view the source itself counts how many records are rejected."""
     way = state.settings.get("dataflow.onRejected", "table")
+    waits = f"{max(1, min(target.buffer.millis // 1000, 3600))}" if target.buffer else "10"
     counted = isinstance(made, ViewPlan)
     return Policies(
         max_rejected_percent=100.0 if counted else Policies.max_rejected_percent,
-        freshness_seconds=float(state.settings.get("dataflow.freshness", "10")),
+        freshness_seconds=float(state.settings.get("dataflow.freshness", waits)),
         rejects=Rejects(way),  # type: ignore[arg-type]
     )
 

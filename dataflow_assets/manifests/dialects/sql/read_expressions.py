@@ -7,6 +7,8 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from dataflow_assets.manifests.dialects.sql.cursor import RESERVED, Cursor
+from dataflow_assets.manifests.dialects.sql.read_json import NAMES as JSON
+from dataflow_assets.manifests.dialects.sql.read_json import read_json
 from dataflow_assets.manifests.dialects.sql.read_types import read_type
 from dataflow_assets.manifests.dialects.sql.syntax import (
     Casting,
@@ -99,6 +101,9 @@ def _is(cursor: Cursor, place: Place, given: Node) -> Node:
         name = "IS NOT DISTINCT FROM" if negated else "IS DISTINCT FROM"
         return Invoked(place, name, (given, _sum(cursor)))
     word = cursor.expect("NULL", "TRUE", "FALSE", "UNKNOWN", "JSON").text.upper()
+    if word == "JSON":
+        kind = cursor.take().text if cursor.next.says("VALUE", "SCALAR", "ARRAY", "OBJECT") else ""
+        word = f"JSON {kind.upper() or 'VALUE'}"
     found = Invoked(place, f"IS {word}", (given,))
     return Invoked(place, "NOT", (found,)) if negated else found
 
@@ -267,8 +272,8 @@ def _function(cursor: Cursor, token: Token) -> Node:
         found = _with_words(cursor, token.place, name)
     elif name in ("TIMESTAMPADD", "TIMESTAMPDIFF"):
         found = _with_unit(cursor, token.place, name)
-    elif name in ("JSON_VALUE", "JSON_QUERY"):
-        found = _of_json(cursor, token.place, name)
+    elif name in JSON:
+        found = read_json(cursor, token.place, name, read_expression)
     else:
         found = _plain(cursor, token.place, name)
     return found
@@ -362,21 +367,6 @@ def _unit(cursor: Cursor, units: tuple[str, ...]) -> Literal:
     if word not in units:
         raise Unreadable(token.place, f"expected one of {', '.join(units)}, found {token}")
     return Literal(token.place, STRING, word)
-
-
-def _of_json(cursor: Cursor, place: Place, name: str) -> Node:
-    text = read_expression(cursor)
-    cursor.expect(",")
-    found: Node = Invoked(place, name, (text, read_expression(cursor)))
-    if name == "JSON_VALUE" and cursor.takes("RETURNING"):
-        found = Casting(place, found, read_type(cursor)[0], tries=True)
-    while cursor.sees("NULL", "ON"):
-        cursor.takes("NULL", "ON")
-        cursor.expect("EMPTY", "ERROR")
-    if not cursor.sees(")"):
-        cursor.fail(f"{name}: only NULL ON EMPTY and NULL ON ERROR are supported")
-    cursor.take()
-    return found
 
 
 def _case(cursor: Cursor) -> Node:

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from dataflow_assets.contracts import Source
 from dataflow_assets.manifests.dialects.sql.inserts import (
     cells_of,
-    check_target,
     outputs_of,
     readable,
     times_of,
@@ -24,8 +23,7 @@ from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
 from dataflow_assets.sdk.local_folders import ROOT
 from dataflow_assets.sql.aggregates import Aggregate
 from dataflow_assets.sql.expressions import CastTo, Column, Constant, Expression
-from dataflow_assets.sql.input import Cell
-from dataflow_assets.sql.query import Output
+from dataflow_assets.sql.plan import Cell, Output
 from dataflow_assets.sql.sharing import shared
 from dataflow_assets.sql.stages import Stage
 from dataflow_assets.sql.types import STRING, Type, assignable
@@ -39,13 +37,26 @@ VARIABLE = "DATAFLOW_STATE"
 
 
 def view(
-    insert: Insert, relation: Relation, target: Declared, settings: Mapping[str, str]
+    insert: Insert,
+    relation: Relation,
+    target: Declared,
+    settings: Mapping[str, str],
+    *,
+    alone: bool,
 ) -> ViewPlan:
-    """What the flow does. Raises Unreadable."""
+    """What the flow does. Raises Unreadable.
+
+    `alone`: no other INSERT of the file writes into the table.
+    """
     layouts = readable(insert, relation)
-    check_target(insert, target)
-    outputs = tuple(outputs_of(insert, relation, target))
+    outputs = outputs_of(insert, relation, target, settings)
     _check_key(insert, relation, target, outputs)
+    if not alone:
+        message = (
+            "another INSERT writes into the same table: its rows and these groups would replace "
+            "and delete each other; give each INSERT a table of its own"
+        )
+        raise Unreadable(insert.query.place, message)
     cells = tuple(cells_of(relation.table))
     given = [] if relation.where is None else [relation.where]
     try:
