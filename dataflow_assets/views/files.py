@@ -13,7 +13,7 @@ from dataflow_assets import failpoints
 from dataflow_assets.connectors.files.client import Folder
 from dataflow_assets.connectors.files.options import FilesConnection
 from dataflow_assets.contracts import digest
-from dataflow_assets.errors import PermanentError, TransientError
+from dataflow_assets.errors import Lost, PermanentError, TransientError
 from dataflow_assets.views.manifest import File
 
 _LONGEST = 80
@@ -47,13 +47,13 @@ class StateFiles:
         return File(name, rows, len(content), hashlib.sha256(content).hexdigest())
 
     def read(self, file: File) -> bytes:
-        """The content, as it was written. Raises PermanentError where it is lost or damaged."""
+        """The content, as it was written. Raises Lost where it is gone or damaged."""
         content = self.content(file.name)
         if len(content) != file.size or hashlib.sha256(content).hexdigest() != file.digest:
             raise self.damaged(file.name)
         return content
 
-    def damaged(self, name: str) -> PermanentError:
+    def damaged(self, name: str) -> Lost:
         """The error for a file that is not what was written."""
         return self._broken(name, "is damaged: it is not what was written")
 
@@ -90,12 +90,11 @@ class StateFiles:
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}"
 
-    def _broken(self, name: str, what: str) -> PermanentError:
-        return PermanentError(
+    def _broken(self, name: str, what: str) -> Lost:
+        return Lost(
             f"flow {self._flow}: the file {self._location.path}/{self._path(name)} of its state "
-            f"{what}. If another run drives the flow by now, nothing is wrong. Else put the file "
-            "back from a copy, or build the state again: dataflow run --from earliest reads the "
-            "topic again and replaces the rows of the same keys"
+            f"{what}. Put the file back from a copy, or build the state again: dataflow run --from "
+            "earliest reads the topic again and replaces the rows of the same keys"
         )
 
     @contextmanager

@@ -15,7 +15,7 @@ from dataflow_assets.micro_batch.formatted import in_json
 from dataflow_assets.micro_batch.message_metadata import Rows, wanted
 from dataflow_assets.records.record import Record, parse
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.input import KEY
+from dataflow_assets.sql.plan import KEY
 from dataflow_assets.sql.view import Arrivals, ViewPlan
 from dataflow_assets.views.hops import Change
 from dataflow_assets.views.output import REFUSED, Row

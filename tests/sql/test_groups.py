@@ -247,7 +247,7 @@ def summed(sent: list[Sent]) -> dict[bytes | None, bytes]:
     for value in dict(sent).values():
         one = json.loads(value or b"")
         found.setdefault(one["g"], []).append(one["a"])
-    rows = {}
+    rows: dict[bytes | None, bytes] = {}
     for g, values in found.items():
         there = [one for one in values if one is not None]
         total, mean = (sum(there), sum(there) // len(there)) if there else (None, None)
