@@ -78,6 +78,21 @@ class SourceSession(ABC):
             PermanentError when `where` is none of these, or when the source has no times.
         """
 
+    def rewound(self, chosen: Positions, before: Positions) -> Positions:  # noqa: ARG002 - what overrides need
+        """The positions to store where a branch begins again at the earliest, and its rows stay.
+
+        Called by the driver when a run rewinds (launchpad, `--from`), with what `seek` gave.
+
+        Args:
+            chosen: where it begins.
+            before: what the branch had, parts of an unfinished span among it.
+
+        Returns:
+            By default where it begins. A source whose rows take the place of those before may keep
+            in them what it needs to remove the others.
+        """
+        return chosen
+
     @abstractmethod
     def ends(self) -> Positions:
         """Where each partition ends right now.

@@ -91,6 +91,13 @@ def new_manifest(**given: object) -> Manifest:
     return Manifest(format=_FORMAT, **given)  # type: ignore[arg-type]
 
 
+class Earlier(msgspec.Struct, frozen=True):
+    """A state of a generation before, whose rows may be in the target still."""
+
+    state: str
+    digest: str
+
+
 class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a view has read, and the state that came of it."""
 
@@ -102,6 +109,8 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """The name of the manifest; empty: no state yet."""
     digest: str = ""
     """Of the manifest."""
+    earlier: tuple[Earlier, ...] = ()
+    """While a state is built again: those before."""
 
     def text(self) -> str:
         """As sinks keep it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+import msgspec
 import pyarrow as pa
 from typing_extensions import override
 
@@ -29,12 +30,13 @@ from dataflow_assets.views.compute import Cache, Computation, Driver, Limits, fo
 from dataflow_assets.views.files import StateFiles
 from dataflow_assets.views.garbage import collect
 from dataflow_assets.views.look import looked_at
-from dataflow_assets.views.manifest import VIEW, Manifest, manifest_of, position_of
+from dataflow_assets.views.manifest import VIEW, Earlier, Manifest, manifest_of, position_of
 from dataflow_assets.views.manifest import Position as ViewPosition
 from dataflow_assets.views.options import ViewSourceOptions
 from dataflow_assets.views.parts import Part
 from dataflow_assets.views.reading import Reader
-from dataflow_assets.views.tasks import Place
+from dataflow_assets.views.stale import is_rebuilt, stale_rows
+from dataflow_assets.views.tasks import Place, load, part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,6 +80,16 @@ class ViewSession(SourceSession):
     @override
     def seek(self, where: str) -> Positions:
         return _begun(self._messages.seek(where))
+
+    @override
+    def rewound(self, chosen: Positions, before: Positions) -> Positions:
+        """Rows that the state before has written, and the new one does not, are deleted later."""
+        texts = [before[VIEW], *(at for name, at in before.items() if name != VIEW)]
+        known = [position_of(text) for text in dict.fromkeys(texts)] if VIEW in before else []
+        states = [Earlier(one.state, one.digest) for one in known if one.state]
+        earlier = dict.fromkeys([*states, *(old for one in known for old in one.earlier)])
+        found = msgspec.structs.replace(position_of(chosen[VIEW]), earlier=tuple(earlier))
+        return found.positions()
 
     @override
     def take_over(self, known: Positions) -> Positions:
@@ -137,11 +149,26 @@ class ViewSession(SourceSession):
         small = self._messages.is_small(messages)
         manifest = work.run(messages, small=small)
         work.check(self._flow, self._source.max_rejected_percent)
+        manifest, left = self._without_stale(place, manifest, start.earlier)
         position = stored(place, start.generation, manifest)
+        position = msgspec.structs.replace(position, earlier=left)
         self._known = {position.state: manifest, **self._known_of(start)}
         parts = [Part(self._flow, one).text() for one in manifest.parts]
         found = Span.of_parts(position.text(), parts or [Part(self._flow).text()], full=span.full)
         return replace(found, planned=span.planned, at=now)
+
+    def _without_stale(
+        self, place: Place, manifest: Manifest, earlier: tuple[Earlier, ...]
+    ) -> tuple[Manifest, tuple[Earlier, ...]]:
+        """Once a state is as far as those before it: deletes of rows that only those had."""
+        if not earlier:
+            return manifest, ()
+        before = [self._read(one.state, one.digest) for one in earlier]
+        if not is_rebuilt(manifest.offsets, before):
+            return manifest, earlier
+        rows = stale_rows(self._source.view, manifest, before, lambda one: load(self._files, one))
+        parts = part(self._files, place, list(rows))
+        return msgspec.structs.replace(manifest, parts=(*manifest.parts, *parts)), ()
 
     def _tell_new_partitions(self, start: ViewPosition, messages: Span) -> None:
         """Of an upsert table: a key may have another partition now, and so no order any more."""
@@ -171,11 +198,14 @@ class ViewSession(SourceSession):
     def _manifest(self, position: ViewPosition) -> Manifest:
         name = position.state
         if name not in self._known:
-            text = self._files.content(name)
-            if hashlib.sha256(text).hexdigest() != position.digest:
-                raise self._files.damaged(name)
-            self._known[name] = manifest_of(text, name)
+            self._known[name] = self._read(name, position.digest)
         return self._known[name]
+
+    def _read(self, name: str, digest: str) -> Manifest:
+        text = self._files.content(name)
+        if hashlib.sha256(text).hexdigest() != digest:
+            raise self._files.damaged(name)
+        return manifest_of(text, name)
 
     def _check(self, found: Manifest) -> None:
         view = self._source.view
@@ -228,7 +258,8 @@ class ViewSession(SourceSession):
         now = time.monotonic()
         if position.state in self._known and len(self._known) > 1 and now >= self._collected + LOOK:
             self._collected = now
-            collect(self._files, position, self._known.values())
+            earlier = {one.state: self._read(one.state, one.digest) for one in position.earlier}
+            collect(self._files, position, {**self._known, **earlier})
 
     @override
     def close(self) -> None:

@@ -199,11 +199,33 @@ def test_a_changed_query_stops_unless_it_is_only_spelling(sql: Sql, run: Run) ->
 
 
 def test_a_changed_query_is_built_again_from_the_earliest(sql: Sql, run: Run) -> None:
-    sql.send([row(1, "x", 5), row(2, "x", 7)])
+    """Rows that the query before had written, and the changed one does not have, are deleted."""
+    sql.send([row(1, "x", 5), row(2, "x", 7), row(3, "y", 1)])
     run(sql.write(ROWS, SUMS, SUMMED))
-    changed = sql.write(ROWS, SUMS, SUMMED.replace("SUM(a)", "MAX(a)"))
-    drained(changed, Start("earliest"))
+    assert groups(sql) == [("x", 2, 12, 6), ("y", 1, 1, 1)]
+    changed = SUMMED.replace("SUM(a)", "MAX(a)").replace("FROM s", "FROM s WHERE a > 1")
+    flow = sql.write(ROWS, SUMS, changed)
+    drained(flow, Start("earliest"))
     assert groups(sql) == [("x", 2, 7, 6)]
+    sql.send([row(4, "y", 3)])
+    run(flow)
+    assert groups(sql) == [("x", 2, 7, 6), ("y", 1, 3, 3)]
+
+
+def test_a_rewind_deletes_no_row_that_is_there_still(sql: Sql, run: Run, state: Path) -> None:
+    flow = sql.write(ROWS, SUMS, SUMMED)
+    for n in range(3):
+        sql.send([row(n, "x", 5), row(n + 9, f"g{n}", 1)])
+        run(flow)
+    before = groups(sql)
+    drained(flow, Start("earliest"))
+    assert groups(sql) == before
+    sql.send([row(1, "z", 5)])
+    run(flow)
+    sql.send([row(1, "q", 5)])
+    run(flow)
+    generations = {path.parent.parent.name for path in state.rglob("manifest.json")}
+    assert len(generations) == 1  # nothing of the state before is left
 
 
 def test_a_lost_or_damaged_file_is_told(sql: Sql, run: Run, state: Path) -> None:
