@@ -6,11 +6,12 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from tests.sql import model
 from tests.sql.model import Query, Row
 
 Message = tuple[bytes | None, bytes | None]
+BAD = b"{bad"
 LOG: dict[str, list[Message]] = {}
 """By the partition its messages."""
 
@@ -116,22 +118,28 @@ def _wanted(value: Any) -> Any:
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
-@st.composite
-def changes(draw: st.DrawFn, keyed: bool) -> list[Any]:
+def changes(random: Random, *, keyed: bool) -> list[tuple[int, Any]]:
     """Rows with keys (None: deleted), and bytes that cannot be read."""
-    row = model.rows if not keyed else st.none() | model.rows | model.rows
-    one = st.tuples(st.integers(0, 5), row | st.just(b"{bad"))
-    return draw(st.lists(one, min_size=8, max_size=20))
+    return [
+        (random.randint(0, 5), _change(random, keyed=keyed)) for _ in range(random.randint(5, 25))
+    ]
 
 
-limits = st.builds(
-    Limits,
-    few=st.sampled_from([0, 2, 20_000]),
-    buckets=st.sampled_from([1, 2, 4]),
-    full=st.sampled_from([1, 3, 1_000]),
-    most_recent=st.sampled_from([0, 3, 1_000]),
-    most_files=st.sampled_from([0, 2, 24]),
-)
+def _change(random: Random, *, keyed: bool) -> Any:
+    if random.random() < 0.08:
+        return BAD
+    return None if keyed and random.random() < 0.2 else model.row(random)
+
+
+def limits(random: Random) -> Limits:
+    """In which way something is done."""
+    return Limits(
+        few=random.choice([0, 2, 20_000]),
+        buckets=random.choice([1, 2, 4]),
+        full=random.choice([1, 3, 1_000]),
+        most_recent=random.choice([0, 3, 1_000]),
+        most_files=random.choice([0, 2, 24]),
+    )
 
 
 @dataclass
@@ -195,17 +203,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield found
 
 
-@settings(
-    max_examples=int(os.environ.get("EXAMPLES", "500")),
-    derandomize=True,
-    deadline=None,
-    phases=(Phase.generate,),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-@given(data=st.data())
-def test_any_query_over_any_log(folder: Path, data: st.DataObject) -> None:
-    keyed = data.draw(st.booleans(), "keyed")
-    query = data.draw(model.queries(), "query")
+def _checked(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def decorated(test: Callable[..., None]) -> Callable[..., None]:
+        health = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+        return settings(
+            max_examples=examples,
+            derandomize=True,
+            deadline=None,
+            phases=(Phase.generate,),
+            suppress_health_check=health,
+        )(given(st.booleans(), model.queries(), st.randoms(use_true_random=True))(test))
+
+    return decorated
+
+
+@_checked(40)
+def test_some_queries_over_some_logs(
+    folder: Path, keyed: bool, query: Query, random: Random
+) -> None:
+    check(folder, query, random, keyed=keyed)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@_checked(500)
+def test_any_query_over_any_log(folder: Path, keyed: bool, query: Query, random: Random) -> None:
+    check(folder, query, random, keyed=keyed)
+
+
+def check(folder: Path, query: Query, random: Random, *, keyed: bool) -> None:
+    """The result of the product is that of the model, whatever is read at once and in which way."""
     source = loaded(folder, query, keyed=keyed)
     messages = LogSource.model_construct(**dict(source.source))
     run = Run(source, messages, Sink([name for name, _ in query.columns if name.startswith("x")]))
@@ -213,16 +240,13 @@ def test_any_query_over_any_log(folder: Path, data: st.DataObject) -> None:
     LOG.update({"0": [], "1": []})
     table: dict[Any, Row] = {}
     bad: list[tuple[int, int]] = []
-    for _ in range(data.draw(st.integers(2, 4), "spans")):
-        for key, row in data.draw(changes(keyed), "changes"):
+    for last in [False] * random.randint(1, 4) + [True]:
+        for key, row in changes(random, keyed=keyed):
             _append(key, row, table, bad, keyed=keyed)
-        upto = {
-            p: data.draw(st.integers(run.manifest.offsets[p] if run.manifest else 0, len(log)))
-            for p, log in LOG.items()
-        }
-        run.span(upto, data.draw(limits, "limits"), small=data.draw(st.booleans(), "small"))
-    ends = {p: len(log) for p, log in LOG.items()}
-    run.span(ends, data.draw(limits, "limits"), small=data.draw(st.booleans(), "small"))
+        before = run.manifest.offsets if run.manifest else dict.fromkeys(LOG, 0)
+        ends = {p: len(log) for p, log in LOG.items()}
+        upto = ends if last else {p: random.randint(before[p], end) for p, end in ends.items()}
+        run.span(upto, limits(random), small=random.random() < 0.5)
     assert sorted(run.sink.refused) == sorted(bad)
     kinds = dict(query.columns)
     found = [{n: _value(v, kinds[n]) for n, v in row.items()} for row in run.sink.rows.values()]
@@ -241,7 +265,7 @@ def _append(
     partition = str(zlib.crc32(b"%d" % key) % 2)
     log = LOG[partition]
     sent = b'{"k":%d}' % key if keyed else None
-    if row == b"{bad":
+    if row is BAD:
         bad.append((int(partition), len(log)))
         log.append((sent, row))
         return
