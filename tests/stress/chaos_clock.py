@@ -49,6 +49,10 @@ class ByTheClock:
         """Kills after which nothing was committed before the next one."""
         return self.kills.total() - len(self.recovered)
 
+    def expect_progress(self) -> None:
+        """Raises AssertionError where nothing was committed between most of the kills."""
+        assert self.barren * 2 < self.kills.total(), f"no progress between kills: {self}"
+
     def line(self) -> str:
         """A line of the page's table."""
         listed = ", ".join(f"{number} {kind}" for kind, number in sorted(self.kills.items()))
@@ -68,8 +72,8 @@ def kill_by_the_clock(
         every: seconds from one kill to the next.
         seconds: in all.
 
-    Raises:
-        AssertionError: the flow has committed nothing between most of the kills.
+    Returns:
+        What the caller compares the copy after, and then checks for progress.
     """
     found = ByTheClock(every)
     begin = time.monotonic()
@@ -82,7 +86,6 @@ def kill_by_the_clock(
         found.kills[kind] += 1
         _wait(flow, struck, due + every, found)
         sys.stderr.write(f"{number} kills by the clock: {kind}; {found.line()}\n")
-    assert found.barren * 2 < found.kills.total(), f"no progress between kills: {found}"
     return found
 
 
