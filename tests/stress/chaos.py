@@ -79,7 +79,7 @@ class Storm:
     def strike_now(self, kind: str) -> bool:
         """One kill of this kind at once; whether it has met running work."""
         met = strike(KILLS[kind], self._driver, self.places, self.chance)
-        if self._driver.killed:
+        if "driver" in KILLS[kind]:
             self._driver.ended()
             self._driver = self._begin()
         self._expect_alive()
@@ -156,7 +156,8 @@ class Storm:
 
     def _expect_alive(self) -> None:
         if not self._driver.alive:
-            raise AssertionError(f"{self.tally}: a run ended with: {self._driver.ended()}")
+            code = self._driver.process.returncode
+            raise AssertionError(f"{self.tally}: a run ended ({code}): {self._driver.ended()}")
 
 
 def storm(given: Storm, kinds: Sequence[str], kills: int) -> None:
