@@ -133,6 +133,7 @@ from dataflow_assets.contracts.source import (
     Asked,
     MessageSource,
     NewColumnRule,
+    Offset,
     Source,
 )
 from dataflow_assets.contracts.source_session import (
@@ -198,6 +199,7 @@ __all__ = [
     "MessageSource",
     "N",
     "NewColumnRule",
+    "Offset",
     "OffsetSlice",
     "PartSlice",
     "Place",

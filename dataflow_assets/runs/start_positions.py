@@ -154,7 +154,8 @@ def _rewind(
     if keeps_rows and not branch.sink.upserts and not start.confirmed:
         raise PermanentError(
             f"flow {flow.id}: {branch.address} is appended to: rewinding would store its records "
-            f"twice. Choose table: truncate, or confirm"
+            "twice. Empty the table first (--table truncate; in the launchpad table: truncate), or "
+            "confirm that (--yes; in the launchpad confirm: true)"
         )
     empty = start.table == "truncate"
     session.restart(_chosen(flow, source, start), source.identity, empty=empty)
