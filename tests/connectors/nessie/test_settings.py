@@ -123,7 +123,7 @@ def test_a_schema_that_is_added_says_how_far_the_ids_of_its_columns_go() -> None
         NestedField(1, "id", LongType(), required=True),
         NestedField(2, "tags", ListType(5, StringType(), element_required=False)),
     )
-    updates = [
+    updates: list[dict[str, Any]] = [
         {"action": "add-schema", "schema": schema.model_dump(mode="json", by_alias=True)},
         {"action": "set-current-schema", "schema-id": -1},
     ]
