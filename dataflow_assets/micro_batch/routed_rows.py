@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dataflow_assets.contracts import EVERYTHING, Chunk, Slice, Source
+from dataflow_assets.errors import PermanentError, RejectedRecord
 from dataflow_assets.formats.rows import metadata_key, values
 from dataflow_assets.micro_batch.branches import PassBranch, Steps
 from dataflow_assets.micro_batch.originals import placed
@@ -85,9 +86,15 @@ class RoutedRows:
         if key not in self._known:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            (found,) = self._chain(Record({}, metadata))
-            self._known[key] = found.route
+            self._known[key] = self._asked(metadata)
         return self._known[key]
+
+    def _asked(self, metadata: Mapping[str, Any]) -> Route:
+        try:
+            (found,) = self._chain(Record({}, metadata))
+        except RejectedRecord as error:
+            raise PermanentError(f"transformations[{error.step}]: {error.reason}") from None
+        return found.route
 
     @staticmethod
     def _chunk(
