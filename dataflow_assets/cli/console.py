@@ -5,15 +5,19 @@ An error is one sentence for people, and its traceback on demand; neither shows 
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterable
+from typing import Literal
 
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
 from dataflow_assets.redaction import mask
 
 LONGEST = 500
+Style = Literal["error", "note", "place", "good"]
+_CODES = {"error": "31", "note": "33", "place": "1", "good": "32"}
 
 
 def out(text: str) -> None:
@@ -25,6 +29,14 @@ def out(text: str) -> None:
 def err(text: str) -> None:
     """One line on stderr."""
     sys.stderr.write(f"{text}\n")
+
+
+def paint(text: str, style: Style) -> str:
+    """A piece of a line for stdout, in colour on a terminal; NO_COLOR turns that off."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if plain or not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
+        return text
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
 def sentence(error: BaseException, flows: Iterable[Flow] = ()) -> str:

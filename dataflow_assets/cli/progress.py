@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from dataflow_assets.cli.console import err, out
+from dataflow_assets.cli.console import err, out, paint
 from dataflow_assets.cli.running import Event, Outcome
 from dataflow_assets.contracts import Totals
 from dataflow_assets.lanes.events import Began
@@ -197,10 +197,13 @@ def ending(outcome: Outcome, describe: Describe) -> str:
     if outcome.error is not None:
         text = describe(outcome.error)
         named = outcome.flow.id in text
-        return f"failed: {text}" if named else f"{outcome.flow.id}: failed: {text}"
+        failed = paint("failed", "error")
+        return f"{failed}: {text}" if named else f"{outcome.flow.id}: {failed}: {text}"
     totals = outcome.totals
-    counts = f"{totals.rows:,} rows, {totals.rejected:,} rejected in {outcome.seconds:.1f} s"
-    return f"{outcome.flow.id}: {outcome.outcome}: {counts}: {outcome.reason}".rstrip(": ")
+    rows = f"{totals.rows:,} row{'' if totals.rows == 1 else 's'}"
+    counts = f"{rows}, {totals.rejected:,} rejected in {outcome.seconds:.1f} s"
+    word = paint(outcome.outcome, "good" if outcome.outcome == "done" else "note")
+    return f"{outcome.flow.id}: {word}: {counts}: {outcome.reason}".rstrip(": ")
 
 
 def _next(branches: dict[tuple[str, str], BranchProgress], report: Report) -> BranchProgress:

@@ -56,6 +56,9 @@ class Sink(ErrorSink):
     """Whether `SinkSession.add_columns` can add columns to a table that exists."""
     unwraps: ClassVar[bool] = False
     """A body `{"value": {...}, "_metadata": ...}` stands for the object inside it."""
+    replaces_whole_rows: ClassVar[bool] = False
+    """A row or message takes the place of the whole one of its key: what is missing in it is lost.
+    The rows of its chunks say in the column UNKNOWN what their source does not know of them."""
     takes: ClassVar[Literal["columns", "messages"]] = "columns"
     """`messages`: bodies, keys and headers byte for byte, in the schema MESSAGES. A null value is a
     tombstone; a row of OP DELETE keeps its body, for the sink to find the key in."""

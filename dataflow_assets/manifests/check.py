@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
+from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests.load import Loaded
 
+Paint = Callable[[str, Literal["error", "note", "place", "good"]], str]
+"""A piece of a line in the colour of its kind."""
 
-def as_lines(loaded: Loaded) -> Iterator[str]:
+
+def plain(text: str, _style: str) -> str:
+    """The piece as it is."""
+    return text
+
+
+def as_lines(loaded: Loaded, paint: Paint = plain) -> Iterator[str]:
     """Every finding, every note, then the count: `file:line:column: path: what is wrong`."""
-    yield from map(str, loaded.findings)
+    for found in loaded.findings:
+        place, said = paint(_place(found), "place"), paint(found.message, "error")
+        yield f"{place}: {found.path}: {said}"
     for hint in loaded.hints:
-        yield f"{hint.file}:{hint.line}:{hint.column}: note: {hint.path}: {hint.message}"
+        place, word = paint(_place(hint), "place"), paint("note", "note")
+        yield f"{place}: {word}: {hint.path}: {hint.message}"
     for flow in loaded.flows:
         yield f"{flow.file}:{flow.line}: flow {flow.id}: {_route(flow)}"
-    yield _count(loaded)
+    yield paint(_count(loaded), "error" if loaded.findings else "note" if loaded.hints else "good")
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.file}:{finding.line}:{finding.column}"
 
 
 def as_json(loaded: Loaded) -> dict[str, Any]:

@@ -16,14 +16,17 @@ from pathlib import Path
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Flow
 from dataflow_assets.manifests import connections
-from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties, tableflow
+from dataflow_assets.manifests.dialects import dataflow, kubernetes, properties, tableflow, targets
 from dataflow_assets.manifests.dialects.documents import Document, parse
 from dataflow_assets.manifests.dialects.justone import read as justone
+from dataflow_assets.manifests.dialects.justone.keys import CLASS
 from dataflow_assets.manifests.dialects.keys import meant
-from dataflow_assets.manifests.dialects.sql import read as sql
+from dataflow_assets.manifests.dialects.pipelines import read as pipelines
+from dataflow_assets.manifests.dialects.sql.folder import SqlFile, read_folder
+from dataflow_assets.manifests.dialects.sql_languages import language
 from dataflow_assets.manifests.folders import beside, expand
 from dataflow_assets.manifests.named_files import unusable
-from dataflow_assets.manifests.neighbours import clashes
+from dataflow_assets.manifests.neighbours import clashes, cycles
 from dataflow_assets.manifests.packages import not_installed
 from dataflow_assets.manifests.secret_documents import SecretDocuments
 from dataflow_assets.manifests.secret_refs import absent, foreign, missing_keys
@@ -31,6 +34,7 @@ from dataflow_assets.secrets import Secrets
 
 MOST_BYTES = 512 * 1024  # twice as much as `kubectl apply` takes for one object
 MOST_ENTRIES = 10_000  # some other YAML in the folder must not cost a tick more than a second
+_OF_DEFS = {"type", "attributes", "requirements", "post_processing", "template_vars_module"}
 _JUSTONE, _TABLEFLOW = ("kafka", "postgresql"), ("kafka", "iceberg")
 
 AnyPath = str | os.PathLike[str]
@@ -69,10 +73,15 @@ class _FileReading:
     readings: tuple[dataflow.Reading, ...] = ()
     secrets: tuple[kubernetes.SecretDocument, ...] = field(default=(), repr=False)
     names: tuple[connections.Entry, ...] = field(default=(), repr=False)
+    targets: tuple[targets.Entry, ...] = field(default=(), repr=False)
+    pipelines: tuple[pipelines.PipelineFile, ...] = field(default=(), repr=False)
+    """Files of pipelines: where their tables live is said in other files."""
     properties: tuple[Document, ...] = field(default=(), repr=False)
     """Files of Kafka Connect: what a connector means depends on the worker's file beside it."""
     findings: tuple[Finding, ...] = ()
     hints: tuple[Finding, ...] = ()
+    sql: tuple[SqlFile, ...] = field(default=(), repr=False)
+    """A file of SQL: its tables may be declared in the files beside it."""
 
 
 def load(paths: AnyPath | Iterable[AnyPath]) -> Loaded:
@@ -106,6 +115,9 @@ def _assemble(
     names = connections.Names(name for file in (*read, *near) for name in file.names)
     readings = [reading for file in read for reading in file.readings]
     readings += _connectors(read, near)
+    readings += _pipelines(read, near)
+    queries = list(read_folder(*([one for f in files for one in f.sql] for files in (read, near))))
+    readings += queries
     flows = names.named([(r.flow, r.document) for r in readings if r.flow is not None])
     unreadable = {(*secret.id, key) for secret in secrets for key in secret.unreadable}
     late = [
@@ -126,19 +138,19 @@ def _assemble(
     findings += [*(finding for _, finding in late), *_repeated(read), *names.findings(own)]
     hints = [hint for file in read for hint in file.hints]
     hints += [hint for reading in readings for hint in reading.hints]
-    hints += [*absent(flows, documents), *names.unused(own)]
+    hints += [*absent(flows, documents), *names.unused(own), *cycles(flows)]
     return Loaded(
         tuple(sorted(kept, key=lambda flow: flow.id)),
         tuple(sorted(set(findings))),
         tuple(sorted(set(hints))),
-        sum(_objects(file) for file in read),
+        sum(_objects(file) for file in read) + len(queries),
         {flow.id: document for flow, document in flows if id(document) not in bad},
         tuple((reading.document, reading.tables) for reading in readings if reading.tables),
     )
 
 
 def _objects(file: _FileReading) -> int:
-    return sum(map(len, (file.readings, file.secrets, file.names, file.properties)))
+    return sum(map(len, (file.readings, file.secrets, file.names, file.pipelines, file.properties)))
 
 
 def _connectors(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
@@ -151,6 +163,14 @@ def _connectors(read: list[_FileReading], near: list[_FileReading]) -> Iterator[
     for found in justone.read(own, others):
         yield dataflow.Reading(found.document, found.findings, found.hints)
         yield from (dataflow.Reading(found.document, flow=flow) for flow in found.flows)
+
+
+def _pipelines(read: list[_FileReading], near: list[_FileReading]) -> Iterator[dataflow.Reading]:
+    """A reading for each pipeline; findings and notes of a file are in its first one."""
+    known = targets.Targets(one for file in (*read, *near) for one in file.targets)
+    for file in read:
+        for one in file.pipelines:
+            yield from pipelines.flows(one, known)
 
 
 def _not_installed(document: Document, connectors: Sequence[str]) -> dataflow.Reading | None:
@@ -191,7 +211,7 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
     except UnicodeDecodeError:
         return _refused(file, "is not UTF-8 text")
     if file.endswith(".sql"):
-        return _FileReading(tuple(sql.read(text, file)))
+        return _sql(text, file)
     if text.count(":") + text.count(",") > MOST_ENTRIES:
         return _refused(file, f"has more than {MOST_ENTRIES} entries: split it")
     documents, findings = parse(text, file)
@@ -200,12 +220,24 @@ def _parsed(file: str, _modified: int, size: int, _inode: int) -> _FileReading:
     return _sorted_out(documents, findings)
 
 
+def _sql(text: str, file: str) -> _FileReading:
+    found = language(text, file)
+    if isinstance(found, Finding):
+        return _FileReading(findings=(found,))
+    if found == "pipelines":
+        return _FileReading(pipelines=(pipelines.read(text, file),))
+    return _FileReading(sql=(SqlFile(file, text),))
+
+
 def _properties(file: str) -> _FileReading:
     """Connectors, workers, and files that are neither: Java programs have others."""
     found = properties.parse(properties.decoded(Path(file).read_bytes()), file)
     document = found.document
     if not (found.findings or justone.is_connector(document) or justone.is_worker(document)):
         message = "is neither a connector of JustOne's nor a Connect worker's file: skipped"
+        if document.get("connector.class"):
+            message = f"is another connector than {CLASS}, the only one that is read: skipped"
+            return _FileReading(hints=(document.finding(("connector.class",), message),))
         return _FileReading(hints=(document.finding((), message),))
     hints = (*found.hints, *justone.check_worker(document))
     return _FileReading(properties=(document,), findings=found.findings, hints=hints)
@@ -221,6 +253,7 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
     secrets: list[kubernetes.SecretDocument] = []
     hints: list[Finding] = []
     names: list[connections.Entry] = []
+    found_targets: list[targets.Entry] = []
     connectors: list[Document] = []
     for document in documents:
         if problem := _list(document):
@@ -228,6 +261,9 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
         elif connections.reads(document):
             entries, more = connections.read(document)
             names += entries
+            findings += more
+            target, more = targets.read(document)
+            found_targets.append(target)
             findings += more
         elif dataflow.reads(document):
             readings.append(dataflow.read(document))
@@ -240,13 +276,22 @@ def _sorted_out(documents: list[Document], findings: list[Finding]) -> _FileRead
             findings += more
         elif connector := justone.from_json(document):
             connectors.append(connector)
+        elif _of_dagster(document):
+            continue
         elif problem := _unreadable(document):
             findings.append(problem)
         else:
             message = "is not a flow: skipped"
             hints.append(document.finding(("kind",), message))
-    found = tuple(readings), tuple(secrets), tuple(names), tuple(connectors)
-    return _FileReading(*found, tuple(findings), tuple(hints))
+    return _FileReading(
+        tuple(readings),
+        tuple(secrets),
+        tuple(names),
+        tuple(found_targets),
+        properties=tuple(connectors),
+        findings=tuple(findings),
+        hints=tuple(hints),
+    )
 
 
 def _list(document: Document) -> Finding | None:
@@ -255,6 +300,12 @@ def _list(document: Document) -> Finding | None:
         return None
     message = "a list of objects is not read: make each item a document of its own, after `---`"
     return document.finding(("kind",), message)
+
+
+def _of_dagster(document: Document) -> bool:
+    """A component of a Dagster project, as in its `defs.yaml`: manifests may be below it."""
+    keys = set(document.value) if isinstance(document.value, dict) else set()
+    return keys <= _OF_DEFS and "." in str(document.get("type"))
 
 
 def _unreadable(document: Document) -> Finding | None:

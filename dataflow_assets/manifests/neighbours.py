@@ -1,8 +1,9 @@
-"""Rules between flows: one identity each, and names that stay apart once they are mangled."""
+"""Rules between flows: one identity each, names that stay apart once they are mangled, circles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
 from dataflow_assets.contracts import Address
@@ -34,6 +35,41 @@ def clashes(flows: list[Pair]) -> Iterator[tuple[Document, Finding]]:
     )
     yield from _same_keys(flows)
     yield from _nested(flows)
+
+
+def cycles(flows: list[Pair]) -> Iterator[Finding]:
+    """A note at every flow whose rows come back to its source through the flows of these files.
+
+    Called when manifests are loaded. A cycle may be meant (two tables that follow each other);
+    nobody but the steps of its flows can end it.
+    """
+    by_source: dict[tuple[str, ...], list[Pair]] = {}
+    for flow, document in flows:
+        by_source.setdefault(asset_key(flow.source_address), []).append((flow, document))
+    for flow, document in flows:
+        if way := _way_back(flow, by_source):
+            names = " -> ".join(one.id for one in (*way, flow))
+            message = (
+                f"flows in a circle: {names}. Each record comes back, and goes round for ever "
+                "unless a step filters what was copied; Dagster's graph leaves one edge out"
+            )
+            yield document.finding(_NAME, message)
+
+
+def _way_back(flow: Flow, by_source: Mapping[tuple[str, ...], list[Pair]]) -> tuple[Flow, ...]:
+    """The shortest chain of flows from this one's targets to its source; empty for none."""
+    ways: deque[tuple[Flow, ...]] = deque([(flow,)])
+    seen = {flow.id}
+    while ways:
+        way = ways.popleft()
+        for branch in way[-1].branches:
+            for following, _ in by_source.get(asset_key(branch.address), ()):
+                if following.id == flow.id:
+                    return way if len(way) > 1 else ()
+                if following.id not in seen:
+                    seen.add(following.id)
+                    ways.append((*way, following))
+    return ()
 
 
 def _shared(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from collections.abc import Iterator
 from functools import cache
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 from urllib.parse import unquote
 
-from pydantic import SecretStr, StringConstraints, model_validator
+from pydantic import SecretStr, StringConstraints
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address, Connector
@@ -58,11 +59,11 @@ class NamedTable(Connector):
     table_secret_ref: Annotated[SecretRef | None, Fills("table", required=True)] = None
     """Secret with the table's name."""
 
-    @model_validator(mode="after")
-    def _named(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if not self.names_table and not self.does_without_table:
-            raise ValueError("table or tableSecretRef is required")
-        return self
+            yield "table or tableSecretRef is required"
 
     @property
     def names_table(self) -> bool:
@@ -153,11 +154,11 @@ class Database(Connector):
     ] = None
     """Secret with the connection string."""
 
-    @model_validator(mode="after")
-    def _reachable(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.connection_string is None and self.connection_string_secret_ref is None:
-            raise ValueError("connectionString or connectionStringSecretRef is required")
-        return self
+            yield "connectionString or connectionStringSecretRef is required"
 
     @property
     def connection_name(self) -> str:
@@ -199,6 +200,19 @@ class Database(Connector):
 
 class DatabaseTable(Database, NamedTable):
     """A database that a connection string reaches, and a table in it."""
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        schema, name = split(self.table or "", self.quotes)
+        if "." in schema and not set(self.quotes) & set(self.table or ""):
+            yield (
+                "table",
+                (
+                    f"is the table {name} of a schema that is called {schema}: a database is named "
+                    "in connectionString, and a name with a dot in it is put in double quotes"
+                ),
+            )
 
     @override
     def address(self) -> Address:

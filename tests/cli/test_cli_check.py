@@ -101,3 +101,22 @@ def test_a_bare_record_is_told_how_to_be_wrapped(tmp_path: Path, capsys: Said, l
     said = capsys.readouterr().err
     assert 'this line is a bare record: write it as {"body": RECORD}' in said
     assert "Object contains unknown field" not in said
+
+
+def test_lines_are_in_colour_on_a_terminal_only(
+    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(FLOW.replace("table: t", "tabel: t"))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert main(["check", str(file)]) == 1
+    plain = capsys.readouterr().out
+    assert "\x1b" not in plain
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    main(["check", str(file)])
+    coloured = capsys.readouterr().out
+    assert f"\x1b[1m{file}:" in coloured
+    assert "\x1b[31m0 flows, " in coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    main(["check", str(file)])
+    assert capsys.readouterr().out == plain

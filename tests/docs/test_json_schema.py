@@ -24,6 +24,7 @@ MANIFESTS = sorted([*SHOWN, *(EXAMPLES / "seeds").glob("*.yaml"), TABLEFLOW])
 BEYOND = {
     # one of two keys, and other manifests
     "no topic",
+    "one condition for two sinks",
     "one name for two",
     # YAML itself
     "indentation",
@@ -39,6 +40,7 @@ BEYOND = {
     "a template",
     # the grammar of a text
     "an open quote",
+    "any depth",
     "two fields",
     "a broken pattern",
     "a broken number",
@@ -49,6 +51,8 @@ BEYOND = {
     "a name with an umlaut",
     "a zone",
     "a partition",
+    "three rules at once",
+    "two rules at once",
     "a topic with a slash",
     "a topic with typographic quotes",
     "a pattern of topics",
@@ -62,6 +66,9 @@ BEYOND = {
     "IN",
     "LIKE",
     "is null",
+    # the environment, and what JSON has no word for
+    "a folder outside",
+    "a million with an exponent",
     "a source that is nowhere, and a sink",
     # rules between fields, or between documents
     "an engine",

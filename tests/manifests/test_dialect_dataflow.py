@@ -85,7 +85,7 @@ BAD_SPEC = [
     ),
     (
         "  maintenance: [{suspended: true}]",
-        "12:16: spec.maintenance: must be a mapping, got a list",
+        "12:16: spec.maintenance: must be a mapping, got a list: write `key: value`, without `- `",
     ),
     (
         "  suspended: true",

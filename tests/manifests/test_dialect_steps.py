@@ -94,7 +94,7 @@ def test_a_route_to_the_main_table_is_the_main_branch(file: Path) -> None:
 
 def test_one_condition_leads_to_one_sink(file: Path) -> None:
     text = ROUTER.replace("TABLE", "y") + ROUTER.replace("TABLE", "z")
-    assert any("another router has this condition" in finding for finding in said(file, text))
+    assert any("an earlier route has this condition" in finding for finding in said(file, text))
 
 
 def test_one_target_has_one_set_of_settings(file: Path) -> None:

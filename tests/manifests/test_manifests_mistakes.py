@@ -229,6 +229,22 @@ MISTAKES = {
         sink("clickhouse", f"{CLICKHOUSE}, upsertMode: true, tableEngine: MergeTree"),
         ["upsertMode needs tableEngine ReplacingMergeTree"],
     ),
+    "three rules at once": (
+        sink(
+            "clickhouse",
+            f"{CLICKHOUSE}, upsertMode: true, autoCreateTable: true, tableEngine: MergeTree, "
+            "conflictKey: id, orderBy: ts, rawMode: true",
+        ),
+        [
+            "upsertMode needs tableEngine ReplacingMergeTree",
+            "conflictKey is the ORDER BY already; leave orderBy out",
+            "rawMode and upsertMode exclude each other",
+        ],
+    ),
+    "two rules at once": (
+        source("brokers: ['h:1'], topic: 'a b', startingTimestamp: '2026-01-31T00:00:00Z'"),
+        ["not a topic's name", "startingTimestamp is used only with startingOffsets: timestamp"],
+    ),
     "a partition": (
         sink("iceberg", f"{ICEBERG}, autoCreateTable: true, partitionBy: weeks(x)"),
         ["unknown transform 'weeks'; write created_at, year(created_at)"],
@@ -249,6 +265,76 @@ MISTAKES = {
     "IN": (filtered("$.a IN (1,2)").replace("$.a IN (1,2)", "'$.a IN (1,2)'"), ["in [a, b]"]),
     "LIKE": (filtered("$.a LIKE 'x%'"), ["`like` is written =~, with a regular expression;"]),
     "is null": (filtered("$.a is null"), ["for `is null` write !$.path;"]),
+    "several topics": (
+        source("brokers: ['h:1'], topics: [a, b]"),
+        ["unknown key; a flow reads one topic: write topic, and a manifest for each topic"],
+    ),
+    "where to begin": (
+        source("brokers: ['h:1'], topic: t, auto.offset.reset: earliest"),
+        ["unknown key; did you mean startingOffsets?"],
+    ),
+    "a key that is like none of many": (
+        source("brokers: ['h:1'], topic: t, zzz: 1"),
+        [" more: `dataflow schema` lists all"],
+    ),
+    "a schedule": (
+        manifest(more="  schedule: '*/5 * * * *'\n"),
+        ["unknown key; a flow runs when its source has new data, within freshness seconds;"],
+    ),
+    "a dead letter queue": (
+        manifest(more="  deadLetterQueue: {topic: x}\n"),
+        ["unknown key; rejected records are a matter of errors (a sink for rejected records) and"],
+    ),
+    "several sinks": (
+        manifest(more="  sinks: []\n"),
+        ["unknown key; a flow has one sink; other targets are routes of a router step"],
+    ),
+    "columns as a list": (
+        sink("postgresql", f"{DSN}, autoCreateTable: true, columns: [id]"),
+        ["must be a mapping, got a list: write `key: value`, without `- `"],
+    ),
+    "a Secret as text": (
+        sink("postgresql", "connectionStringSecretRef: shop, table: t"),
+        ["must be a mapping, got text: write {name: ..., key: ...}"],
+    ),
+    "a Secret as in Kubernetes": (
+        sink("postgresql", "connectionString: {valueFrom: {secretKeyRef: {name: s}}}, table: t"),
+        ["a value of a Secret is written connectionStringSecretRef: {name: ..., key: ...}"],
+    ),
+    "no space after a colon": (
+        manifest().replace("metadata: {name: a}", "metadata:\n  name:a"),
+        ["must be a mapping, got text: put a space after the `:`"],
+    ),
+    "a million with an exponent": (
+        manifest(more="  maxRecordsPerBatch: 1e6\n"),
+        ["got a number: write it without a point or an exponent"],
+    ),
+    "a unit of time": (
+        manifest(more="  freshness: 5s\n"),
+        ["must be a whole number, got text: write it without a unit, in seconds"],
+    ),
+    "one condition for two sinks": (
+        steps(
+            *(
+                "{type: router, config: {routes: [{condition: $.a, sink: {type: kafka, config: "
+                f"{{brokers: ['h:1'], topic: {name}}}}}}}]}}}}"
+                for name in ("x", "y")
+            )
+        ),
+        ["an earlier route has this condition and another sink: change one of the two"],
+    ),
+    "any depth": (
+        steps("{type: mask, config: {fields: [$..email]}}"),
+        ["`..`, for any depth, is not supported"],
+    ),
+    "a converter of Kafka Connect": (
+        steps("{type: timestampConverter}"),
+        ["unknown step; did you mean timezone or cast?"],
+    ),
+    "a folder outside": (
+        sink("files", "path: /nowhere/out"),
+        ["the folder is not below the folder DATAFLOW_FILES ("],
+    ),
     "its own table": (
         manifest(source=POSTGRES),
         ["the flow reads what it writes: orders is also its source"],
@@ -318,6 +404,18 @@ NOTES = {
     "true as a field": (filtered("'true'"), ["`true` is read as the field `true` of the record"]),
     "metdata": (filtered("metdata.topic == 'x'"), ["did you mean metadata, as in metadata.topic?"]),
     "in a when": (steps("{type: snakeCase, when: $.a == False}"), ["compares with the text False"]),
+    "a variable of the environment": (
+        source("brokers: ['h:1'], topic: t, consumerGroup: '${GROUP}'"),
+        ["is read as it is written: environment variables are not expanded here;"],
+    ),
+    "a database before the schema": (
+        sink("postgresql", "connectionString: 'postgresql://h/d', table: d.public.t"),
+        ["is the table t of a schema that is called d.public: a database is named in"],
+    ),
+    "capital letters": (
+        sink("postgresql", "connectionString: 'postgresql://h/d', table: public.Orders"),
+        ['SQL must write it as public."Orders". Write it so here, too, if that is meant; else'],
+    ),
     "the old group": (
         manifest().replace("dataflow.dataflow.io/v1", "dataflow.oss.io/v1"),
         ["an old name of dataflow.dataflow.io/v1"],
@@ -339,6 +437,12 @@ def test_what_is_accepted_and_has_no_effect_is_noted(tmp_path: Path, name: str) 
 
 QUIET = {
     "what has an effect": sink("postgresql", f"{DSN}, upsertMode: true, conflictKey: id"),
+    "capital letters in quotes": sink(
+        "postgresql", "connectionString: 'postgresql://h/d', table: 'public.\"Orders\"'"
+    ),
+    "a dot in quotes": sink(
+        "postgresql", "connectionString: 'postgresql://h/d', table: '\"d.public\".t'"
+    ),
     "another table": manifest(source=POSTGRES, sink=POSTGRES.replace("orders", "o")),
     "another server": manifest(source=POSTGRES, sink=POSTGRES.replace("//h/", "//i/")),
     "another port": manifest(source=POSTGRES, sink=POSTGRES.replace("//h/", "//h:5433/")),
@@ -354,6 +458,48 @@ def test_what_is_right_is_not_noted(tmp_path: Path, name: str) -> None:
     loaded = checked(tmp_path, QUIET[name])
     assert (loaded.findings, loaded.hints) == ((), ())
     assert len(loaded.flows) == 1
+
+
+def test_flows_in_a_circle_are_noted_at_each_of_them(tmp_path: Path) -> None:
+    database = "type: postgresql, config: {connectionString: 'postgresql://h/d', table: "
+    tables = ("orders", "copies", "archive")
+    ways = [("a", 0, 1), ("b", 1, 0), ("c", 1, 2)]
+    text = "---\n".join(
+        manifest(f"{database}{tables[one]}}}", f"{database}{tables[other]}}}").replace(
+            "{name: a}", f"{{name: {name}}}"
+        )
+        for name, one, other in ways
+    )
+    loaded = checked(tmp_path, text)
+    assert [(hint.line, hint.message.partition(".")[0]) for hint in loaded.hints] == [
+        (3, "flows in a circle: default/a -> default/b -> default/a"),
+        (10, "flows in a circle: default/b -> default/a -> default/b"),
+    ]
+    assert len(loaded.flows) == 3
+
+
+def test_the_components_of_a_dagster_project_are_not_manifests(tmp_path: Path) -> None:
+    (tmp_path / "defs.yaml").write_text(
+        "type: shop.components.Nightly\nattributes: {folders: [flows]}\n"
+    )
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "a.yaml").write_text(manifest())
+    loaded = load(tmp_path)
+    assert (loaded.findings, loaded.hints, len(loaded.flows)) == ((), (), 1)
+
+
+def test_a_manifest_without_its_kind_is_no_component(tmp_path: Path) -> None:
+    text = manifest().replace("apiVersion: dataflow.dataflow.io/v1\nkind: DataFlow\n", "")
+    assert [one.message for one in checked(tmp_path, text).findings] == ["is required, as text"]
+    text = "type: kafka\nattributes: {}\n"
+    assert [one.message for one in checked(tmp_path, text).findings] == ["is required, as text"]
+
+
+def test_another_connector_of_kafka_connect_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.properties"
+    path.write_text("connector.class=io.debezium.connector.mysql.MySqlConnector\n")
+    (hint,) = load(path).hints
+    assert hint.message.startswith("is another connector than com.justone.")
 
 
 @pytest.mark.parametrize(

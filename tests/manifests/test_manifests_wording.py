@@ -107,7 +107,10 @@ BAD = [
         "name: n\nlabels:\n  a: 1",
         "3:6: labels.a: must be text, got a number: put it in quotes",
     ),
-    ("name: n\ninner: [1]", "2:8: inner: must be a mapping, got a list"),
+    (
+        "name: n\ninner: [1]",
+        "2:8: inner: must be a mapping, got a list: write `key: value`, without `- `",
+    ),
     ("name: n\ninner:\n  deeep: 1", "3:3: inner.deeep: unknown key; did you mean deep?"),
     ("name: n\ninners:\n  - deeep: 1", "3:5: inners[0].deeep: unknown key; did you mean deep?"),
     ("name: n\ndeep: 1", "2:1: deep: unknown key; did you mean inner.deep?"),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
-from dataflow_assets.sdk.database import ColumnName, DatabaseTable
+from dataflow_assets.sdk.database import ColumnName, DatabaseTable, split
 from dataflow_assets.sdk.polling import PolledSource
 from dataflow_assets.sdk.raw_rows import DATA
 from dataflow_assets.sdk.upsert_options import SoftDeleteOptions
@@ -48,6 +49,14 @@ class PostgresqlConnection(DatabaseTable):
         return dsn.with_tls(text, self.tls) if self.tls else text
 
     @override
+    def files_of_secrets(self) -> Iterator[tuple[str, str]]:
+        if self.connection_string is None:
+            return
+        with suppress(PermanentError):
+            for value in dsn.files(self.connection_string.get_secret_value()):
+                yield "connection_string", value
+
+    @override
     def server(self) -> str:
         return dsn.server(super().dsn())
 
@@ -58,6 +67,22 @@ class PostgresqlConnection(DatabaseTable):
     @override
     def usual_schema(self) -> str:
         return "public"
+
+    @override
+    def remarks(self) -> Iterator[tuple[str, str]]:
+        yield from super().remarks()
+        table = self.table or ""
+        if table != table.lower() and '"' not in table:
+            quoted = ".".join(
+                f'"{part}"' if part != part.lower() else part for part in split(table)
+            )
+            yield (
+                "table",
+                (
+                    f"has capital letters, so SQL must write it as {quoted.lstrip('.')}. Write it "
+                    f"so here, too, if that is meant; else {table.lower()}"
+                ),
+            )
 
 
 class PostgresqlSourceOptions(PostgresqlConnection, PolledSource):
@@ -75,13 +100,13 @@ class PostgresqlSourceOptions(PostgresqlConnection, PolledSource):
     """Read the rows of so many seconds again: for transactions that commit late. The sink must
     upsert."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.overlap_seconds and self.verbatim:
-            raise ValueError(
+            yield (
                 "overlapSeconds needs changeTrackingColumn: without it a query is read as a whole"
             )
-        return self
 
     @property
     @override

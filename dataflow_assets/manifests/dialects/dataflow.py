@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path as File
@@ -44,6 +45,11 @@ _OF_LANES: tuple[Path, ...] = (
 _NO_LANE = (
     "has no effect: each run reads all rows of its source, so the flow has runs of its own and no "
     "lane; without snapshotMode: always, or with changeTrackingColumn, a lane drives it"
+)
+_VARIABLE = re.compile(r"\$\{(env:)?\w+\}")
+_NO_VARIABLES = (
+    "is read as it is written: environment variables are not expanded here; a value that differs "
+    "by environment is a SecretRef"
 )
 _SOURCE: Path = ("spec", "source")
 _SINK: Path = ("spec", "sink")
@@ -290,12 +296,22 @@ def _hints(
         for place, one in steps.placed()
         for remark in (one.when.remarks() if one.when else ())
     ]
+    notes += _variables(document)
     if manifest.api_version == f"{model.STALE_GROUP}/v1":
         notes.append(document.finding(("apiVersion",), f"an old name of {model.API_VERSION}"))
     if not source.incremental:
         unused = [path for path in _OF_LANES if document.get(*path) is not None]
         notes += [document.finding(path, _NO_LANE, key=True) for path in unused]
     return tuple(notes)
+
+
+def _variables(document: Document) -> Iterable[Finding]:
+    """What other tools would fill in from the environment, and nobody does here."""
+    for place in (_SOURCE, _SINK, _ERRORS):
+        config = document.get(*place, "config")
+        for key, value in config.items() if isinstance(config, dict) else ():
+            if isinstance(value, str) and _VARIABLE.search(value):
+                yield document.finding((*place, "config", key), _NO_VARIABLES)
 
 
 def _split(path: str) -> Path:

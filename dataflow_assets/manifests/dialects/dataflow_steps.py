@@ -28,6 +28,18 @@ _ELSEWHERE = {
     "split": "flatten or router",
     "deduplicate": "dedupe",
     "unwrap": "debeziumUnwrap",
+    "timestampconverter": "timezone or cast",
+    "timestampconvert": "timezone or cast",
+    "insert": "insertField",
+    "addfield": "insertField",
+    "addfields": "insertField",
+    "parsejson": "jsonParse",
+    "fromjson": "jsonParse",
+    "tojson": "jsonString",
+    "extract": "extractField",
+    "redact": "mask",
+    "project": "select",
+    "where": "filter",
 }
 """What other tools call a step, and the steps that do it here."""
 
@@ -136,7 +148,7 @@ def _merged(
             message = "another sink of this flow has the same target and other settings"
             findings.append(document.finding(branch.place, message, key=True))
         elif leads.setdefault(route, branch.id) != branch.id:
-            message = "another router has this condition and leads elsewhere: word one differently"
+            message = "an earlier route has this condition and another sink: change one of the two"
             findings.append(document.finding((*branch.place[:-2], "condition"), message))
         branches[branch.id] = known.with_route(route)
     return tuple(branches.values()), findings

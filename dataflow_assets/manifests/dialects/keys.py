@@ -13,18 +13,61 @@ _ALIASES = {
     "groupid": "consumerGroup",
     "group": "consumerGroup",
     "bootstrapservers": "brokers",
+    "startfrom": "startingOffsets",
+    "auto.offset.reset": "startingOffsets",
+    "initialoffset": "startingOffsets",
     "dsn": "connectionString",
     "url": "connectionString",
     "primarykey": "conflictKey",
     "keycolumns": "conflictKey",
+    "uniquekey": "conflictKey",
+    "mergekey": "conflictKey",
+    "writemode": "upsertMode",
+    "writedisposition": "upsertMode",
+    "cursorfield": "changeTrackingColumn",
+    "incrementalcolumn": "changeTrackingColumn",
+    "replicationkey": "changeTrackingColumn",
+    "watermark": "changeTrackingColumn",
+    "steps": "transformations",
+    "transforms": "transformations",
+    "pipeline": "transformations",
 }
 """What other tools call a key that is called otherwise here."""
+_LONGEST_WORD = 100  # to compare longer ones takes long, and nobody has misspelt them
+_OF_ERRORS = "errors (a sink for rejected records) and onRejected (fail, table or skip)"
+_MEANT = {
+    "topics": ("topic", "a flow reads one topic: write topic, and a manifest for each topic"),
+    "sinks": ("sink", "a flow has one sink; other targets are routes of a router step"),
+    "outputs": ("sink", "a flow has one sink; other targets are routes of a router step"),
+    "sources": ("source", "a flow has one source: write a manifest for each source"),
+    "inputs": ("source", "a flow has one source: write a manifest for each source"),
+    "schedule": (
+        "freshness",
+        (
+            "a flow runs when its source has new data, within freshness seconds; its job can be "
+            "put on a schedule in Dagster"
+        ),
+    ),
+    "cron": ("freshness", "a flow runs when its source has new data, within freshness seconds"),
+    "deadletterqueue": ("onRejected", f"rejected records are a matter of {_OF_ERRORS}"),
+    "dlq": ("onRejected", f"rejected records are a matter of {_OF_ERRORS}"),
+    "onerror": ("onRejected", f"rejected records are a matter of {_OF_ERRORS}"),
+    "errorhandling": ("onRejected", f"rejected records are a matter of {_OF_ERRORS}"),
+    "catalogtype": ("catalogURI", "catalogs are asked by Iceberg's REST protocol at catalogURI"),
+    "schema": ("table", "write table: schema.name"),
+    "description": ("transformations", "write a comment, or an entry of metadata.annotations"),
+}
+"""What other tools have as a key: the key here that shows what block it is, and what to do."""
 _INSIDE = {"host", "hostname", "port", "user", "username", "password", "database", "dbname"}
 """Keys of other tools that are parts of a connection string here."""
+MOST_NAMES = 12
+"""So many keys are listed; of more only those that are most like the unknown one."""
 
 
 def suggest(word: str, allowed: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The allowed name that was probably meant."""
+    if len(word) > _LONGEST_WORD:
+        return None
     names = {_plain(name): name for name in allowed}
     close = get_close_matches(_plain(word), names, n=1, cutoff=cutoff)
     return names[close[0]] if close else None
@@ -34,7 +77,17 @@ def meant(word: str, allowed: Iterable[str]) -> str:
     """`did you mean x?`, or else what is allowed."""
     choices = list(allowed)
     found = suggest(word, choices)
-    return f"did you mean {found}?" if found else f"allowed: {', '.join(choices) or '(nothing)'}"
+    return f"did you mean {found}?" if found else f"allowed: {_listed(word, choices)}"
+
+
+def _listed(word: str, choices: list[str]) -> str:
+    """All choices, or the likeliest of many: nobody reads thirty names."""
+    if len(choices) <= MOST_NAMES:
+        return ", ".join(choices) or "(nothing)"
+    names = {_plain(name): name for name in choices}
+    close = get_close_matches(_plain(word), names, n=MOST_NAMES // 2, cutoff=0.0)
+    first = ", ".join(names[name] for name in close)
+    return f"{first} and {len(names) - len(close)} more: `dataflow schema` lists all"
 
 
 def _plain(name: str) -> str:
@@ -50,10 +103,11 @@ def unknown(path: Path, model: type[Spec], base: Path) -> str:
     alias = _ALIASES.get(_plain(key))
     if alias in known:
         return f"unknown key; did you mean {alias}?"
+    block, advice = _MEANT.get(_plain(key), ("", ""))
+    if block in known:
+        return f"unknown key; {advice}"
     if key in _INSIDE and "connectionString" in known:
         return "unknown key; it is a part of connectionString: scheme://user:password@host/database"
-    if key == "schema" and "table" in known:
-        return "unknown key; write table: schema.name"
     if deeper and _plain(key) not in map(_plain, known):
         return f"unknown key; did you mean {deeper[0]}?"
     return f"unknown key; {meant(key, known)}"

@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from dataflow_assets.errors import Finding
 from dataflow_assets.manifests.dialects.documents import Document, Path
 from dataflow_assets.manifests.dialects.keys import models_at, names, suggest, unknown
-from dataflow_assets.spec import Spec
+from dataflow_assets.spec import RULE, Spec
 
 AnySpec = TypeVar("AnySpec", bound=Spec)
 
@@ -28,6 +28,9 @@ _WORD = re.compile(r"[a-z]+|[A-Z]+|[a-z]+([A-Z][a-z]*)+")
 COLUMN_NAME = r"^[^\x00]+$"
 MOST_FINDINGS = 100  # of one block: each is looked up with care, and nobody reads more
 _WITH_UNIT = re.compile(r"\d+(\.\d+)?\s*[A-Za-zµ]{1,3}")
+_NO_SPACE = re.compile(r"\w+:\S")
+_UNITS = {"bytes": "bytes", "seconds": "seconds", "interval": "seconds", "freshness": "seconds"}
+"""By what is in a key: the unit of its number."""
 _ALLOWED = {
     "string_type": "text",
     "string_sub_type": "text",
@@ -130,8 +133,8 @@ def _findings(
 
 
 def _apart(group: list[_Trouble]) -> list[list[_Trouble]]:
-    """Rules of a connector that are broken at one key are a finding each; all else is one."""
-    rules = all(trouble.details["type"] == "rule" for trouble in group)
+    """Rules that are broken at one place are a finding each; all else is one."""
+    rules = all(trouble.details["type"] == RULE for trouble in group)
     return [[trouble] for trouble in group] if rules else [group]
 
 
@@ -178,6 +181,8 @@ def _finding(
     if code in {"value_error", "assertion_error"}:
         message = str(details.get("ctx", {}).get("error", "is not allowed"))
         return ruled(message, path, models_at(path, model, base), document)
+    if code == RULE:
+        return _placed(details["msg"], path, models_at(path, model, base), document)
     return document.finding(path, _says(details, document.get(*path)))
 
 
@@ -188,6 +193,10 @@ def ruled(message: str, path: Path, models: Iterable[type[Spec]], document: Docu
         message = re.sub(rf"(?<![\w/]){re.escape(text)}(?![\w/])", "(value)", message)
     for text in _secrets(document.get(*path), models):
         message = message.replace(text, "(value)")
+    return _placed(message, path, models, document)
+
+
+def _placed(message: str, path: Path, models: Iterable[type[Spec]], document: Document) -> Finding:
     first = message.split(" ", 1)[0].strip("`:,")
     known = {name for spec in models for name in names(spec)}
     place = (*path, first) if first in known else path
@@ -217,27 +226,57 @@ def _texts(value: Any) -> Iterator[str]:
 def _wrong_kind(allowed: Iterable[str], path: Path, document: Document) -> str:
     value = document.get(*path)
     names = list(allowed)
-    return f"must be {' or '.join(names)}, got {kind(value)}{_advice(names, value)}"
+    key = next((part for part in reversed(path) if isinstance(part, str)), "")
+    return f"must be {' or '.join(names)}, got {kind(value)}{_advice(names, value, key)}"
 
 
-def _advice(allowed: list[str], value: Any) -> str:
+def _advice(allowed: list[str], value: Any, key: str) -> str:
     """What to do, where a value of the wrong kind is an everyday mistake."""
-    if "text" in allowed and isinstance(value, bool):
-        return " (yes, no, on, off, true and false are): put it in quotes"
-    if "text" in allowed and isinstance(value, int | float):
-        return ": put it in quotes"
+    if "text" in allowed:
+        return _as_text(value, key)
     if "a list" in allowed:
         lists = {str: ": write it as a list, [a, b]", dict: ": begin each entry with `- `"}
         return next((say for sort, say in lists.items() if isinstance(value, sort)), "")
+    if "a mapping" in allowed:
+        return _as_mapping(value, key)
+    if allowed[0] in {"a whole number", "a number"}:
+        return _as_number(value, key)
+    if allowed == ["true or false"] and value in ("true", "false"):
+        return ": remove the quotes"
+    return ""
+
+
+def _as_text(value: Any, key: str) -> str:
+    if isinstance(value, bool):
+        return " (yes, no, on, off, true and false are): put it in quotes"
+    if isinstance(value, int | float):
+        return ": put it in quotes"
+    if isinstance(value, dict) and {"valueFrom", "secretKeyRef", "name"} & value.keys():
+        return f": a value of a Secret is written {key}SecretRef: {{name: ..., key: ...}}"
+    return ""
+
+
+def _as_mapping(value: Any, key: str) -> str:
+    if key.endswith("SecretRef"):
+        return ": write {name: ..., key: ...}"
+    if isinstance(value, list):
+        return ": write `key: value`, without `- `"
+    if isinstance(value, str) and _NO_SPACE.match(value):
+        return ": put a space after the `:`"
+    return ""
+
+
+def _as_number(value: Any, key: str) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return ": write it without a point or an exponent"
     if not isinstance(value, str):
         return ""
-    if allowed == ["true or false"] and value in {"true", "false"}:
+    if re.fullmatch(r"-?\d+(\.\d+)?", value):
         return ": remove the quotes"
-    if allowed[0] in {"a whole number", "a number"}:
-        if re.fullmatch(r"-?\d+(\.\d+)?", value):
-            return ": remove the quotes"
-        return ": write it without a unit" if _WITH_UNIT.fullmatch(value) else ""
-    return ""
+    if not _WITH_UNIT.fullmatch(value):
+        return ""
+    unit = next((f", in {unit}" for ending, unit in _UNITS.items() if ending in key.lower()), "")
+    return f": write it without a unit{unit}"
 
 
 def _says(details: ErrorDetails, value: Any) -> str:

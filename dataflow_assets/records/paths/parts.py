@@ -114,6 +114,8 @@ def read(text: str, depth: int = 0) -> tuple[Part, ...]:
 
 def _part(text: str, at: int, depth: int) -> tuple[Part, int]:
     if at == len(text) or text[at] in ".|":
+        if text[at : at + 1] == ".":
+            raise Unreadable("`..`, for any depth, is not supported: write the whole path", at)
         raise Unreadable("an empty key; one that is really empty is written ['']", at)
     if text[at] in "{!":
         raise Unreadable(f"{text[at]} builds new JSON, which is not supported; allowed: a path", at)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from psycopg.conninfo import make_conninfo
-from pydantic import SecretStr
 from typing_extensions import override
 
-from dataflow_assets.connectors.postgresql import dsn
 from dataflow_assets.connectors.postgresql.justone.session import JustOneSession
 from dataflow_assets.connectors.postgresql.pool import lent
-from dataflow_assets.connectors.postgresql.sink.sink import PostgresqlSink
+from dataflow_assets.connectors.postgresql.sink.login import LoginSink
 from dataflow_assets.contracts import Positions, Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.sdk.server_failure import translated
-from dataflow_assets.secrets import Fills, SecretRef
 
 
-class JustOneSink(PostgresqlSink):
+class JustOneSink(LoginSink):
     """Appends text to the listed columns of a table, which PostgreSQL parses.
 
     Made by the manifest language `justone`; DataFlow manifests do not name it.
@@ -26,18 +20,6 @@ class JustOneSink(PostgresqlSink):
 
     names: tuple[str, ...]
     """The columns that are written."""
-    password: SecretStr | None = None
-    """Password of the connection string's user."""
-    password_secret_ref: Annotated[SecretRef | None, Fills("password")] = None
-    """Secret, or variable, with the password."""
-
-    @override
-    def dsn(self) -> str:
-        text = super().dsn()
-        if self.password is None:
-            return text
-        password = self.password.get_secret_value()
-        return make_conninfo("", **{**dsn.parse(text), "password": password})
 
     @override
     def open(self, target: Target, run: Run) -> SinkSession:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dataflow_assets.manifests.dialects.client_security import referred
 from dataflow_assets.manifests.dialects.documents import Document
-from dataflow_assets.manifests.dialects.justone.consumer import referred
-from dataflow_assets.manifests.dialects.justone.keys import CONNECTOR, entry
-from dataflow_assets.manifests.dialects.justone.notes import Notes
+from dataflow_assets.manifests.dialects.justone.keys import CONNECTOR
+from dataflow_assets.manifests.dialects.key_tables import entry
+from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.records.paths.parse_path import ParsePath
 
 _SPACE = "ends with a space, which is part of the last key: remove it, unless the key has it"

@@ -16,10 +16,11 @@ from dataflow_assets.manifests.dialects.sql.syntax import (
     Star,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Unreadable
+from dataflow_assets.sql.aggregates import AGGREGATES
 from dataflow_assets.sql.expressions import Constant, Expression, Member, call, cast_to
 from dataflow_assets.sql.function import Environment
-from dataflow_assets.sql.functions import FUNCTIONS, json, patterns, strings
-from dataflow_assets.sql.types import INT, STRING, decimal
+from dataflow_assets.sql.functions import FUNCTIONS, json, patterns, regular
+from dataflow_assets.sql.types import INT, STRING, Type, decimal
 
 ALIASES: Mapping[str, str] = {
     "CONCAT": "||",
@@ -49,15 +50,16 @@ PARTS: Mapping[str, str] = {
 _CHECKS: Mapping[str, tuple[int, Callable[[str], Any]]] = {
     "DATE_FORMAT": (1, patterns.check),
     "TO_TIMESTAMP": (1, patterns.check),
+    "TO_TIMESTAMP_LTZ": (1, patterns.check),
     "TO_DATE": (1, patterns.check),
     "FROM_UNIXTIME": (1, patterns.check),
     "UNIX_TIMESTAMP": (1, patterns.check),
     "JSON_VALUE": (1, json.parsed),
     "JSON_QUERY": (1, json.parsed),
     "JSON_EXISTS": (1, json.parsed),
-    "REGEXP": (1, strings.expression),
-    "REGEXP_EXTRACT": (1, strings.expression),
-    "REGEXP_REPLACE": (1, strings.expression),
+    "REGEXP": (1, regular.expression),
+    "REGEXP_EXTRACT": (1, regular.expression),
+    "REGEXP_REPLACE": (1, regular.expression),
 }
 """Arguments that are looked at when the file is loaded, where they are written out."""
 
@@ -79,9 +81,16 @@ class Scope:
         """A column; None where there is none."""
         return next((one for found, one in self.columns if found == name), None)
 
+    def whole(self, node: Node) -> Expression | None:  # noqa: ARG002 - what overrides need
+        """What a part is as a whole; None where it is what its own parts make of it."""
+        return None
+
 
 def bound(node: Node, scope: Scope) -> Expression:
     """The expression with types. Raises Unreadable at the part that is wrong."""
+    found = scope.whole(node)
+    if found is not None:
+        return found
     if isinstance(node, Literal):
         return Constant(node.type, node.value)
     if isinstance(node, Name):
@@ -133,6 +142,8 @@ def _invoked(node: Invoked, scope: Scope) -> Expression:
         inner, field = node.arguments
         assert isinstance(field, Literal)  # noqa: S101 - so it is read
         return _member(node, bound(inner, scope), str(field.value))
+    if node.name in AGGREGATES:
+        _unknown(node)
     name = ALIASES.get(node.name, node.name)
     arguments = [bound(one, scope) for one in node.arguments]
     if name in PARTS:
@@ -144,9 +155,21 @@ def _invoked(node: Invoked, scope: Scope) -> Expression:
         _fail(node, f"{node.name} is not an aggregate: it takes neither DISTINCT nor FILTER")
     try:
         _check(name, arguments)
+        if name == "TIMESTAMPADD":
+            arguments = _of_days(arguments)
         return _with_digits(name, call(name, arguments, scope.environment), arguments)
     except ValueError as error:
         _fail(node, f"{node.name}: {error}")
+
+
+def _of_days(arguments: Sequence[Expression]) -> list[Expression]:
+    """Hours are added to the midnight of a date."""
+    found = list(arguments)
+    unit = found[0] if found else None
+    smaller = isinstance(unit, Constant) and unit.value in ("HOUR", "MINUTE", "SECOND")
+    if smaller and len(found) == 3 and found[2].type.kind == "DATE":
+        found[2] = cast_to(found[2], Type("TIMESTAMP", 0))
+    return found
 
 
 def _with_digits(name: str, found: Expression, arguments: Sequence[Expression]) -> Expression:
@@ -164,6 +187,11 @@ def _with_digits(name: str, found: Expression, arguments: Sequence[Expression]) 
 
 
 def _unknown(node: Invoked) -> NoReturn:
+    if node.name in AGGREGATES:
+        message = (
+            "is an aggregate: it is of the items of a SELECT and of HAVING, and holds no other"
+        )
+        _fail(node, f"{node.name} {message}")
     known = [one for one in (*FUNCTIONS, *ALIASES, *PARTS) if one.replace("_", "").isalnum()]
     nearest = suggest(node.name, known)
     advice = f"did you mean {nearest}?" if nearest else "docs/reference/sql.md lists all functions"
