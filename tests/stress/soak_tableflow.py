@@ -324,7 +324,7 @@ def page(soak: Soak, minutes: float, head: str) -> str:
 def _line(table: Table, stored: StaticTable) -> str:
     metadata = stored.metadata
     files = len(list(stored.scan().plan_files()))
-    number = metadata.last_sequence_number
+    number = metadata.next_sequence_number() - 1
     cells = [table.name, table.sent, files, number, len(metadata.schemas), len(metadata.snapshots)]
     return f"| {' | '.join(map(str, cells))} |"
 
