@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.records.record import MISSING
 from dataflow_assets.sql.function import Environment, Function, Resolved
 from dataflow_assets.sql.functions.signatures import fit, takes
 from dataflow_assets.sql.types import BOOLEAN, STRING, Type
 
 _PART = re.compile(r"""\.([\w$-]+)|\['([^']*)'\]|\["([^"]*)"\]|\[(\d+)\]""")
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 @lru_cache(maxsize=256)
@@ -60,13 +60,13 @@ def _value(text: str, path: str) -> str | None:
         return None
     if isinstance(found, bool):
         return "true" if found else "false"
-    return found if isinstance(found, str) else _encode(found).decode()
+    return found if isinstance(found, str) else exact_json(found).decode()
 
 
 def _query(text: str, path: str) -> str | None:
     """Objects and arrays as JSON; null for scalars and what is not there."""
     found = _found(text, path)
-    return _encode(found).decode() if isinstance(found, dict | list) else None
+    return exact_json(found).decode() if isinstance(found, dict | list) else None
 
 
 def _exists(text: str, path: str) -> bool:
