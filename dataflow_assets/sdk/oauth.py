@@ -29,7 +29,7 @@ _OPTIONS = Options(
     "",
     "the token server's address",
 )
-_NO_TOKEN = "the answer is not a token; check the address"
+_FOREIGN_ANSWER = "the answer is not a token; check the address"
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,12 @@ def _translated(grant: Grant) -> Iterator[None]:
         if why := refused(error, grant.ca or "", urlsplit(grant.url).hostname or "", _OPTIONS):
             raise PermanentError(f"{where}: {why}") from None
         if isinstance(error, ValueError):  # no address, or the page of some other server
-            raise PermanentError(f"{where}: {_NO_TOKEN}") from None
+            raise PermanentError(f"{where}: {_FOREIGN_ANSWER}") from None
         answered = getattr(error.response, "status_code", None)
         why = f"HTTP status {answered}" if answered else type(error).__name__
         raise TransientError(f"{where}: {why}") from None
     except ValueError:
-        raise PermanentError(f"{where}: {_NO_TOKEN}") from None
+        raise PermanentError(f"{where}: {_FOREIGN_ANSWER}") from None
 
 
 def _checked(grant: Grant) -> str:
