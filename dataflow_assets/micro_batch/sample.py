@@ -33,13 +33,11 @@ from dataflow_assets.micro_batch.message_metadata import Rows, as_messages, numb
 from dataflow_assets.micro_batch.task_failures import Failure, raise_gravest
 from dataflow_assets.micro_batch.tasks import RESULT, collect, frame, slice_rows, spare_worker
 from dataflow_assets.micro_batch.transform import sampled
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.records.wrapped import unwrapped_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 @dataclass(frozen=True)
@@ -224,7 +222,7 @@ def _with_types(
         at = schema.get_field_index(given.name)
         if at < 0 or len(objects) < len(bodies):
             continue
-        before = {_encode(cell) for cell in cells(batch.column(given.name), given)}
+        before = {exact_json(cell) for cell in cells(batch.column(given.name), given)}
         after = {bytes(one[given.name]) for one in objects if given.name in one}
         schema = schema.set(at, given) if after <= before else schema
     return schema

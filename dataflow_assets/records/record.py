@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dataflow_assets.errors import RejectedRecord
+from dataflow_assets.records.exact_json import exact_json
 
 Form = TypeVar("Form")
 
@@ -68,11 +69,10 @@ def _fraction(digits: str) -> Decimal:
 
 
 _decode = msgspec.json.Decoder(float_hook=_fraction).decode
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 _sorted = msgspec.json.Encoder(decimal_format="number", order="sorted").encode
 
 
-def encode(body: Any, write: Callable[[Any], bytes] = _encode) -> bytes:
+def encode(body: Any, write: Callable[[Any], bytes] = exact_json) -> bytes:
     """A body as JSON text. Raises RejectedRecord for what a step made and JSON cannot hold."""
     try:
         return write(body)
@@ -99,7 +99,7 @@ def parse(raw: bytes | None) -> Any:
         return NotJson(raw)
     try:
         body = _decode(raw)
-        kept = _encode(body)
+        kept = exact_json(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return _not_json(raw, error)
     if kept != raw and (raw.count(b":") != kept.count(b":") or b"\\" in raw):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
-from urllib.parse import urlsplit
+from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
@@ -26,10 +26,40 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def _with_host(value: str | None) -> str | None:
-    parts = urlsplit(value or "")
-    if value and not (parts.scheme in _PORTS and parts.hostname):
-        raise ValueError("must have a scheme and a host, like https://trino:8443")
+    if value:
+        _parts(value, "https://trino:8443")
     return value.rstrip("/") if value else value
+
+
+def _coordinator(value: str | None) -> str | None:
+    if value:
+        _bare(value)
+    return value.rstrip("/") if value else value
+
+
+def _bare(value: str) -> SplitResult:
+    """An address that is scheme, host and port alone. Raises ValueError for any other."""
+    parts = _parts(value, "https://trino:8443")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("must be scheme, host and port alone, like https://trino:8443")
+    return parts
+
+
+def _parts(value: str, example: str) -> SplitResult:
+    """Raises ValueError, which never shows the address: it may have a password."""
+    try:
+        parts = urlsplit(value)
+        known = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(f"must have a scheme and a host, like {example}")
+    if "@" in parts.netloc:
+        raise ValueError(
+            f"must have no user and password, which nobody would be sent: write {example}, and set "
+            "`keycloak` or `user`"
+        )
+    return parts
 
 
 class Keycloak(Spec):
@@ -144,7 +174,7 @@ class TrinoConnection(NamedTable):
     query_timeout_seconds: int = 600
     """How long one statement may run; 0 or less for 300 seconds."""
 
-    _address = field_validator("server_url")(_with_host)
+    _address = field_validator("server_url")(_coordinator)
 
     @override
     def broken_rules(self) -> Iterator[str]:
@@ -179,18 +209,25 @@ class TrinoConnection(NamedTable):
     @property
     def host(self) -> str:
         """Of the coordinator. Secrets must be resolved."""
-        return urlsplit(self.server_url or "").hostname or ""
+        return self._parts().hostname or ""
 
     @property
     def port(self) -> int:
         """Of the coordinator. Secrets must be resolved."""
-        parts = urlsplit(self.server_url or "")
+        parts = self._parts()
         return parts.port or _PORTS[parts.scheme]
 
     @property
     def scheme(self) -> str:
         """Either http or https. Secrets must be resolved."""
-        return urlsplit(self.server_url or "").scheme
+        return self._parts().scheme
+
+    def _parts(self) -> SplitResult:
+        """Raises PermanentError for a value that a Secret has and that is not an address."""
+        try:
+            return _bare(self.server_url or "")
+        except ValueError as error:
+            raise PermanentError(f"serverURL: {error}") from None
 
     @override
     def address(self) -> Address:

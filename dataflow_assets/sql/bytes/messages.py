@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from dataflow_assets.contracts import Group, Grouped, MessageFormat, Texts
 from dataflow_assets.formats.rows import fraction
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
 from dataflow_assets.sql.bytes.csv import Cells, splitter
 from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout
@@ -22,7 +23,6 @@ SKIPPED = b""
 """The text of bytes that are to be skipped, and of empty ones: no JSON."""
 SKIPPED_KEY = b"-"
 """The same for keys, where an empty text stands for no key at all."""
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 Texted = Callable[[bytes], bytes]
 """From the bytes of a message to JSON. Raises ValueError."""
 
@@ -111,19 +111,19 @@ def _csv(given: bytes, layout: Layout, split: Callable[[str], Cells]) -> bytes:
     text = given.decode()
     if layout.comments and text.startswith("#"):
         return SKIPPED
-    return _encode(split(text))
+    return exact_json(split(text))
 
 
 def _raw(given: bytes, layout: Layout) -> bytes:
     kind = layout.types[0]
     if kind.text:
-        return _encode(given.decode(layout.charset))
+        return exact_json(given.decode(layout.charset))
     if kind.kind == "VARBINARY":
-        return _encode(given)
+        return exact_json(given)
     if kind.kind == "BOOLEAN":
         return b"true" if given[:1] != b"\0" else b"false"
     if len(given) != RAW_BYTES[kind.kind]:
         raise ValueError(f"{len(given)} bytes, where {kind} has {RAW_BYTES[kind.kind]}")
     if kind.integer:
-        return _encode(int.from_bytes(given, layout.endianness, signed=True))
-    return _encode(fraction(struct.unpack(layout.raw_fraction, given)[0]))
+        return exact_json(int.from_bytes(given, layout.endianness, signed=True))
+    return exact_json(fraction(struct.unpack(layout.raw_fraction, given)[0]))

@@ -11,8 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import msgspec
-
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.sql.bytes.layout import Layout, Times
 from dataflow_assets.sql.casts import bounds, cast, cutter, or_null, rounder, single, wrapped
 from dataflow_assets.sql.texts import parsed_date, parsed_time
@@ -22,7 +21,6 @@ Read = Callable[[Any], Any]
 """From a JSON value that is not null. Raises ValueError."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,9})?)?", re.ASCII)
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 _UTC = ZoneInfo("UTC")
 
 
@@ -120,7 +118,7 @@ def _text(value: Any) -> str:
         return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _encode(value).decode() if isinstance(value, dict | list) else str(value)
+    return exact_json(value).decode() if isinstance(value, dict | list) else str(value)
 
 
 def _whole_numbers(kind: Type) -> Read:

@@ -13,6 +13,7 @@ import msgspec
 
 from dataflow_assets.errors import RejectedRecord
 from dataflow_assets.formats.rows import fraction
+from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
 from dataflow_assets.sql.bytes.csv import joiner
 from dataflow_assets.sql.bytes.layout import RAW_BYTES, Layout, Times
@@ -24,7 +25,6 @@ Write = Callable[[Any], Any]
 """From a value that is not null to a JSON value."""
 Encode = Callable[[Mapping[str, Any]], bytes | None]
 """From the JSON values of a row, by the names of the layout, to bytes. Raises RejectedRecord."""
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def writer(kind: Type, times: Times) -> Write | None:
@@ -90,7 +90,7 @@ def encoder(layout: Layout) -> Encode:
     from dataflow_assets.formats.avro_encoder import AvroEncoder
 
     encode = AvroEncoder(schema_of(layout), ignore_unknown=True)
-    return lambda row: encode(_encode({name: row[name] for name in layout.names}))
+    return lambda row: encode(exact_json({name: row[name] for name in layout.names}))
 
 
 def _json(row: Mapping[str, Any], layout: Layout) -> bytes:
@@ -99,7 +99,7 @@ def _json(row: Mapping[str, Any], layout: Layout) -> bytes:
         found = {name: value for name, value in found.items() if value is not None}
     if layout.plain_decimals:
         found = _plain(found)
-    return _encode(found)
+    return exact_json(found)
 
 
 def _plain(value: Any) -> Any:
