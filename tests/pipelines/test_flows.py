@@ -218,6 +218,40 @@ def test_the_first_example_runs_into_iceberg(
         assert json.loads(row["id"])["sequenceNumber"] == record["sequenceNumber"]
 
 
+def test_the_second_example_runs_into_clickhouse(
+    tmp_path: Path, stream: Stream, clickhouse: devservers.ClickHouse, database: str
+) -> None:
+    stream.put(map(body, range(6)))
+    config = {"connectionString": clickhouse.dsn(database)}
+    target = json.dumps({"target": {"type": "clickhouse", "config": config}})
+    drained(flow_of(tmp_path, written(stream, SECOND), target))
+    with clickhouse_connect.get_client(dsn=clickhouse.dsn(database)) as client:
+        rows = client.query(
+            "SELECT partitionKey, sequence_number, parsed_data FROM parsed_kinesis_stream"
+        ).result_rows
+    assert sorted((key, json.loads(data)["customer_id"]) for key, _, data in rows) == [
+        (n, n) for n in range(6)
+    ]
+
+
+def test_the_second_example_runs_into_iceberg(
+    tmp_path: Path,
+    stream: Stream,
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+) -> None:
+    stream.put(map(body, range(6)))
+    config = connection(seaweedfs, namespace, "unused")
+    del config["table"]
+    target = json.dumps({"target": {"type": "iceberg", "config": config}})
+    drained(flow_of(tmp_path, written(stream, SECOND), target))
+    rows = catalog.load_table((namespace, "parsed_kinesis_stream")).scan().to_arrow().to_pylist()
+    assert sorted((row["partitionKey"], row["parsed_data"]) for row in rows) == [
+        (n, body(n).decode()) for n in range(6)
+    ]
+
+
 def test_several_inserts_write_several_tables(
     tmp_path: Path,
     stream: Stream,
