@@ -196,7 +196,7 @@ targets:
         (
             "target: {type: postgresql, config: {upsertMode: true, connectionString: 'h'}}",
             "",
-            "must be left out: rows of pipelines are appended",
+            "must be left out: the file says what its tables",
         ),
         ("target: {type: postgresql, config: {tabel: x}}", "", "unknown key"),
     ],
@@ -278,7 +278,11 @@ def test_a_target_in_the_environment_that_is_none_is_not_quoted(
         (pipeline() + "CREATE INDEX i ON p (x);", "no column x in p"),
         (pipeline() + "CREATE UNIQUE INDEX i ON p (id);", "CREATE UNIQUE is not supported"),
         ("CREATE TABLE t (a INT DEFAULT 1);\n" + pipeline(), "DEFAULT is not supported"),
-        ("CREATE TABLE t (a INT, PRIMARY KEY (a));\n" + pipeline(), "1:24: PRIMARY is not suppor"),
+        ("CREATE TABLE t (a INT, UNIQUE KEY (a));\n" + pipeline(), "1:24: UNIQUE is not supported"),
+        (
+            "CREATE TABLE t (a INT, PRIMARY KEY (b));\n" + pipeline(),
+            "1:37: PRIMARY KEY: no column b",
+        ),
         ("CREATE TABLE t (a GEOGRAPHY);\n" + pipeline(), "the type GEOGRAPHY is not supported"),
     ],
 )
@@ -294,6 +298,7 @@ BEGIN
 END;
 CREATE TABLE t (a TEXT, b BIGINT NOT NULL, c AS (a) PERSISTED TEXT);
 CREATE TABLE u (a JSON);
+CREATE TABLE k (a TEXT, b INT, c INT, PRIMARY KEY (a));
 """
 
 
@@ -313,7 +318,26 @@ def into(body: str, clauses: str = "INTO PROCEDURE f") -> str:
         (into("INSERT INTO t(a) SELECT topic FROM batch WHERE a = 1;"), "WHERE in a procedure is"),
         (
             into("INSERT INTO t(a) SELECT topic FROM batch ON DUPLICATE KEY UPDATE a = 1;"),
-            "ON in a",
+            "3:72: only a = VALUES(a) is supported: the new row counts",
+        ),
+        (
+            into("INSERT INTO u SELECT id FROM batch ON DUPLICATE KEY UPDATE a = VALUES(a);"),
+            "3:3: ON DUPLICATE KEY UPDATE needs a PRIMARY KEY of u",
+        ),
+        (
+            into("INSERT INTO k SELECT topic, 1, 2 FROM batch;"),
+            "write ON DUPLICATE KEY UPDATE b = VALUES(b), c = VALUES(c)",
+        ),
+        (
+            into(
+                "INSERT INTO k(a) SELECT topic FROM batch ON DUPLICATE KEY UPDATE "
+                "b = VALUES(b), c = VALUES(c);"
+            ),
+            "b, c of k is not filled: a row must be whole",
+        ),
+        (
+            into("INSERT INTO u SELECT id FROM batch;", "INTO TABLE k"),
+            "k has a PRIMARY KEY: fill it by a procedure",
         ),
         (into("INSERT INTO t(a) SELECT * FROM batch;"), "* is not supported: name the columns"),
         (into("INSERT INTO t(a) VALUES (1);"), "expected SELECT, found VALUES"),

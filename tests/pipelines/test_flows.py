@@ -349,3 +349,42 @@ def test_a_table_of_the_user_that_has_the_name_of_a_view_stays(
     drained(flow_of(tmp_path, written(stream, FIRST), postgresql_target))
     assert query("SELECT * FROM pipelines") == []
     assert query("SELECT count(*) FROM pipelines_batches") == [(1,)]
+
+
+UPSERT = (
+    SECOND.replace("data_base64 VARCHAR(255),", "data_base64 VARCHAR(255), PRIMARY KEY (shardId),")
+    .replace("record::$shardId", "record::$partitionKey")
+    .replace(
+        "FROM batch;",
+        "FROM batch\n  ON DUPLICATE KEY UPDATE partitionKey = VALUES(partitionKey), "
+        "sequence_number = VALUES(sequence_number), data_base64 = VALUES(data_base64);",
+    )
+)
+"""Rows by their partition key, each of which replaces the one before."""
+
+
+@pytest.mark.parametrize("system", ["postgresql", "clickhouse"])
+def test_a_row_replaces_that_of_its_key(
+    tmp_path: Path,
+    stream: Stream,
+    postgresql_target: str,
+    query: Callable[[str], list[tuple[Any, ...]]],
+    clickhouse: devservers.ClickHouse,
+    database: str,
+    system: str,
+) -> None:
+    config = {"connectionString": clickhouse.dsn(database)}
+    other = json.dumps({"target": {"type": "clickhouse", "config": config}})
+    target = postgresql_target if system == "postgresql" else other
+    for numbers in (range(8), range(8, 12)):
+        stream.put(map(body, numbers), lambda n: str(n % 4))
+        drained(flow_of(tmp_path, written(stream, UPSERT), target))
+    if system == "postgresql":
+        rows = query("SELECT shardid, parsed_data FROM parsed_kinesis_stream")
+    else:
+        with clickhouse_connect.get_client(dsn=clickhouse.dsn(database)) as client:
+            found = client.query("SELECT shardId, parsed_data FROM parsed_kinesis_stream FINAL")
+            rows = list(found.result_rows)
+    assert sorted((key, json.loads(data)["customer_id"]) for key, data in rows) == [
+        (str(n), n + 8) for n in range(4)
+    ]
