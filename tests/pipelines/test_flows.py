@@ -13,11 +13,14 @@ import clickhouse_connect
 import psycopg
 import pytest
 from pyiceberg.catalog import Catalog
+from pyspark.sql import SparkSession
 
 import devservers
 from dataflow_assets.cli import main
 from dataflow_assets.errors import DataflowError
 from dataflow_assets.flow import Flow
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Patience, Request
 from tests.connectors.iceberg.driver import connection
 from tests.connectors.kinesis.driver import Stream
 from tests.drained import drain_apart, drained
@@ -387,4 +390,26 @@ def test_a_row_replaces_that_of_its_key(
             rows = list(found.result_rows)
     assert sorted((key, json.loads(data)["customer_id"]) for key, data in rows) == [
         (str(n), n + 8) for n in range(4)
+    ]
+
+
+@pytest.mark.full
+def test_a_row_replaces_that_of_its_key_in_iceberg(
+    tmp_path: Path,
+    stream: Stream,
+    seaweedfs: devservers.SeaweedFS,
+    catalog: Catalog,
+    namespace: str,
+    engine: SparkSession,
+) -> None:
+    config = connection(seaweedfs, namespace, "unused")
+    del config["table"]
+    target = json.dumps({"target": {"type": "iceberg", "config": config}})
+    for numbers in (range(8), range(8, 12)):
+        stream.put(map(body, numbers), lambda n: str(n % 4))
+        flow = flow_of(tmp_path, written(stream, UPSERT), target)
+        list(drain(flow, lambda: engine, Request(patience=Patience(0, 0.05, 0.2))))
+    rows = catalog.load_table((namespace, "parsed_kinesis_stream")).scan().to_arrow().to_pylist()
+    assert sorted((row["shardId"], row["parsed_data"]) for row in rows) == [
+        (str(n), body(n + 8).decode()) for n in range(4)
     ]
