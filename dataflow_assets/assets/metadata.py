@@ -20,6 +20,7 @@ from dataflow_assets.runs import lag_metrics
 from dataflow_assets.runs.replay import keeps
 from dataflow_assets.sdk.database import joined
 from dataflow_assets.sql.query import SqlQuery
+from dataflow_assets.sql.view import ViewRows
 
 DATA_VERSION = "dagster/data_version"
 CHECKPOINT = "checkpoint"
@@ -77,7 +78,9 @@ def flow_metadata(node: Node) -> dict[str, Any]:
 
 def _query(flow: Flow) -> dict[str, Any]:
     """The INSERT of a SQL file."""
-    texts = [one.step.text for one in flow.transformations if isinstance(one.step, SqlQuery)]
+    texts = [
+        one.step.text for one in flow.transformations if isinstance(one.step, SqlQuery | ViewRows)
+    ]
     return {"query": dg.MetadataValue.md(f"```sql\n{texts[0]}\n```")} if texts else {}
 
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 from dataflow_assets.manifests.dialects.key_tables import Key
 
-KAFKA, UPSERT = "kafka", "upsert-kafka"
-TABLES = ("postgresql", "clickhouse", "iceberg")
+KAFKA, UPSERT, JDBC = "kafka", "upsert-kafka", "jdbc"
+TABLES = ("postgresql", "clickhouse", "iceberg", JDBC)
 """Sinks of the catalogue that are tables here, too."""
 CONNECTORS = (KAFKA, UPSERT, *TABLES)
 
@@ -116,6 +116,33 @@ ONLY_UPSERT: Sequence[Key] = (
         "0",
     ),
 )
+_IN_TRANSACTIONS = "has no effect: rows are written in the transaction of their slice"
+_ATTEMPTS = "has no effect: attempts are the flow's own"
+_SINK_ONLY = "has no effect: the table is a sink only"
+OF_JDBC: Sequence[Key] = (
+    Key("connector", "used", "`jdbc`.", "required"),
+    Key(
+        "url",
+        "used",
+        "`jdbc:postgresql://host:port/database`, with the driver's parameters of TLS; other "
+        "databases are refused.",
+        "required",
+    ),
+    Key("table-name", "used", "The table, which must exist.", "required"),
+    Key("username", "used", "The user."),
+    Key("password", "used", "The password, or a reference to it."),
+    Key("driver", "ignored", "No classes of Java are run."),
+    Key(
+        "connection.max-retry-timeout", "note", "has no effect: attempts are the flow's own", "60s"
+    ),
+    Key("sink.buffer-flush.max-rows", "note", _IN_TRANSACTIONS, "100"),
+    Key("sink.buffer-flush.interval", "note", _IN_TRANSACTIONS, "1s"),
+    Key("sink.max-retries", "note", _ATTEMPTS, "3"),
+    Key("sink.parallelism", "note", "has no effect: each slice is written by a task"),
+    Key("scan.*", "note", _SINK_ONLY),
+    Key("lookup.*", "note", _SINK_ONLY),
+    Key("properties.*", "note", "has no effect: parameters are in the url"),
+)
 _ON_TIMES = (
     "`SQL` (`2020-12-30 12:13:14`) or `ISO-8601` (`2020-12-30T12:13:14`); TIMESTAMP_LTZ has `Z` "
     "behind it."
@@ -199,6 +226,19 @@ SETTINGS: Sequence[Key] = (
     ),
     Key("dataflow.suspended", "used", "An addition. `true` suspends the flows.", "false"),
     Key(
+        "dataflow.stateLocation",
+        "used",
+        "An addition. Where queries with GROUP BY or DISTINCT keep what they have counted: "
+        "`s3://bucket/prefix`, or a folder below DATAFLOW_FILES that every worker sees.",
+        "DATAFLOW_STATE in the environment, else `_state` below DATAFLOW_FILES",
+    ),
+    Key(
+        "dataflow.acceptState",
+        "used",
+        "An addition. A changed query goes on with what the one before has kept: its digest, which "
+        "the error says.",
+    ),
+    Key(
         "table.exec.sink.type-length-enforcer",
         "used",
         "`TRIM_PAD`: texts are cut, and CHARs filled, to the length of their column. `ERROR` is "
@@ -206,7 +246,11 @@ SETTINGS: Sequence[Key] = (
         "IGNORE",
     ),
     Key("table.exec.source.idle-timeout", "note", f"has no effect: {_WATERMARKS}"),
-    Key("table.exec.state.ttl", "note", "has no effect: these queries have no state"),
+    Key(
+        "table.exec.state.ttl",
+        "note",
+        "has no effect yet: what is kept does not expire",
+    ),
     Key("table.exec.sink.*", "note", _BY_SPARK),
     Key("table.exec.mini-batch.*", "note", _BY_SPARK),
     Key("table.*", "note", _BY_SPARK),
@@ -224,4 +268,6 @@ SETTINGS: Sequence[Key] = (
 
 def of_connector(connector: str) -> Sequence[Key]:
     """The options of a connector, without those of its formats."""
+    if connector == JDBC:
+        return OF_JDBC
     return (*COMMON, *(ONLY_UPSERT if connector == UPSERT else ONLY_KAFKA))
