@@ -32,6 +32,8 @@ class Table:
 
     columns: tuple[Column, ...]
     indexes: tuple[Index, ...] = ()
+    key: tuple[str, ...] = ()
+    """By which rows replace each other; empty where they are appended."""
 
     @property
     def given(self) -> tuple[Column, ...]:

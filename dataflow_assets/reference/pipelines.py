@@ -59,6 +59,11 @@ data in base64.
 `topic`, `record` or `record::partitionKey`; other columns are null. A procedure fills them by its
 SELECTs, row by row; several INSERTs are branches of the flow, each exactly once by itself.
 
+Rows are appended. A table with `PRIMARY KEY (columns)` is filled by `INSERT ... SELECT ... FROM
+batch ON DUPLICATE KEY UPDATE c = VALUES(c), ...` with all of its other columns: a row replaces that
+of the same key. In ClickHouse such a table is a ReplacingMergeTree. Records of one key must have
+the same partition key, as the order of records is known in each shard alone.
+
 PostgreSQL reads names without quotes in small letters, so tables and columns have small letters
 there; ClickHouse and Iceberg have them as the file writes them. Tables that are there already get
 the columns that they lack, and nothing is dropped.
@@ -118,7 +123,7 @@ _STATEMENTS: Sequence[tuple[str, str, str]] = (
     (
         "`CREATE TABLE [IF NOT EXISTS] t (c type [NOT NULL], d AS (expression) PERSISTED type)`",
         "used",
-        "a table; SORT KEY, SHARD KEY, ROWSTORE, character sets have no effect; keys are refused",
+        "a table; SORT KEY, SHARD KEY, ROWSTORE, character sets have no effect; see below for keys",
     ),
     ("`ALTER TABLE t ADD [COLUMN] ...`", "used", "one more column, plain or computed"),
     ("`CREATE INDEX i ON t (columns)`", "used", "see below"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dataflow_assets.connectors.clickhouse.client import Client, query_rows, quote
+from dataflow_assets.connectors.clickhouse.client import Client, listed, query_rows, quote
 from dataflow_assets.connectors.clickhouse.errors import failing
 from dataflow_assets.connectors.clickhouse.pipelines.expressions import (
     column_type,
@@ -43,11 +43,13 @@ def prepare(client: Client, place: tuple[str, str], table: Table) -> None:
 
 
 def create_statement(place: tuple[str, str], table: Table) -> str:
-    """CREATE TABLE with all columns, in no order."""
+    """CREATE TABLE with all columns: by its key, or in no order."""
+    order = f"({listed(table.key)})" if table.key else "tuple()"
+    engine = "ReplacingMergeTree" if table.key else "MergeTree"
     body = ",\n  ".join(_declared(column) for column in table.columns)
     return (
         f"CREATE TABLE IF NOT EXISTS {quote(*place)} (\n  {body}\n)\n"
-        f"ENGINE = MergeTree\nORDER BY tuple()\n"
+        f"ENGINE = {engine}\nORDER BY {order}\n"
         f"SETTINGS non_replicated_deduplication_window = {WINDOW}"
     )
 

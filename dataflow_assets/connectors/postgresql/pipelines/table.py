@@ -37,7 +37,10 @@ def prepare(link: Link, place: tuple[str, str], table: Table) -> None:
 
 def create_statement(place: tuple[str, str], table: Table) -> str:
     """CREATE TABLE with all columns."""
-    body = ",\n  ".join(_declared(column, place[0]) for column in table.columns)
+    lines = [_declared(column, place[0]) for column in table.columns]
+    if table.key:
+        lines.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
+    body = ",\n  ".join(lines)
     return f"CREATE TABLE IF NOT EXISTS {qualified(*place)} (\n  {body}\n)"
 
 

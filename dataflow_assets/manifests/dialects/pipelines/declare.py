@@ -27,6 +27,7 @@ class DeclaredTable:
     place: Place
     columns: list[syntax.Column]
     indexes: list[syntax.CreateIndex] = field(default_factory=list)
+    key: tuple[syntax.Name, ...] = ()
 
 
 @dataclass
@@ -96,9 +97,19 @@ def _table(one: syntax.CreateTable, found: Declarations) -> None:
         line = found.tables[key].place.line
         found.wrong(f"table {one.name.text}", one.place, f"is declared in line {line} already")
     elif key not in found.tables:
-        table = DeclaredTable(one.name.text, one.place, list(one.columns))
+        table = DeclaredTable(one.name.text, one.place, list(one.columns), key=one.key)
         found.tables[key] = table
         _check_columns(table, found)
+        _check_key(table, found)
+
+
+def _check_key(table: DeclaredTable, found: Declarations) -> None:
+    plain = {one.name.text.lower(): one for one in table.columns if one.computed is None}
+    for name in table.key:
+        if name.text.lower() not in plain:
+            known = meant(name.text, [one.name.text for one in plain.values()])
+            message = f"PRIMARY KEY: no column {name.text} that rows bring with them; {known}"
+            found.wrong(f"table {table.name}", name.place, message)
 
 
 def _check_columns(table: DeclaredTable, found: Declarations) -> None:

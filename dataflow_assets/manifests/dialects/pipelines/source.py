@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,7 @@ _FIELDS = {
 _POSITIONS = ("TRIM_HORIZON", "LATEST")
 _ID = ("shardId", "sequenceNumber")
 _LEAST_SECONDS = 1
+_LOGIN = re.compile(r"://[^/\s@]*@")
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,10 @@ def connected(file: str, begin: Place, options: Options, notes: Notes) -> Connec
 
 def masked(values: Mapping[str, str]) -> str:
     """As JSON, without secrets."""
-    shown = {key: MASK if is_secret(key) else value for key, value in values.items()}
+    shown = {
+        key: MASK if is_secret(key) else _LOGIN.sub(f"://{MASK}@", value)
+        for key, value in values.items()
+    }
     return json.dumps(shown, ensure_ascii=False)
 
 
