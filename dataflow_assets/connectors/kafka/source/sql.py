@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from dataflow_assets.connectors.kafka.source.source import KafkaSource
 from dataflow_assets.contracts import MessageFormat
+from dataflow_assets.sql.bytes.layout import Layouts
 from dataflow_assets.sql.bytes.messages import SqlFormat
 
 
@@ -16,9 +17,10 @@ class SqlKafkaSource(KafkaSource):
     Made by the manifest language `sql`; DataFlow manifests do not name it.
     """
 
-    formats: InstanceOf[SqlFormat]
+    layouts: InstanceOf[Layouts]
     """What keys and values are."""
 
     @override
     def message_format(self) -> MessageFormat:
-        return self.formats
+        schemas = self.schema_registry.client() if self.schema_registry else None
+        return SqlFormat(self.layouts.value, self.layouts.key, schemas)

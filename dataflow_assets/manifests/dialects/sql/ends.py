@@ -21,8 +21,8 @@ from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.sql.databases import of_database
 from dataflow_assets.manifests.dialects.sql.jdbc import jdbc
 from dataflow_assets.manifests.dialects.sql.options import JDBC, UPSERT
+from dataflow_assets.manifests.dialects.sql.registries import registry
 from dataflow_assets.manifests.dialects.sql.tables import Declared
-from dataflow_assets.sql.bytes.messages import SqlFormat
 
 AnyConnector = TypeVar("AnyConnector", bound=Connector)
 PROPERTIES = "properties."
@@ -58,13 +58,13 @@ def source(table: Declared, flow: str, notes: Notes) -> SqlKafkaSource | None:
         notes.wrong((table.document, "connector"), message)
         return None
     reached = _reached(table, notes)
-    formats = SqlFormat(table.layouts.value, table.layouts.key)
     given = {
         **reached,
         **_start(table, notes),
         "topic": table.text("topic"),
         "consumer_group": table.text("properties.group.id", f"KafkaSource-{flow}"),
-        "formats": formats,
+        "layouts": table.layouts,
+        "schema_registry": registry(table, notes),
         "on_topic_recreated": "fail",
     }
     return _made(SqlKafkaSource, given, table, notes)
@@ -78,6 +78,7 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
         **_reached(table, notes),
         "topic": table.text("topic"),
         "layouts": table.layouts,
+        "schema_registry": registry(table, notes),
         "upsert_mode": table.connector == UPSERT,
         "folded_keys": table.buffer.rows if table.buffer else 0,
         "auto_create_topic": table.text("properties.allow.auto.create.topics", "true") != "false",

@@ -232,6 +232,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "properties.allow.auto.create.topics": ("true", "false"),
     "json.decode.json-parser.enabled": ("true", "false"),
     "json.map-null-key.mode": ("FAIL",),
+    "avro-confluent.basic-auth.credentials-source": ("USER_INFO",),
+    "avro-confluent.bearer-auth.credentials-source": ("STATIC_TOKEN",),
     "avro.encoding": ("binary",),
 }
 _NUMBERS = ("scan.parallelism", "sink.parallelism", "sink.buffer-flush.max-rows")
