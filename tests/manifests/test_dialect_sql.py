@@ -285,6 +285,38 @@ GROUP BY user_region;
     assert one(loaded(tmp_path, SEED, plain)).id == "default/pageviews_per_region.pageviews"
 
 
+def test_the_third_table_of_the_seed_is_read_and_written(tmp_path: Path) -> None:
+    """As it is on the page; for its `...` the topic and the brokers."""
+    table = f"""
+CREATE TABLE KafkaTable (
+  `ts` TIMESTAMP(3) METADATA FROM 'timestamp',
+  `user_id` BIGINT,
+  `item_id` BIGINT,
+  `behavior` STRING,
+  PRIMARY KEY (`user_id`) NOT ENFORCED
+) WITH (
+  'connector' = 'upsert-kafka',
+  {WITH},
+
+  'key.format' = 'json',
+  'key.json.ignore-parse-errors' = 'true',
+
+  'value.format' = 'json',
+  'value.json.fail-on-missing-field' = 'false',
+  'value.fields-include' = 'EXCEPT_KEY'
+)
+;"""
+    other = "CREATE TABLE other WITH ('topic' = 'other') LIKE KafkaTable;"
+    flow = one(loaded(tmp_path, table, other, "INSERT INTO other SELECT * FROM KafkaTable"))
+    assert flow.id == "default/other.KafkaTable"
+    row = step(flow).compile(Context(datetime(2026, 7, 20, tzinfo=UTC)))
+    at = datetime(2020, 12, 30, 12, tzinfo=UTC)
+    found = row(Record({"behavior": "buy"}, {"key": '{"user_id":7}', "timestamp": at}))
+    body = {"ts": 1609329600000, "user_id": 7, "item_id": None, "behavior": "buy"}
+    assert isinstance(found, Record)
+    assert found.body == body
+
+
 def test_the_example_loads() -> None:
     found = load(ROOT / "examples" / "sql")
     assert [flow.id for flow in found.flows] == [
@@ -369,10 +401,10 @@ MISTAKES: list[tuple[str, int, int, str]] = [
         "unknown format; did you mean json?",
     ),
     (
-        f"CREATE TABLE x (a INT) WITH (\n{PLAIN},\n'scan.bounded.mode' = 'latest-offset')",
+        f"CREATE TABLE x (a INT) WITH (\n{PLAIN},\n'scan.bounded.modes' = 'latest-offset')",
         3,
         1,
-        "a flow has no end",
+        "unknown option; did you mean scan.bounded.mode?",
     ),
     (
         f"CREATE TABLE x (a INT) WITH (\n{PLAIN},\n'csv.allow-comments' = 'true')",

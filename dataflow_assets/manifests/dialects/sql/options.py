@@ -21,7 +21,6 @@ TABLES = ("postgresql", "clickhouse", "iceberg", JDBC)
 """Sinks of the catalogue that are tables here, too."""
 CONNECTORS = (KAFKA, UPSERT, *TABLES)
 
-_BOUNDED = "a flow has no end; `dataflow run` reads what is there and ends"
 _WATERMARKS = "watermarks are used by windows alone, which are not supported yet"
 COMMON: Sequence[Key] = (
     Key("connector", "used", "`kafka` or `upsert-kafka`.", "required"),
@@ -49,7 +48,20 @@ COMMON: Sequence[Key] = (
         "Begins the names of the key's columns in the table, and is cut in the key's bytes; needs "
         "`EXCEPT_KEY`.",
     ),
-    Key("scan.bounded.*", "refused", _BOUNDED),
+    Key(
+        "scan.bounded.mode",
+        "used",
+        "Where a flow ends for ever: `unbounded`, `timestamp`, or `specific-offsets`, of which a "
+        "partition that is not named is not read. With `latest-offset` each run reads what is "
+        "there when the run begins. `group-offsets` is refused.",
+        "unbounded",
+    ),
+    Key("scan.bounded.timestamp-millis", "used", "With `scan.bounded.mode` = `timestamp`."),
+    Key(
+        "scan.bounded.specific-offsets",
+        "used",
+        "With `scan.bounded.mode` = `specific-offsets`: `partition:0,offset:42;...`.",
+    ),
     Key("scan.topic-partition-discovery.interval", "ignored", "New partitions are always found."),
     Key("scan.parallelism", "note", "has no effect: each partition is read by a task of Spark"),
     Key("scan.watermark.*", "note", f"has no effect: {_WATERMARKS}"),
@@ -94,15 +106,15 @@ ONLY_KAFKA: Sequence[Key] = (
         "scan.startup.mode",
         "used",
         "Where a flow without a checkpoint begins: `group-offsets` (where the group has none at "
-        "the earliest), `earliest-offset`, `latest-offset` or `timestamp`. `specific-offsets` is "
-        "refused.",
+        "the earliest), `earliest-offset`, `latest-offset`, `timestamp` or `specific-offsets`.",
         "group-offsets",
     ),
     Key("scan.startup.timestamp-millis", "used", "With `scan.startup.mode` = `timestamp`."),
     Key(
         "scan.startup.specific-offsets",
-        "refused",
-        "begin at a time (scan.startup.mode = timestamp), or run once with `--from`",
+        "used",
+        "With `scan.startup.mode` = `specific-offsets`: `partition:0,offset:42;partition:1,"
+        "offset:300`; other partitions begin where the group is.",
     ),
     Key("sink.partitioner", "used", "`default`: by the key, as Java does (murmur2).", "default"),
 )
