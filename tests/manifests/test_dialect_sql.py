@@ -125,6 +125,36 @@ def test_views_subqueries_and_like(tmp_path: Path) -> None:
     assert step(flow).origins("v") == frozenset({"b"})
 
 
+WIDE = (
+    f"CREATE TABLE w (a BIGINT, b STRING, c AS a + 1, p INT METADATA FROM 'partition' VIRTUAL, "
+    f"ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ({PLAIN});"
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "says"),
+    [
+        ("", "", ""),
+        ("", "EXCLUDING GENERATED", ""),
+        ("(c AS a * 2)", "OVERWRITING GENERATED", ""),
+        ("(p BIGINT METADATA FROM 'offset' VIRTUAL)", "OVERWRITING METADATA", ""),
+        ("(WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)", "OVERWRITING WATERMARKS", ""),
+        ("(WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)", "", "both tables have a WATERMARK"),
+        ("(c AS a * 2)", "", "the column c is in both tables"),
+        ("(a BIGINT)", "OVERWRITING GENERATED", "the column a is in both tables"),
+        ("", "INCLUDING OPTIONS", "the option topic is in both tables: write OVERWRITING OPTIONS"),
+        ("", "EXCLUDING OPTIONS", "is required"),
+    ],
+)
+def test_what_like_takes_over(tmp_path: Path, columns: str, options: str, says: str) -> None:
+    like = f"CREATE TABLE x {columns} WITH ('topic' = 'x') LIKE w ({options});"
+    found = loaded(tmp_path, WIDE, TARGET, like, "INSERT INTO o SELECT a, b FROM x")
+    if says:
+        assert found.findings[0].message.startswith(says)
+    else:
+        assert isinstance(one(found).source, SqlKafkaSource)
+
+
 def test_a_statement_set_is_a_flow_for_each_insert(tmp_path: Path) -> None:
     other = TARGET.replace("TABLE o", "TABLE p").replace("'o'", "'p'")
     inserts = "INSERT INTO o SELECT a, b FROM s; INSERT INTO p SELECT a, b FROM s;"
