@@ -1,10 +1,13 @@
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all fuzz fuzz-manifests chaos soak docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
+.PHONY: help setup setup-demo setup-dev lint types test test-all fuzz fuzz-manifests chaos soak soak-tableflow docs site pictures bench demo demo-lake demo-cdc demo-clean servers-up servers-down kube-apiserver
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Where everything is installed, its smaller parts are.
+RUN := $(if $(wildcard $(READY)),$(READY),$(READY)-run)
+DEMO := $(if $(wildcard $(READY)),$(READY),$(READY)-demo)
 SERVERS ?= .data/servers
 # Processes that run tests, each with servers of its own (3 GB): most of a test is waiting.
 TESTERS ?= 3
@@ -12,26 +15,47 @@ TESTERS ?= 3
 help: ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-setup: $(READY) ## The environment in .venv, and the jars of the lock in .cache
+setup: $(RUN) ## What flows need, in .venv and .cache: about 1.5 GB, a few minutes
+
+setup-demo: $(DEMO) ## The same with the servers of the demos, 0.6 GB more
+
+setup-dev: $(READY) ## The same with what the tests and checks need, 0.5 GB more
 
 # Nothing to do, and no network, while these files are as they were.
-$(READY): pyproject.toml constraints.txt dataflow_assets/spark/jars.lock
-	@echo "downloading what is not here yet: about 2 GB at first, a few minutes without a word"
+INPUTS := pyproject.toml constraints.txt dataflow_assets/spark/jars.lock
+INSTALL = $(BIN)/python -m pip install --constraint constraints.txt
+
+$(READY)-run: $(INPUTS)
+	@echo "1/3 an environment in .venv"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo]" --group dev
+	$(INSTALL) --quiet pip
+	@echo "2/3 Python packages: 0.7 GB to download"
+	$(INSTALL) --editable ".[all,webserver]"
 	@# What the wheel does not hold is imported from here: definitions, jobs, resources, sensors, devservers.
 	echo "$(CURDIR)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/dataflow-assets-clone.pth"
-	$(BIN)/python -m devservers fetch
+	@echo "3/3 jars for Spark: 0.1 GB to download"
+	$(BIN)/python -m devservers fetch spark
 	touch $@
 
-lint: setup ## Style, format, and who may import whom
+$(READY)-demo: $(RUN) $(INPUTS)
+	@echo "servers of the demos: 0.2 GB to download"
+	$(INSTALL) --editable ".[demo]"
+	$(BIN)/python -m devservers fetch kafka postgresql
+	touch $@
+
+$(READY): $(INPUTS)
+	$(MAKE) --no-print-directory $(READY)-run
+	$(INSTALL) --editable ".[demo]" --group dev
+	$(BIN)/python -m devservers fetch
+	touch $(READY)-run $(READY)-demo $@
+
+lint: setup-dev ## Style, format, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 
-types: setup ## Strict types
+types: setup-dev ## Strict types
 	$(BIN)/mypy .
 
 test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers uses the servers of servers-up
@@ -39,31 +63,34 @@ test: lint types ## Everything CI asks for; DATAFLOW_TEST_SERVERS=.data/servers 
 	$(BIN)/pytest --numprocesses 2 --dist loadgroup -m heavy
 	$(BIN)/pytest -m alone
 
-fuzz: setup ## A million hostile messages through every step, on all cores; the result goes to docs/evidence/fuzz.md
+fuzz: setup-dev ## A million hostile messages through every step, on all cores; the result goes to docs/evidence/fuzz.md
 	$(BIN)/python -m tests.stress.fuzz
 
-fuzz-manifests: setup ## A hundred thousand hostile manifests, on all cores; the result goes to docs/evidence/fuzz-manifests.md
+fuzz-manifests: setup-dev ## A hundred thousand hostile manifests, on all cores; the result goes to docs/evidence/fuzz-manifests.md
 	$(BIN)/python -m tests.stress.fuzz_manifests
 
-chaos: setup ## 200 kills and pauses that meet running work, over all sinks; values and order are compared; CHAOS="--kills 20 --modes 'kafka append' --seed 7"; the result goes to docs/evidence/chaos.md
+chaos: setup-dev ## 200 kills and pauses that meet running work, over all sinks; values and order are compared; CHAOS="--kills 20 --modes 'kafka append' --seed 7"; the result goes to docs/evidence/chaos.md
 	$(BIN)/python -m tests.stress.chaos $(CHAOS)
 
-test-all: setup $(if $(shell command -v go),kube-apiserver) ## Every law on Spark, with every other end: an hour or two; the result goes to docs/evidence/test-all.md
+test-all: setup-dev $(if $(shell command -v go),kube-apiserver) ## Every law on Spark, with every other end: an hour or two; the result goes to docs/evidence/test-all.md
 	$(BIN)/python -m tests.stress.whole_suite --testers $(TESTERS)
 
-kube-apiserver: setup ## A Kubernetes API server for tests, built with Go into .cache: a quarter of an hour, once
+kube-apiserver: setup-dev ## A Kubernetes API server for tests, built with Go into .cache: a quarter of an hour, once
 	$(BIN)/python -m devservers.kubernetes
 
-soak: setup ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to docs/evidence/soak.md
+soak: setup-dev ## Flows over all connectors for an hour, with restarts; what they hold and leave behind must not grow; SOAK="--minutes 5"; the result goes to docs/evidence/soak.md
 	$(BIN)/python -m tests.stress.soak $(SOAK)
 
-docs: setup ## The generated pages: docs/reference, docs/connectors, docs/types.md
+soak-tableflow: setup-dev ## A file of Tableflow over two clusters, edited while it runs for an hour, with kills; SOAK="--minutes 10"; the result goes to docs/evidence/soak-tableflow.md
+	$(BIN)/python -m tests.stress.soak_tableflow $(SOAK)
+
+docs: setup-dev ## The generated pages: docs/reference, docs/connectors, docs/types.md
 	$(BIN)/python -m dataflow_assets.reference --write
 
-site: setup ## The pages as a site with search, in .data/site/html; a broken link ends it
+site: setup-dev ## The pages as a site with search, in .data/site/html; a broken link ends it
 	$(BIN)/python docs/build_site.py
 
-pictures: setup ## The pictures and the recording of the README, from a demo that has come to rest; needs Chromium
+pictures: setup-dev ## The pictures and the recording of the README, from a demo that has come to rest; needs Chromium
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group pictures
 	$(BIN)/python -m devservers.demo.pictures
 
@@ -75,23 +102,23 @@ $(sort $(MEASURES)): bench
 	@:
 endif
 
-bench: setup ## Measurements, each beside its own bound; only some: make bench -- fleet
+bench: setup-dev ## Measurements, each beside its own bound; only some: make bench -- fleet
 	$(BIN)/python -m bench $(MEASURES)
 
-demo: setup ## Dagster on real servers with orders coming in, until Ctrl-C; data stays in .data/demo
+demo: setup-demo ## Dagster on real servers with orders coming in, until Ctrl-C; data stays in .data/demo
 	$(BIN)/dataflow demo
 
-demo-lake: setup ## The same with Avro over mTLS, Nessie and Trino (Java 24, 1 GB more to download); data stays in .data/demo-lake
+demo-lake: setup-demo ## The same with Avro over mTLS, Nessie and Trino (Java 24, 1 GB more to download); data stays in .data/demo-lake
 	$(BIN)/dataflow demo lake
 
-demo-cdc: setup ## A database that changes, followed in another one, in Dagster, until Ctrl-C; data stays in .data/demo-cdc
+demo-cdc: setup-demo ## A database that changes, followed in another one, in Dagster, until Ctrl-C; data stays in .data/demo-cdc
 	$(BIN)/dataflow demo cdc
 
 demo-clean: ## Forget the demos' data
 	rm -rf .data/demo .data/demo-lake .data/demo-cdc
 
-servers-up: setup ## Kafka, PostgreSQL, SeaweedFS, ClickHouse and Spark, left running; data stays in .data/servers
+servers-up: setup-demo ## Kafka, PostgreSQL, SeaweedFS, ClickHouse and Spark, left running; data stays in .data/servers
 	$(BIN)/python -m devservers up $(SERVERS) --spark
 
-servers-down: setup ## Stop them
+servers-down: setup-demo ## Stop them
 	$(BIN)/python -m devservers down $(SERVERS)

@@ -21,7 +21,8 @@ def main() -> None:
         if action == "up":
             sub.add_argument("--spark", action="store_true", help="a Spark Connect server as well")
             sub.add_argument("--trino", action="store_true", help="Trino as well")
-    actions.add_parser("fetch", help="fill the cache with every archive of jars.lock")
+    fetch = actions.add_parser("fetch", help="fill the cache with archives of jars.lock")
+    fetch.add_argument("set", nargs="*", help="of the lock; without one all but the large ones")
     pin = actions.add_parser("pin", help="print lines for jars.lock")
     pin.add_argument(
         "coordinate", nargs="+", help="group:artifact:version[:classifier][:packaging]"
@@ -42,7 +43,10 @@ def _do(arguments: argparse.Namespace) -> None:
             for server in read(arguments.folder).running():
                 print(server.name, {**server.endpoints()})  # noqa: T201 (what it is for)
         case "fetch":
-            jars.fetch_all()
+            for name in arguments.set:
+                jars.fetch(name)
+            if not arguments.set:
+                jars.fetch_all()
         case "pin":
             print(*jars.pin(arguments.coordinate), sep="\n")  # noqa: T201 (what it is for)
 

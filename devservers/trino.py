@@ -124,7 +124,7 @@ class Trino(Server):
 
     @override
     def ready(self) -> bool:
-        """Whether a statement runs: the coordinator answers before it knows of itself as a worker."""
+        """Whether a statement runs: it answers before it knows of itself as a worker."""
         from trino.dbapi import connect
 
         here = connect(  # type: ignore[no-untyped-call]

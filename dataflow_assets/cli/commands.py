@@ -83,14 +83,18 @@ def run(asked: Namespace) -> int:
 
 def status(asked: Namespace) -> int:
     """Prints where the flows stand; 1 when that could not be found out for one of them."""
-    from dataflow_assets.cli import status_view
+    from dataflow_assets.cli import offsets_view, status_view
     from dataflow_assets.runs.statuses import statuses
 
     loaded = load(asked.paths)
     selection.say_findings(loaded)
     answers, driven = statuses(loaded.flows), _driven(loaded.flows)
     describe = partial(sentence, flows=loaded.flows)
-    if asked.json:
+    if asked.offsets and asked.json:
+        out(json.dumps(offsets_view.as_json(answers, describe), indent=2))
+    elif asked.offsets:
+        offsets_view.show(answers, describe)
+    elif asked.json:
         out(json.dumps(status_view.as_json(answers, describe, driven), indent=2))
     else:
         status_view.show(answers, describe, driven)
@@ -195,7 +199,8 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PermanentError(f"{file} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise PermanentError(f"{file} cannot be read: {reason}") from None
 
 
 def _agreed(flow: Flow, checkpoint: Path | Literal[True] | None, tables: Sequence[str]) -> bool:

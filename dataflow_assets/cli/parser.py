@@ -14,6 +14,7 @@ from pathlib import Path
 from dataflow_assets.cli import commands, previewing
 from dataflow_assets.cli.console import err, sentence, trace
 from dataflow_assets.errors import ManifestError
+from dataflow_assets.manifests.dialects.keys import meant
 
 Add = Callable[..., argparse.ArgumentParser]
 
@@ -31,11 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given:
         parser.print_help(sys.stderr)
         return 2
-    asked = parser.parse_args(given)
-    if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
-        parser.error("--table truncate needs --from: rows that were read stay read otherwise")
-    if getattr(asked, "table", "keep") == "adopt" and asked.start != "checkpoint":
-        parser.error("--table adopt goes on from the checkpoint: leave --from out")
+    asked = _asked(parser, given)
     if not (asked.verbose or sys.warnoptions):
         warnings.simplefilter("ignore")
     try:
@@ -57,6 +54,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _asked(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
+    """The parsed command line; what is wrong with it ends the process, with the usage."""
+    if not given[0].startswith("-") and given[0] not in COMMANDS:
+        parser.error(f"unknown command {given[0]}; {meant(given[0], COMMANDS)}")
+    asked = parser.parse_args(given)
+    if getattr(asked, "table", "keep") == "truncate" and asked.start == "checkpoint":
+        parser.error("--table truncate needs --from: rows that were read stay read otherwise")
+    if getattr(asked, "table", "keep") == "adopt" and asked.start != "checkpoint":
+        parser.error("--table adopt goes on from the checkpoint: leave --from out")
+    return asked
+
+
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
@@ -74,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--verbose", action="store_true", help="more about errors and progress")
     several = parser.add_subparsers(required=True, metavar="COMMAND")
-    for declare in (_check, _schema, _preview, _run, _replay, _status, _reset, _servers, _demo):
+    for declare in COMMANDS.values():
         declare(several.add_parser, common)
     return parser
 
@@ -112,7 +121,7 @@ def _preview(add: Add, common: argparse.ArgumentParser) -> None:
         "read, or those of a file, which needs no server. Nothing is stored, and no checkpoint or "
         "consumer group moves.",
     )
-    parser.add_argument("paths", nargs=1, metavar="PATH", type=Path, help="a manifest, or a folder")
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument(
         "--flow", metavar="NAME", help="name or namespace/name; needed where there are several"
     )
@@ -216,7 +225,43 @@ def _status(add: Add, common: argparse.ArgumentParser) -> None:
     parser = add("status", parents=[common], help="checkpoint, source end and lag of every flow")
     parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument(
+        "--offsets", action="store_true", help="where each task of the source has come to"
+    )
     parser.set_defaults(command=commands.status)
+
+
+def _metrics(add: Add, common: argparse.ArgumentParser) -> None:
+    parser = add(
+        "metrics",
+        parents=[common],
+        help="how far flows are behind, for Prometheus",
+        description="Serves how far every flow of PATH is behind, in the text format of "
+        "Prometheus, until it is ended. Sources and sinks are asked on each scrape, at most every "
+        "five seconds; the flows may run anywhere.",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", type=Path, help=PATHS)
+    parser.add_argument(
+        "--listen",
+        type=_listen,
+        default=("127.0.0.1", 9464),
+        metavar="HOST:PORT",
+        help="where to listen (default: 127.0.0.1:9464); port 0 is any free one",
+    )
+    parser.set_defaults(command=_measured)
+
+
+def _measured(asked: argparse.Namespace) -> int:
+    from dataflow_assets.cli.metrics import metrics  # takes Prometheus' client along
+
+    return metrics(asked)
+
+
+def _listen(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if colon and host and port.isascii() and port.isdecimal() and int(port) < 1 << 16:
+        return host.strip("[]"), int(port)
+    raise argparse.ArgumentTypeError("must be host:port, such as 0.0.0.0:9464")
 
 
 def _reset(add: Add, common: argparse.ArgumentParser) -> None:
@@ -299,9 +344,17 @@ def _count(text: str) -> int:
 
 
 def _time(text: str) -> str:
-    if _TIMESTAMP.fullmatch(text):
+    if _is_time(text):
         return text
     raise argparse.ArgumentTypeError("must be a timestamp such as 2026-01-31T00:00:00Z")
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return _TIMESTAMP.fullmatch(text) is not None
 
 
 def _moment(text: str) -> datetime:
@@ -316,9 +369,24 @@ def _moment(text: str) -> datetime:
 def _start(text: str) -> str:
     if text in {"checkpoint", "earliest", "latest"}:
         return text
-    if _OFFSETS.fullmatch(text) or _TIMESTAMP.fullmatch(text):
+    if _OFFSETS.fullmatch(text) or _is_time(text):
         return text
     raise argparse.ArgumentTypeError(
         "must be checkpoint, earliest, latest, a timestamp such as 2026-01-31T00:00:00Z, or "
         "offsets such as 0=120,1=300"
     )
+
+
+COMMANDS = {
+    "check": _check,
+    "schema": _schema,
+    "preview": _preview,
+    "run": _run,
+    "replay": _replay,
+    "status": _status,
+    "metrics": _metrics,
+    "reset": _reset,
+    "servers": _servers,
+    "demo": _demo,
+}
+"""Every command, and the function that declares what it takes."""

@@ -38,7 +38,7 @@ def preview(asked: Namespace) -> int:
     """Shows what becomes of each record; 1 when a manifest or the file cannot be understood."""
     flow = _flow(asked)
     if not flow.transformations:
-        err(f"{flow.id}: it has no steps: its records reach the sink as they are shown")
+        err(f"{flow.id}: the flow has no steps: records reach the sink as they are shown")
     tracer, print_line = Tracer(flow, local_now()), _printer()
     counts = dict.fromkeys(("passed on", "filtered", "rejected"), 0)
     for number, message in enumerate(_messages(asked, flow), 1):

@@ -175,13 +175,18 @@ class _Running:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self._began, self._totals, self._reason = time.monotonic(), Totals(), ""
+        self._commits = 0
 
     def add(self, report: Report) -> None:
         """One report more."""
         self._totals += report.delta
+        self._commits += not report.last
         self._reason = report.reason or self._reason
 
     def ended(self, outcome: Ending, error: BaseException | None = None) -> Outcome:
         """How the run has ended."""
         seconds = time.monotonic() - self._began
-        return Outcome(self.flow, outcome, self._totals, seconds, self._reason, error)
+        reason = self._reason
+        if self._commits and not (self._totals.rows or self._totals.rejected):
+            reason += "; no record became a row (`dataflow preview` shows why)"
+        return Outcome(self.flow, outcome, self._totals, seconds, reason, error)

@@ -58,7 +58,7 @@ class AvroFormat(MessageFormat):
     @override
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
         refused: dict[int, str] = {}
-        groups = []
+        groups: list[Group] = []
         for number, rows, values in self._sorted(bodies, refused):
             groups += self._groups(number, rows, values, as_json, refused)
         if self.head_ignored and refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from dataflow_assets.runs.branch_turns import OpenBranch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 SAMPLE = Limit(records=10_000)
 _SHORT, _MOST_DIGITS = 38, 76  # of the two decimals that Arrow has
@@ -55,6 +58,11 @@ class Creating:
             if found.records or not self._flow.by_record:
                 opened.session.create(narrowed(found.schema))
                 return True
+            log.warning(
+                "flow %s: all records so far were filtered, so %s is not created yet; "
+                "`dataflow preview` shows what each step does with them",
+                *(self._flow.id, opened.branch.address),
+            )
             upto = self._source.fold({**opened.positions, **span.upto})
             opened.session.restart(upto, self._source.identity)
         return False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 
-from dataflow_assets.contracts import SourceSession
+from dataflow_assets.contracts import SinkSession, SourceSession
 from dataflow_assets.errors import blamed
 from dataflow_assets.flow import Branch, Flow
 from dataflow_assets.runs.branch_turns import OpenBranch
@@ -36,13 +37,14 @@ def open_branches(
     branches = [one for one in flow.branches if progress.open_for(one)]
     for branch in branches:
         with blamed(branch.id):
-            _check_still_ours(flow, branch, progress, request)
+            check_still_ours(flow, branch, progress, request)
     opened = list[OpenBranch]()
     for branch in branches:
         with blamed(branch.id):
             target = replace(flow.target(branch), source_id=source.identity)
             session = branch.sink.open(target, request.run)
             stack.enter_context(closing(session))
+            stack.push(partial(_end, session, progress))
             branch.sink.shape(session.schema())  # a table that does not fit is told at once
         progress.reported.setdefault(branch.id, session.checkpoint.totals)
         progress.epochs[branch.id] = session.checkpoint.epoch
@@ -52,8 +54,25 @@ def open_branches(
     return opened
 
 
-def _check_still_ours(flow: Flow, branch: Branch, progress: Progress, request: Request) -> None:
-    """Another attempt takes the flow from nobody: a run that has begun meanwhile goes on."""
+def _end(
+    session: SinkSession,
+    progress: Progress,
+    _: object,
+    error: BaseException | None,
+    __: object,
+) -> None:
+    """Also the record at which the flow has stopped is why the attempt ends."""
+    session.ended(error or next(iter(progress.stopped.values()), None))
+
+
+def check_still_ours(flow: Flow, branch: Branch, progress: Progress, request: Request) -> None:
+    """Another attempt takes the flow from nobody: a run that has begun meanwhile goes on.
+
+    Called on the driver before an attempt that follows another one, and where files are gone.
+
+    Raises:
+        TakenOver: a run that has begun since has the branch.
+    """
     ours = progress.epochs.get(branch.id)
     if ours is None:
         return

@@ -170,7 +170,11 @@ class Progress:
                 f"flow {flow.id}: gave up after {tried:.0f} s without progress: {error}. Nothing "
                 f"is lost: the next run continues from the checkpoint"
             ) from error
-        log.warning("flow %s: %s; trying again in %.1f s", flow.id, error, self._wait)
+        left = self._patience.seconds - tried
+        log.warning(
+            "flow %s: %s; trying again in %.1f s, for %.0f s at most",
+            *(flow.id, error, self._wait, left),
+        )
         self._rest(self._wait * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
         self._wait = min(2 * self._wait, self._patience.longest_wait)
         if self._request.stop():

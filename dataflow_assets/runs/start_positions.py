@@ -154,10 +154,13 @@ def _rewind(
     if keeps_rows and not branch.sink.upserts and not start.confirmed:
         raise PermanentError(
             f"flow {flow.id}: {branch.address} is appended to: rewinding would store its records "
-            f"twice. Choose table: truncate, or confirm"
+            "twice. Empty the table first (--table truncate; in the launchpad table: truncate), or "
+            "confirm that (--yes; in the launchpad confirm: true)"
         )
-    empty = start.table == "truncate"
-    session.restart(_chosen(flow, source, start), source.identity, empty=empty)
+    empty, chosen = start.table == "truncate", _chosen(flow, source, start)
+    if start.at == "earliest" and not empty:
+        chosen = source.rewound(chosen, session.checkpoint.positions)
+    session.restart(chosen, source.identity, empty=empty)
 
 
 def _chosen(flow: Flow, source: SourceSession, start: Start) -> Positions:

@@ -288,7 +288,7 @@ def test_no_steps_and_no_record(tmp_path: Path, capsys: Said) -> None:
         *("record 1", "    {", '      "a": 1', "    }", "-> memory/s/people"),
         *("record 2", '    {"base64": "/w=="}', "decode: rejected: invalid UTF-8 at byte 0"),
     ]
-    assert "it has no steps" in said.err
+    assert "the flow has no steps" in said.err
 
 
 def test_the_page_shows_what_is_printed(capsys: Said) -> None:

@@ -17,6 +17,7 @@ from dataflow_assets.manifests.load import Loaded, load
 from dataflow_assets.records.record import Record
 from dataflow_assets.records.step import Context
 from dataflow_assets.sql.query import SqlQuery
+from dataflow_assets.views.source import ViewSource
 from tests import ROOT
 from tests.sql.hostile import EVERYTHING, TEXTS, spoilt
 
@@ -294,8 +295,7 @@ def test_metadata_that_cannot_be_written(tmp_path: Path, columns: str, says: str
     assert (told.line, told.column) == (3, 13)
 
 
-def test_the_seed_is_read_whole_and_its_aggregates_are_refused(tmp_path: Path) -> None:
-    query = """
+COUNTED = """
 INSERT INTO pageviews_per_region
 SELECT
   user_region,
@@ -304,12 +304,19 @@ SELECT
 FROM pageviews
 GROUP BY user_region;
 """
-    path = "INSERT INTO pageviews_per_region"
-    said = "needs state, and is not supported yet: queries without aggregates run"
-    assert findings(loaded(tmp_path, SEED, query)) == [
-        (32, 3, path, f"COUNT {said}"),
-        (33, 3, path, f"COUNT {said}"),
-        (35, 1, path, f"GROUP BY {said}"),
+
+
+def test_the_seed_is_a_flow_with_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATAFLOW_FILES", str(tmp_path))
+    flow = one(loaded(tmp_path, SEED, COUNTED))
+    assert flow.id == "default/pageviews_per_region.pageviews"
+    assert isinstance(flow.source, ViewSource)
+    assert flow.source.location.path == f"{tmp_path}/_state"
+    (step,) = flow.transformations
+    assert [step.step.origins(name) for name in ("user_region", "pv", "uv")] == [
+        frozenset({"user_region"}),
+        frozenset(),
+        frozenset({"user_id"}),
     ]
     plain = "INSERT INTO pageviews_per_region SELECT user_region, page_id, user_id FROM pageviews;"
     assert one(loaded(tmp_path, SEED, plain)).id == "default/pageviews_per_region.pageviews"
@@ -345,6 +352,20 @@ CREATE TABLE KafkaTable (
     body = {"ts": 1609329600000, "user_id": 7, "item_id": None, "behavior": "buy"}
     assert isinstance(found, Record)
     assert found.body == body
+
+
+def test_state_needs_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATAFLOW_FILES", "DATAFLOW_STATE"):
+        monkeypatch.delenv(name, raising=False)
+    (told,) = loaded(tmp_path, SEED, COUNTED).findings
+    assert told.line == 29
+    assert told.message.startswith("the query keeps state, and has no place for it: SET 'dataf")
+    placed = "SET 'dataflow.stateLocation' = 's3://bucket/states';"
+    source = one(loaded(tmp_path, placed, SEED, COUNTED)).source
+    assert isinstance(source, ViewSource)
+    assert source.location.on_s3
+    (told,) = loaded(tmp_path, placed.replace("s3://bucket/", "/"), SEED, COUNTED).findings
+    assert told.message.startswith("the place of the state, /states: the folder is not below t")
 
 
 def test_the_example_loads() -> None:
@@ -507,7 +528,28 @@ def test_a_mistake_in_a_declaration(
         ("INSERT INTO o (k, z) SELECT a, b FROM s", 13, "no column z in o; allowed: k, v"),
         ("INSERT INTO o (k, v, k) SELECT a, b, a FROM s", 13, "the column k is written twice"),
         ("INSERT INTO o SELECT a, b FROM s WHERE a", 40, "WHERE takes a condition, not BIGINT"),
-        ("INSERT INTO o SELECT DISTINCT a, b FROM s", 22, "DISTINCT needs state"),
+        ("INSERT INTO o SELECT DISTINCT a, b FROM s", 13, "the PRIMARY KEY of o (k) must be the"),
+        ("INSERT INTO o SELECT a, b FROM s GROUP BY a", 25, "b is neither in GROUP BY nor inside"),
+        ("INSERT INTO o SELECT * FROM s GROUP BY a", 22, "* stands for columns that are not in GR"),
+        ("INSERT INTO o SELECT a, LISTAGG(b) FROM s", 25, "LISTAGG is not supported; aggregates a"),
+        (
+            "INSERT INTO o SELECT a, SUM(b) FROM s GROUP BY a",
+            25,
+            "SUM: the argument is of type S",
+        ),
+        ("INSERT INTO o SELECT a, b FROM s WHERE COUNT(*) > 1", 40, "COUNT is an aggregate: it is"),
+        (
+            "INSERT INTO o SELECT MAX(MIN(a)), 'x' FROM s",
+            26,
+            "MIN is an aggregate: it is of",
+        ),
+        ("INSERT INTO o SELECT a, MAX(b, b) FROM s GROUP BY a", 25, "MAX takes 1 argument, not 2"),
+        ("INSERT INTO o SELECT a, MAX(*) FROM s GROUP BY a", 29, "* is of COUNT(*) alone"),
+        ("INSERT INTO o SELECT a + 1, MAX(b) FROM s GROUP BY a", 13, "the PRIMARY KEY of o (k) mu"),
+        ("INSERT INTO o SELECT a, MAX(b) FROM s GROUP BY a, b", 13, "the PRIMARY KEY of o (k) mus"),
+        ("INSERT INTO o SELECT a, MAX(b) FROM s GROUP BY CUBE (a)", 48, "CUBE needs state"),
+        ("INSERT INTO s SELECT a, MAX(b) FROM u GROUP BY a", 48, "no column a; allowed: id, b"),
+        ("INSERT INTO s SELECT id, MAX(b) FROM u GROUP BY id", 13, "the query has updates and del"),
         ("INSERT INTO o SELECT a, b FROM s LIMIT 3", 34, "LIMIT needs state"),
         ("INSERT INTO o SELECT s.a, s.b FROM s JOIN u ON TRUE", 38, "a join needs state"),
         ("INSERT INTO o SELECT a, b FROM s UNION SELECT a, b FROM s", 34, "UNION needs state"),

@@ -18,6 +18,8 @@ from dataflow_assets.connectors.iceberg.client import connect
 from dataflow_assets.connectors.iceberg.maintenance import compact, upkeep
 from dataflow_assets.connectors.iceberg.sink.sink import BucketSink
 from dataflow_assets.connectors.iceberg.table.commit import Committer
+from dataflow_assets.connectors.iceberg.table.data_files import ParquetFile
+from dataflow_assets.connectors.iceberg.table.file_writer import ROW_GROUP_BYTES
 from dataflow_assets.contracts import (
     OFFSET,
     Chunk,
@@ -140,17 +142,17 @@ def test_a_merge_holds_pieces_of_files_only(
     for number in range(16):
         _commit(sink, session, number * 600_000, 600_000)
     seen: list[int] = []
-    written = compact.ParquetFile.write
+    written = ParquetFile.write
 
     def write(self: Any, rows: pa.Table) -> None:
         seen.append(pa.total_allocated_bytes() - before)
         written(self, rows)
 
-    monkeypatch.setattr(compact.ParquetFile, "write", write)
+    monkeypatch.setattr(ParquetFile, "write", write)
     before = pa.total_allocated_bytes()
     assert compact.turn(Committer(connect(sink), _table(sink)), 1 << 27) == 16
     assert len(seen) > 3
-    assert max(seen) < 2 * compact.ROW_GROUP_BYTES
+    assert max(seen) < 2 * ROW_GROUP_BYTES
     monkeypatch.undo()
     assert _read(sink)[0] == list(range(16 * 600_000))
 

@@ -131,6 +131,16 @@ class BucketCatalog(TableCatalog, NoopCatalog):
         return self._table(table.name(), number, metadata)
 
     @override
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        """The folders that have a folder `metadata`."""
+        levels = self.identifier_to_tuple(namespace)
+        place, files = self._bucket.location(levels), self._files(self._bucket.location(levels))
+        found = [one.base_name for one in files if one.type == fs.FileType.Directory]
+        return [
+            (*levels, name) for name in sorted(found) if self._files(f"{place}/{name}/metadata")
+        ]
+
+    @override
     def create_namespace(
         self, namespace: str | Identifier, properties: Properties = EMPTY_DICT
     ) -> None:
@@ -159,8 +169,8 @@ class BucketCatalog(TableCatalog, NoopCatalog):
             found = self._followed(name, listed, None)
             if found is None:
                 raise PermanentError(
-                    f"{self._path(name, listed)} cannot be read, and is the newest metadata file of "
-                    "a table: restore the file, or move its folder away and begin again"
+                    f"{self._path(name, listed)} cannot be read, and is the newest metadata file "
+                    "of a table: restore the file, or move its folder away and begin again"
                 )
         if found is not None:
             self._known[name] = found
@@ -196,20 +206,25 @@ class BucketCatalog(TableCatalog, NoopCatalog):
 
         Raises PermanentError for a table of another program, whose files have other names.
         """
-        io = self._io(self._folder(name))
-        if not isinstance(io, PyArrowFileIO):
-            raise TypeError("the files of a bucket are reached through Arrow")
-        scheme, host, path = io.parse_location(self._folder(name), io.properties)
-        selector = fs.FileSelector(path, allow_not_found=True)
-        files = [one.base_name for one in io.fs_by_scheme(scheme, host).get_file_info(selector)]
+        files = [one.base_name for one in self._files(self._folder(name))]
         numbers = [int(found[1]) for found in map(_NUMBERED.fullmatch, files) if found]
         foreign = [one for one in files if one.endswith(_METADATA)]
         if foreign and not numbers:
             raise PermanentError(
-                f"{self._folder(name)} has {sorted(foreign)[-1]}, of a table that another program "
+                f"{self._folder(name)} has {max(foreign)}, of a table that another program "
                 "has made there: move it away, or choose another prefix"
             )
         return max(numbers, default=0)
+
+    def _files(self, url: str) -> list[fs.FileInfo]:
+        """What is directly in a folder; nothing where there is none."""
+        io = self._io(url)
+        if not isinstance(io, PyArrowFileIO):
+            raise TypeError("the files of a bucket are reached through Arrow")
+        scheme, host, path = io.parse_location(url, io.properties)
+        selector = fs.FileSelector(path, allow_not_found=True)
+        found: list[fs.FileInfo] = io.fs_by_scheme(scheme, host).get_file_info(selector)
+        return found
 
     def _read(self, name: Identifier, number: int) -> bytes | None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -44,6 +45,26 @@ _PERMANENT = {
 }
 
 
+_SILENT = {
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+}
+"""No broker has answered at all."""
+_OTHER_PROTOCOL = "Invalid response size"  # the client advises to allow for a gigabyte
+_LOOK_AT = {
+    _OTHER_PROTOCOL: "check the port under brokers, and whether its listener needs the block tls",
+    "SSL": "check whether the listener at this port encrypts",
+    "resolve": "check the names under brokers",
+    "Connect to": "check hosts and ports under brokers, and whether this machine reaches them",
+}
+"""By a word of the client's complaint."""
+_FRAME = re.compile(r"^(?:\w+://)?\S+?/\S+?: | \(after \d+ms in state \w+.*\)$")
+"""Where the client was, and for how long; before and after what it met."""
+
+
 def is_of_the_group(error: KafkaError | None) -> bool:
     """Whether it is about the group of a consumer that joins none: it reads all the same."""
     return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
@@ -66,11 +87,13 @@ def translate(error: Exception, what: str, complaint: str) -> DataflowError:
     """
     if isinstance(error, KafkaException):
         return meaning(error.args[0], what, complaint)
-    return TransientError(_sentence(what, "no answer", complaint))
+    return TransientError(_silence(what, complaint))
 
 
 def meaning(error: KafkaError, what: str, complaint: str = "") -> DataflowError:
     """The same for an error that comes with a message or an answer."""
+    if error.code() in _SILENT:
+        return TransientError(_silence(what, complaint))
     sentence = _sentence(what, error.str(), complaint)
     if error.code() in _ADVICE:
         return PermanentError(f"{sentence}; {_ADVICE[error.code()]}")
@@ -79,6 +102,15 @@ def meaning(error: KafkaError, what: str, complaint: str = "") -> DataflowError:
 
 def _sentence(what: str, reason: str, complaint: str) -> str:
     return f"{what}: {reason}" + (f" ({complaint})" if complaint else "")
+
+
+def _silence(what: str, complaint: str) -> str:
+    """No broker has answered: what the client met instead, and what a person looks at first."""
+    met = _FRAME.sub("", complaint)
+    advice = next((say for word, say in _LOOK_AT.items() if word in met), "")
+    if _OTHER_PROTOCOL in met:
+        met = "what answers there does not speak Kafka's protocol without encryption"
+    return f"{what}: no answer" + (f": {met}" if met else "") + (f"; {advice}" if advice else "")
 
 
 @contextmanager

@@ -198,4 +198,6 @@ def unreachable(message: str, info: str, connection: str) -> Failure:
     if connection_errors.refused(message):
         message = connection_errors.words(message)
         code = connection_errors.sqlstate(info)
+    else:
+        message = connection_errors.silence(message)
     return Failure(f"no connection to {where}: {dsn.scrub(message, connection)}", code)

@@ -28,6 +28,7 @@ _NO_TLS = "server does not support SSL"
 _OF_TLS = re.compile(r"\bSSL\b|certificate|private key", re.IGNORECASE)
 _SSL_REQUEST = bytes.fromhex("0000000804d2162f")
 _OPTIONS = handshake.Options("sslrootcert", "sslcert", "sslkey", "the connection string")
+_SILENT = re.compile(r"(?:port \d+ failed|connection failed): (?!connection)(.+)")
 _CODE = re.compile(r":  ([0-9A-Z]{5})$", re.MULTILINE)
 _WAITING = {pq.PollingStatus.READING, pq.PollingStatus.WRITING}
 
@@ -65,6 +66,14 @@ def words(message: str) -> str:
     """What the server said, without libpq's account of the ways it tried."""
     said = [line.partition(":  ")[2] for line in message.splitlines() if ":  " in line]
     return said[0] if said else message
+
+
+def silence(message: str) -> str:
+    """Why no server answers, in one line: libpq writes several, with a question in them."""
+    reasons = [found[1] for line in message.splitlines() if (found := _SILENT.search(line))]
+    short = "; ".join(dict.fromkeys(reasons)) or " ".join(message.split())
+    short = re.sub(r"\[Errno -?\d+\] ", "", short)
+    return f"{short}; check host and port of the connection string"
 
 
 def sqlstate(conninfo: str) -> str | None:

@@ -26,7 +26,8 @@ _ADVICE = {
     "28P01": "check user and password of the connection string",
     "28000": "check user, TLS settings and pg_hba.conf",
     "3D000": "create the database or correct the connection string",
-    "3F000": "create the schema first",
+    "3F000": "create the schema, or correct table",
+    "42704": "correct the type under columns, or create that type",
 }
 
 
@@ -52,8 +53,8 @@ class Failure(ServerFailure):
     @property
     def reason(self) -> str:
         """PostgreSQL's words, its SQLSTATE and which constraint or column it names."""
-        notes = [self.sqlstate or "no SQLSTATE", *(f"{k} {v}" for k, v in self.where.items())]
-        return f"{self.message} ({', '.join(notes)})"
+        notes = [*filter(None, [self.sqlstate]), *(f"{k} {v}" for k, v in self.where.items())]
+        return f"{self.message} ({', '.join(notes)})" if notes else self.message
 
     @property
     def kind(self) -> Kind:

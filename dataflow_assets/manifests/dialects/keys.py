@@ -43,8 +43,10 @@ _MEANT = {
     "inputs": ("source", "a flow has one source: write a manifest for each source"),
     "schedule": (
         "freshness",
-        "a flow runs when its source has new data, within freshness seconds; its job can be put "
-        "on a schedule in Dagster",
+        (
+            "a flow runs when its source has new data, within freshness seconds; its job can be "
+            "put on a schedule in Dagster"
+        ),
     ),
     "cron": ("freshness", "a flow runs when its source has new data, within freshness seconds"),
     "deadletterqueue": ("onRejected", f"rejected records are a matter of {_OF_ERRORS}"),

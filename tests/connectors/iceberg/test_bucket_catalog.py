@@ -229,7 +229,7 @@ def test_a_store_that_refuses_stops_the_flow_with_one_sentence(place: dict[str, 
     wrong.load_table(NAME)
     refused = place | {"secret_access_key": "wrong"}
     wrong._bucket = BucketSink(**refused, namespace="a.b", table="orders+1", table_schema="{}")
-    with pytest.raises(PermanentError, match="HTTP 403.*check the credentials"):
+    with pytest.raises(PermanentError, match=r"HTTP 403.*check the credentials"):
         _set(wrong, table, count=1)
 
 

@@ -34,7 +34,8 @@ ROWS = [
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> BucketCatalog:
-    sink = BucketSink(bucket=f"file://{tmp_path}", namespace="a", table="t", table_schema="{}")
+    given = {"bucket": f"file://{tmp_path}", "namespace": "a", "table": "t", "table_schema": "{}"}
+    sink = BucketSink.model_validate(given)
     return BucketCatalog("test", sink, **sink.catalog_properties())
 
 

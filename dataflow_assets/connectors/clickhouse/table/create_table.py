@@ -51,8 +51,9 @@ def statement(sink: ClickhouseSinkOptions, sample: pa.Schema) -> str:
     names = sorted({*given, *sink.columns})
     if not names:
         raise PermanentError(
-            f"table {sink.address().name} cannot be made: the first records hold no object "
-            "with its columns; name them under `columns`, or create the table"
+            f"table {sink.address().name} cannot be created: the first records hold no object "
+            "with its columns, or are rejected; `dataflow preview` shows each with its reason. "
+            "Correct the flow, name the columns under `columns`, or create the table"
         )
     order = _order(sink, names)
     required, messages = {*order, sink.replacing_version_column}, _of_messages(sample)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -65,7 +64,7 @@ def turn(committer: Committer, target_bytes: int) -> int:
     gone = frozenset(one.file_path for one in group)
     files = [data_file(_merged(table, group), table)]
     reach("iceberg.compacted")
-    change = Change(KEY, lambda _: None, files=files, gone=gone, guard=_still(gone), same_rows=True)
+    change = Change(KEY, lambda _: None, files=files, gone=gone, guard=still(gone), same_rows=True)
     text = json.dumps({"commit": change.commit_id})
     try:
         committer.commit(change.putting(text))
@@ -82,7 +81,7 @@ def _groups(table: Table, target_bytes: int) -> Iterator[list[DataFile]]:
     """
     if not table.sort_order().is_unsorted:
         return
-    entries = [one for one in _live(table) if one.data_file.file_size_in_bytes < target_bytes / 2]
+    entries = [one for one in live(table) if one.data_file.file_size_in_bytes < target_bytes / 2]
     current = table.spec().spec_id
     found = sorted((one for one in entries if one.data_file.spec_id == current), key=_kind_and_age)
     for _, some in groupby(found, key=lambda one: _kind_and_age(one)[:2]):
@@ -107,7 +106,7 @@ def _within(files: Sequence[DataFile], target_bytes: int) -> list[DataFile]:
     return found
 
 
-def _live(table: Table) -> list[ManifestEntry]:
+def live(table: Table) -> list[ManifestEntry]:
     """The data files of the current snapshot; none where others have left deletes beside them."""
     manifests = kept(table)
     if any(one.content != ManifestContent.DATA for one in manifests):
@@ -115,9 +114,11 @@ def _live(table: Table) -> list[ManifestEntry]:
     return [entry for one in manifests for entry in one.fetch_manifest_entry(table.io)]
 
 
-def _still(gone: frozenset[str]) -> Any:
+def still(gone: frozenset[str]) -> Callable[[Table], None]:
+    """A guard of a change: raises Moved where one of these files is not in the table any more."""
+
     def guard(table: Table) -> None:
-        if not gone <= {one.data_file.file_path for one in _live(table)}:
+        if not gone <= {one.data_file.file_path for one in live(table)}:
             raise Moved
 
     return guard

@@ -1,4 +1,4 @@
-"""The rows of a data file in the columns that its table has now, one piece of a row group at a time.
+"""The rows of a data file in the columns that its table has now, piece by piece.
 
 Columns are found by their field ids: renamed ones under their new names, widened ones widened,
 those that the file lacks as nulls. A file may be as long as it likes: only a piece is decoded.
@@ -32,7 +32,7 @@ def stored_rows(table: Table, path: str, schema: pa.Schema) -> Iterator[pa.Recor
         names = [held[_id(field)].name for field in schema if _id(field) in held]
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(ROWS_AT_ONCE, [group], names):
-                found = {_id(field): column for field, column in zip(batch.schema, batch.columns)}
+                found = dict(zip(map(_id, batch.schema), batch.columns, strict=True))
                 columns = [_aligned(found.get(_id(f)), f, batch.num_rows) for f in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -13,6 +13,7 @@ from dataflow_assets.connectors.iceberg.errors import translated
 from dataflow_assets.connectors.iceberg.maintenance import compact
 from dataflow_assets.connectors.iceberg.maintenance.expire import expire, own_age
 from dataflow_assets.connectors.iceberg.maintenance.orphans import sweep_later
+from dataflow_assets.connectors.iceberg.maintenance.retention import forget
 from dataflow_assets.connectors.iceberg.options import TableSinkOptions
 from dataflow_assets.connectors.iceberg.table.commit import Committer
 from dataflow_assets.connectors.iceberg.table.foreign import ForeignWriters
@@ -64,6 +65,7 @@ class Upkeep:
         if time.monotonic() - self._expired < EXPIRE_SECONDS:
             return
         self._expired = time.monotonic()
+        self._forget(committer)
         stay = self._sink.snapshots_stay
         if stay is None or committer.table.properties.get("gc.enabled", "").lower() == "false":
             return
@@ -72,6 +74,15 @@ class Upkeep:
         if _is_due(committer.table.properties.get(SWEPT)):
             self._sweep(committer)
         committer.reload()
+
+    def _forget(self, committer: Committer) -> None:
+        """Rows beyond the retention, of the flow's table alone."""
+        retention, column = self._sink.retained
+        if retention is None or committer.table.name() != self._sink.identifier:
+            return
+        gone = forget(committer, column, utc_now() - retention)
+        if gone:
+            log.info("%s: %d files are too old", ".".join(self._sink.identifier), gone)
 
     def _merge(self, committer: Committer) -> None:
         """Group after group, until there is none or the time is over: as files come, they go."""

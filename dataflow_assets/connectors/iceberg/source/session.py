@@ -241,10 +241,8 @@ def _before(line: Iterable[Snapshot], came: Mapping[int, int], where: str) -> Sn
     limit = at.timestamp() * 1000
     found: Snapshot | None = None
     for one in line:  # the newest first
-        if came.get(one.snapshot_id, one.timestamp_ms) >= limit:
-            found = None  # clocks differ: an older snapshot may be of a later time
-        else:
-            found = found or one
+        earlier = came.get(one.snapshot_id, one.timestamp_ms) < limit
+        found = (found or one) if earlier else None  # clocks differ: a later time may come again
     return found
 
 

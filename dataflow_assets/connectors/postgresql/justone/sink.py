@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing_extensions import override
 
 from dataflow_assets.connectors.postgresql.justone.session import JustOneSession
+from dataflow_assets.connectors.postgresql.pool import lent
 from dataflow_assets.connectors.postgresql.sink.login import LoginSink
-from dataflow_assets.contracts import Run, SinkSession, Target
+from dataflow_assets.contracts import Positions, Run, SinkSession, Target
 from dataflow_assets.errors import PermanentError
+from dataflow_assets.sdk.server_failure import translated
 
 
 class JustOneSink(LoginSink):
@@ -22,6 +24,14 @@ class JustOneSink(LoginSink):
     @override
     def open(self, target: Target, run: Run) -> SinkSession:
         return JustOneSession(self, self.names, target, run)
+
+    @override
+    def inherited(self, target: Target) -> Positions | None:
+        from dataflow_assets.connectors.postgresql.justone import state_table
+
+        with translated(f"reading JustOne's state of {self.address()}"), lent(self.dsn()) as link:
+            found = state_table.stored(link, *self.place(), target.source)
+        return {str(partition): offset for partition, offset in sorted(found.items())} or None
 
     @override
     def no_table(self) -> PermanentError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,7 @@ from dataflow_assets.errors import PermanentError
 
 GROUP = "_dataflow_group"  # column: the number of the row's key
 POSITION = "_dataflow_position"  # column: the number of a key's spelling
+MOST_COLUMNS = 20  # that a message lists
 DELETED = "_dataflow_deleted"  # optional column: whether the row's key is to be marked as deleted
 
 
@@ -48,6 +50,12 @@ class FoldedRows:
     rows: pa.RecordBatch
 
 
+def _no_column(sink: PostgresqlSinkOptions, name: str, known: Sequence[str]) -> str:
+    alike = next((one for one in known if one.casefold() == name.casefold()), None)
+    advice = f"did you mean {alike}?" if alike else f"it has {', '.join(known[:MOST_COLUMNS])}"
+    return f"conflictKey: table {sink.table} has no column {name}; {advice}"
+
+
 def key_columns(sink: PostgresqlSinkOptions, table: Table) -> tuple[str, ...]:
     """What rows are matched by, proved to be unique; empty for append."""
     if not sink.upsert_mode:
@@ -59,6 +67,9 @@ def key_columns(sink: PostgresqlSinkOptions, table: Table) -> tuple[str, ...]:
             "no conflictKey"
         )
     indexes = [index for index in table.unique if set(index.names) == set(key)]
+    names = [column.name for column in table.columns]
+    if not indexes and (unknown := [column for column in key if column not in names]):
+        raise PermanentError(_no_column(sink, unknown[0], names))
     if not indexes:
         columns = ", ".join(map(quote, key))
         raise PermanentError(

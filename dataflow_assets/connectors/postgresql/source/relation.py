@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dataflow_assets.connectors.postgresql.client import TextLink, qualified, quote
 from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOptions
 from dataflow_assets.connectors.postgresql.source.types import TypeOf
+from dataflow_assets.connectors.postgresql.table.table import absent
 
 TIMES = frozenset({"timestamp", "timestamptz"})
 _ROUNDING = TIMES | {"numeric"}
@@ -119,7 +120,7 @@ def describe(link: TextLink, source: PostgresqlSourceOptions) -> Relation:
         base = qualified(*source.place())
         oid = identity(link, source)[1]
         if oid is None:
-            raise source.no_table()
+            raise absent(link, source)
         columns = typed(link, link.execute(_COLUMNS, oid))
     found = {column.name: column for column in columns}
     if source.verbatim:

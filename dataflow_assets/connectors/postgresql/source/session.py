@@ -12,6 +12,7 @@ from dataflow_assets.connectors.postgresql.options import PostgresqlSourceOption
 from dataflow_assets.connectors.postgresql.pool import lent_to_source
 from dataflow_assets.connectors.postgresql.source.planning import PolledTable
 from dataflow_assets.connectors.postgresql.source.relation import describe, identity
+from dataflow_assets.connectors.postgresql.table.table import absent
 from dataflow_assets.sdk.polling import PolledSession
 from dataflow_assets.sdk.server_failure import translated
 
@@ -47,7 +48,7 @@ class PostgresqlSourceSession(PolledSession):
                 self._make(link)
             database, oid = identity(link, self._source)
             if oid is None and not self._source.query:
-                raise self._source.no_table()
+                raise absent(link, self._source)
             self._identity = f"{database}.{oid or 'query'}"
 
     def _make(self, link: TextLink) -> None:

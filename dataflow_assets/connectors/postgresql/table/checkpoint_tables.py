@@ -122,6 +122,10 @@ def _added(schema: str) -> list[str]:
 def _no_storage(failure: Failure, schema: str) -> Exception:
     if failure.sqlstate not in {"42501", "3F000"}:
         return failure
+    if failure.sqlstate == "3F000":
+        return PermanentError(
+            f"schema {schema} does not exist: correct table, or run: CREATE SCHEMA {quote(schema)}"
+        )
     made = [f"CREATE TABLE IF NOT EXISTS {quote(schema)}.{n} {text}" for n, text in _TABLES.items()]
     ddl = "; ".join([*made, *_added(schema)])
     return PermanentError(

@@ -12,7 +12,7 @@ from dataflow_assets.connectors.postgresql.errors import Failure
 from dataflow_assets.connectors.postgresql.options import PostgresqlSinkOptions
 from dataflow_assets.connectors.postgresql.table import error_table
 from dataflow_assets.connectors.postgresql.table.column_types import declared
-from dataflow_assets.connectors.postgresql.table.table import find
+from dataflow_assets.connectors.postgresql.table.table import absent, find
 from dataflow_assets.errors import PermanentError
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('dataflow'), hashtext($1))"
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 def create(link: Link, sink: PostgresqlSinkOptions, sample: pa.Schema) -> None:
     """Makes the target unless a racing flow has; inside the caller's transaction."""
     if not sink.auto_create_table:
-        raise sink.no_table()
+        raise absent(link, sink)
     schema, name = sink.place()
     link.execute(_LOCK, f"{schema}.{name}")
     if sink.raw_mode:
@@ -60,8 +60,9 @@ def statement(sink: PostgresqlSinkOptions, found: Mapping[str, str]) -> str:
     types = {**found, **sink.columns}
     if not types:
         raise PermanentError(
-            f"table {sink.address().name} cannot be made: the first records hold no object "
-            "with its columns; name them under `columns`, or create the table"
+            f"table {sink.address().name} cannot be created: the first records hold no object "
+            "with its columns, or are rejected; `dataflow preview` shows each with its reason. "
+            "Correct the flow, name the columns under `columns`, or create the table"
         )
     key = _primary(sink, set(types))
     lines = [f"{quote(column)} {types[column]}" for column in sorted(types)]

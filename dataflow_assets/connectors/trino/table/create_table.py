@@ -17,6 +17,7 @@ from dataflow_assets.errors import PermanentError
 from dataflow_assets.records.wrapped import METADATA
 from dataflow_assets.sdk.raw_rows import DATA
 
+MARK = "timestamp(6) with time zone"  # when the row of a key was deleted
 _TIMES = ("time", "timestamp")
 
 
@@ -27,10 +28,13 @@ def create(client: Client, sink: TrinoSinkOptions, place: Place, sample: pa.Sche
     fields = sink.raw_columns(sample) if sink.raw_mode else _columns(sink, sample)
     wanted = {f.name: sink.columns.get(f.name) or types.declared(f) for f in fields}
     wanted |= {name: kind for name, kind in sink.columns.items() if name not in wanted}
+    if sink.soft is not None:
+        wanted.setdefault(sink.soft, MARK)
     if not wanted:
         raise PermanentError(
-            f"table {sink.address().name} cannot be made: the first records hold no object "
-            "with its columns; name them under `columns`, or create the table"
+            f"table {sink.address().name} cannot be created: the first records hold no object "
+            "with its columns, or are rejected; `dataflow preview` shows each with its reason. "
+            "Correct the flow, name the columns under `columns`, or create the table"
         )
     _refuse_capitals(sink, wanted)
     docs = {f.name: _doc(sink, f) for f in fields}

@@ -267,6 +267,19 @@ SETTINGS: Sequence[Key] = (
     ),
     Key("dataflow.suspended", "used", "An addition. `true` suspends the flows.", "false"),
     Key(
+        "dataflow.stateLocation",
+        "used",
+        "An addition. Where queries with GROUP BY or DISTINCT keep what they have counted: "
+        "`s3://bucket/prefix`, or a folder below DATAFLOW_FILES that every worker sees.",
+        "DATAFLOW_STATE in the environment, else `_state` below DATAFLOW_FILES",
+    ),
+    Key(
+        "dataflow.acceptState",
+        "used",
+        "An addition. A changed query goes on with what the one before has kept: its digest, which "
+        "the error says.",
+    ),
+    Key(
         "table.exec.sink.type-length-enforcer",
         "used",
         "`TRIM_PAD`: texts are cut, and CHARs filled, to the length of their column. `ERROR` is "
@@ -274,7 +287,11 @@ SETTINGS: Sequence[Key] = (
         "IGNORE",
     ),
     Key("table.exec.source.idle-timeout", "note", f"has no effect: {_WATERMARKS}"),
-    Key("table.exec.state.ttl", "note", "has no effect: these queries have no state"),
+    Key(
+        "table.exec.state.ttl",
+        "note",
+        "has no effect yet: what is kept does not expire",
+    ),
     Key("table.exec.sink.*", "note", _BY_SPARK),
     Key("table.exec.mini-batch.*", "note", _BY_SPARK),
     Key("table.*", "note", _BY_SPARK),

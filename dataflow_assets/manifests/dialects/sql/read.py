@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from typing_extensions import override
 
-from dataflow_assets.contracts import Rejects
+from dataflow_assets.contracts import Rejects, Source
 from dataflow_assets.errors import Finding
 from dataflow_assets.flow import Branch, Flow, Policies
 from dataflow_assets.manifests.dialects.dataflow import Reading, same
@@ -21,7 +21,7 @@ from dataflow_assets.manifests.dialects.documents import Place as Lines
 from dataflow_assets.manifests.dialects.key_tables import entry, names
 from dataflow_assets.manifests.dialects.keys import meant, suggest
 from dataflow_assets.manifests.dialects.notes import Notes
-from dataflow_assets.manifests.dialects.sql import ends
+from dataflow_assets.manifests.dialects.sql import ends, views
 from dataflow_assets.manifests.dialects.sql.inserts import plan
 from dataflow_assets.manifests.dialects.sql.like import merged
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
@@ -44,7 +44,10 @@ from dataflow_assets.manifests.dialects.sql.tables import (
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.records.chain import Transformation
+from dataflow_assets.records.step import Step
+from dataflow_assets.sql.plan import Plan
 from dataflow_assets.sql.query import SqlQuery
+from dataflow_assets.sql.view import ViewPlan, ViewRows
 
 _ENDS: Sequence[tuple[Path, int]] = (
     (("metadata", "name"), 1),
@@ -273,7 +276,9 @@ def _flow(
     if relation is None or target is None:
         return
     try:
-        made = plan(insert, relation, target, state.settings, alone=alone)
+        made = (views.view if relation.stages else plan)(
+            insert, relation, target, state.settings, alone=alone
+        )
     except Unreadable as error:
         state.wrong(what, error.place, error.message)
         return
@@ -291,15 +296,20 @@ def _flow(
         state.wrong(what, insert.table_place, message)
     if source is None or sink is None or len(state.notes.findings) > before:
         return
+    try:
+        step, reads = _steps(insert, source, made, state)
+    except Unreadable as error:
+        state.wrong(what, error.place, error.message)
+        return
     tables = (relation.table, target)
     document = _document(insert, tables, state, name)
     flow = Flow(
         namespace="default",
         name=name,
-        source=source,
+        source=reads,
         branches=(Branch(sink),),
-        policies=_policies(state, target),
-        transformations=(Transformation(SqlQuery(plan=made, text=insert.text)),),
+        policies=_policies(state, target, made),
+        transformations=(Transformation(step),),
         file=File(state.file),
         line=insert.place.line,
         hash=_hash(insert, tables, made),
@@ -316,6 +326,16 @@ def _target(what: str, insert: Insert, state: _File) -> Declared | None:
         if not error.message.endswith("has findings of its own"):
             state.wrong(what, error.place, error.message)
     return None
+
+
+def _steps(
+    insert: Insert, messages: Source, made: Plan | ViewPlan, state: _File
+) -> tuple[Step, Source]:
+    """What the flow does with each message, and what it reads. Raises Unreadable."""
+    if isinstance(made, Plan):
+        return SqlQuery(plan=made, text=insert.text), messages
+    step = ViewRows(view=made, text=insert.text)
+    return step, views.source(insert, messages, made, state.settings)
 
 
 def _check_group(insert: Insert, table: Declared, state: _File) -> None:
@@ -349,10 +369,13 @@ def _lines(place: Place) -> Lines:
     return Lines(place.line, place.column, place.line, place.column)
 
 
-def _policies(state: _File, target: Declared) -> Policies:
+def _policies(state: _File, target: Declared, made: Plan | ViewPlan) -> Policies:
+    """Of a view the source itself counts how many records are rejected."""
     way = state.settings.get("dataflow.onRejected", "table")
     waits = f"{max(1, min(target.buffer.millis // 1000, 3600))}" if target.buffer else "10"
+    counted = isinstance(made, ViewPlan)
     return Policies(
+        max_rejected_percent=100.0 if counted else Policies.max_rejected_percent,
         freshness_seconds=float(state.settings.get("dataflow.freshness", waits)),
         rejects=Rejects(way),  # type: ignore[arg-type]
     )
