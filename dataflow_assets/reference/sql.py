@@ -50,6 +50,7 @@ A record of `kafka` is a row. A record of `upsert-kafka` replaces the row of its
 without a value deletes it: upserts and deletes are passed on, key by key. So a target of such a
 table needs a PRIMARY KEY that is the source's own. A row for which WHERE does not hold is deleted
 in the target, as it may have held before; a tombstone of a key that was never there is harmless.
+Where the conditions about the key alone say that nothing was ever written, nothing is deleted.
 
 A column that is in the key and not in the value has the key's value (Flink's would be null, and
 deletes would miss the row). A record without a key where there must be one, one that cannot be
@@ -62,6 +63,10 @@ topic is created, compacted where it has a PRIMARY KEY.
 A changed query goes on from the checkpoint: rows that were written before stay as they are. To
 write all of them again, `dataflow run --from earliest`; from an upsert table that only replaces and
 deletes rows by their keys.
+
+A record of CSV with several lines is rejected (Flink reads the first line and drops the others). A
+table of `avro-confluent` is read by the schema that each message names, field by field by their
+names, and written with the schema of its columns, which is registered when a run begins.
 
 Two INSERTs into one table do not know each other: where one of them has deletes, give each a table
 of its own.

@@ -126,6 +126,36 @@ def test_views_subqueries_and_like(tmp_path: Path) -> None:
     assert step(flow).origins("v") == frozenset({"b"})
 
 
+WIDE = (
+    f"CREATE TABLE w (a BIGINT, b STRING, c AS a + 1, p INT METADATA FROM 'partition' VIRTUAL, "
+    f"ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ({PLAIN});"
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "says"),
+    [
+        ("", "", ""),
+        ("", "EXCLUDING GENERATED", ""),
+        ("(c AS a * 2)", "OVERWRITING GENERATED", ""),
+        ("(p BIGINT METADATA FROM 'offset' VIRTUAL)", "OVERWRITING METADATA", ""),
+        ("(WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)", "OVERWRITING WATERMARKS", ""),
+        ("(WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)", "", "both tables have a WATERMARK"),
+        ("(c AS a * 2)", "", "the column c is in both tables"),
+        ("(a BIGINT)", "OVERWRITING GENERATED", "the column a is in both tables"),
+        ("", "INCLUDING OPTIONS", "the option topic is in both tables: write OVERWRITING OPTIONS"),
+        ("", "EXCLUDING OPTIONS", "is required"),
+    ],
+)
+def test_what_like_takes_over(tmp_path: Path, columns: str, options: str, says: str) -> None:
+    like = f"CREATE TABLE x {columns} WITH ('topic' = 'x') LIKE w ({options});"
+    found = loaded(tmp_path, WIDE, TARGET, like, "INSERT INTO o SELECT a, b FROM x")
+    if says:
+        assert found.findings[0].message.startswith(says)
+    else:
+        assert isinstance(one(found).source, SqlKafkaSource)
+
+
 def test_a_statement_set_is_a_flow_for_each_insert(tmp_path: Path) -> None:
     other = TARGET.replace("TABLE o", "TABLE p").replace("'o'", "'p'")
     inserts = "INSERT INTO o SELECT a, b FROM s; INSERT INTO p SELECT a, b FROM s;"
@@ -292,6 +322,38 @@ def test_the_seed_is_a_flow_with_state(tmp_path: Path, monkeypatch: pytest.Monke
     assert one(loaded(tmp_path, SEED, plain)).id == "default/pageviews_per_region.pageviews"
 
 
+def test_the_third_table_of_the_seed_is_read_and_written(tmp_path: Path) -> None:
+    """As it is on the page; for its `...` the topic and the brokers."""
+    table = f"""
+CREATE TABLE KafkaTable (
+  `ts` TIMESTAMP(3) METADATA FROM 'timestamp',
+  `user_id` BIGINT,
+  `item_id` BIGINT,
+  `behavior` STRING,
+  PRIMARY KEY (`user_id`) NOT ENFORCED
+) WITH (
+  'connector' = 'upsert-kafka',
+  {WITH},
+
+  'key.format' = 'json',
+  'key.json.ignore-parse-errors' = 'true',
+
+  'value.format' = 'json',
+  'value.json.fail-on-missing-field' = 'false',
+  'value.fields-include' = 'EXCEPT_KEY'
+)
+;"""
+    other = "CREATE TABLE other WITH ('topic' = 'other') LIKE KafkaTable;"
+    flow = one(loaded(tmp_path, table, other, "INSERT INTO other SELECT * FROM KafkaTable"))
+    assert flow.id == "default/other.KafkaTable"
+    row = step(flow).compile(Context(datetime(2026, 7, 20, tzinfo=UTC)))
+    at = datetime(2020, 12, 30, 12, tzinfo=UTC)
+    found = row(Record({"behavior": "buy"}, {"key": '{"user_id":7}', "timestamp": at}))
+    body = {"ts": 1609329600000, "user_id": 7, "item_id": None, "behavior": "buy"}
+    assert isinstance(found, Record)
+    assert found.body == body
+
+
 def test_state_needs_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATAFLOW_FILES", "DATAFLOW_STATE"):
         monkeypatch.delenv(name, raising=False)
@@ -390,10 +452,10 @@ MISTAKES: list[tuple[str, int, int, str]] = [
         "unknown format; did you mean json?",
     ),
     (
-        f"CREATE TABLE x (a INT) WITH (\n{PLAIN},\n'scan.bounded.mode' = 'latest-offset')",
+        f"CREATE TABLE x (a INT) WITH (\n{PLAIN},\n'scan.bounded.modes' = 'latest-offset')",
         3,
         1,
-        "a flow has no end",
+        "unknown option; did you mean scan.bounded.mode?",
     ),
     (
         f"CREATE TABLE x (a INT) WITH (\n{PLAIN},\n'csv.allow-comments' = 'true')",
@@ -570,7 +632,7 @@ def test_every_part_of_the_grammar_is_read() -> None:
     """What the test above spoils is right."""
     head, *flows = read(EVERYTHING, "one.sql")
     assert head.findings == ()
-    assert len(flows) == 3
+    assert len(flows) == 5
 
 
 @pytest.mark.parametrize("value", TEXTS, ids=range(len(TEXTS)))

@@ -189,3 +189,40 @@ def test_mistakes_in_a_table_of_jdbc(tmp_path: Path, url: str, more: str, says: 
     found = loaded(tmp_path, SOURCE, JDBC.format(url, more), "INSERT INTO p SELECT a, b FROM s")
     assert found.flows == ()
     assert [each.message.startswith(says) for each in found.findings] == [True]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"startup.mode": "specific-offsets"}, "must be partition:0,offset:42"),
+        (
+            {"startup.mode": "specific-offsets", "startup.specific-offsets": "partition:0"},
+            "must be partition:0,offset:42",
+        ),
+        (
+            {
+                "startup.mode": "specific-offsets",
+                "startup.specific-offsets": "partition:0,offset:1;partition:0,offset:2",
+            },
+            "must be partition:0,offset:42",
+        ),
+        ({"startup.specific-offsets": "partition:0,offset:1"}, "is used only with scan.startup"),
+        ({"bounded.timestamp-millis": "1"}, "is used only with scan.bounded.mode = timestamp"),
+        ({"bounded.mode": "timestamp"}, "must be a number of milliseconds"),
+        ({"bounded.mode": "group-offsets"}, "is where a flow begins: end at a time"),
+        ({"bounded.mode": "latest"}, "did you mean latest-offset?"),
+    ],
+)
+def test_mistakes_about_begin_and_end(tmp_path: Path, options: dict[str, str], says: str) -> None:
+    more = "".join(f", 'scan.{key}' = '{value}'" for key, value in options.items())
+    found = loaded(tmp_path, SOURCE.replace(PLAIN, f"{PLAIN}{more}"), TARGET, INSERT)
+    assert found.flows == ()
+    assert [says in each.message for each in found.findings] == [True]
+
+
+def test_a_table_that_ends_at_the_latest_is_noted(tmp_path: Path) -> None:
+    found = with_option(tmp_path, "scan.bounded.mode", "latest-offset")
+    one(found)
+    assert [hint.message[:40] for hint in found.hints] == [
+        "each run reads what is there when the ru"
+    ]

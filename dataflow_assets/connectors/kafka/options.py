@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from typing_extensions import override
 
+from dataflow_assets.connectors.kafka.bound import Begin, End
 from dataflow_assets.connectors.kafka.connection import KafkaConnection, Ref
 from dataflow_assets.errors import PermanentError
 from dataflow_assets.formats.sink_options import FormattedSink
@@ -117,6 +118,16 @@ class KafkaSourceOptions(KafkaConnection, FormattedSource):
     """When retention has removed records that were not read: stop, or go on with a warning."""
     on_topic_recreated: Annotated[Literal["fail", "restart"], Addition()] = "fail"
     """When the topic was deleted and re-created: stop, or read the new topic from its beginning."""
+
+    @property
+    def begin(self) -> Begin | None:
+        """Where a flow without a checkpoint begins; None: as `startingOffsets` says."""
+        return None
+
+    @property
+    def end(self) -> End | None:
+        """Where the flow ends for ever; None: never."""
+        return None
 
     def fetch_settings(self) -> dict[str, int]:
         """What the declaration says about fetches, as librdkafka's settings and in their bounds."""

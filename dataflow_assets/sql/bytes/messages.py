@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from dataflow_assets.contracts import Group, Grouped, MessageFormat, Texts
+from dataflow_assets.contracts import Group, Grouped, MessageFormat, Schemas, Texts
 from dataflow_assets.formats.rows import fraction
 from dataflow_assets.records.exact_json import exact_json
 from dataflow_assets.sql.bytes.avro_schemas import schema_of
@@ -34,6 +34,8 @@ class SqlFormat(MessageFormat):
     value: Layout
     key: Layout | None = None
     """None: keys are not read."""
+    schemas: Schemas | None = None
+    """Those that keys and values of a registry name by their numbers."""
 
     @override
     def columns(self, bodies: pa.Array, as_json: frozenset[str] = frozenset()) -> Grouped:
@@ -44,19 +46,19 @@ class SqlFormat(MessageFormat):
 
     @override
     def texts(self, bodies: pa.Array) -> Texts:
-        return _texts(bodies, self.value, SKIPPED)
+        return _texts(bodies, self.value, SKIPPED, self.schemas)
 
     @override
     def keys(self, keys: pa.Array) -> Texts:
         if self.key is None:
             return Texts(keys)
-        found = _texts(keys, self.key, SKIPPED_KEY)
+        found = _texts(keys, self.key, SKIPPED_KEY, self.schemas)
         return Texts(found.texts, {row: f"key: {why}" for row, why in found.refused.items()})
 
 
-def _texts(given: pa.Array, layout: Layout, skipped: bytes) -> Texts:
+def _texts(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | None) -> Texts:
     if layout.kind == "avro":
-        return _of_avro(given, layout, skipped)
+        return _of_avro(given, layout, skipped, schemas)
     text = _texted(layout)
     texts: list[bytes | None] = []
     refused: dict[int, str] = {}
@@ -70,10 +72,13 @@ def _texts(given: pa.Array, layout: Layout, skipped: bytes) -> Texts:
     return Texts(pa.array(texts, pa.binary()), refused)
 
 
-def _of_avro(given: pa.Array, layout: Layout, skipped: bytes) -> Texts:
+def _of_avro(given: pa.Array, layout: Layout, skipped: bytes, schemas: Schemas | None) -> Texts:
     from dataflow_assets.formats.avro import AvroFormat
 
-    found = AvroFormat(schema=schema_of(layout)).texts(given)
+    # Of a registry each value is read by its own schema, and its fields are found by their names:
+    # how others call their records is their own matter.
+    form = AvroFormat(schemas=schemas) if layout.named else AvroFormat(schema=schema_of(layout))
+    found = form.texts(given)
     if not layout.ignore_errors or not found.refused:
         return found
     texts = found.texts.to_pylist()

@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, time
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -22,6 +22,7 @@ Read = Callable[[Any], Any]
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,9})?)?", re.ASCII)
 _UTC = ZoneInfo("UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Reader:
@@ -204,6 +205,8 @@ def _moments(kind: Type, times: Times) -> Read:
     cut = cutter(kind)
 
     def read(value: Any) -> datetime:
+        if value.__class__ is int and times == "RFC-3339":
+            return _of_millis(value, aware=local)
         if not isinstance(value, str) or not shape.fullmatch(value):
             raise ValueError(message)
         try:
@@ -214,6 +217,12 @@ def _moments(kind: Type, times: Times) -> Read:
         return made
 
     return read
+
+
+def _of_millis(value: int, *, aware: bool) -> datetime:
+    """Of an Avro schema that has a plain long where others have a time."""
+    found = _EPOCH + timedelta(milliseconds=value)
+    return found if aware else found.replace(tzinfo=None)
 
 
 def _nested(kind: Type, times: Times) -> Read:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -16,24 +15,16 @@ from dataflow_assets.manifests.dialects.client_keys import CLIENT
 from dataflow_assets.manifests.dialects.client_security import Told, security
 from dataflow_assets.manifests.dialects.documents import Document, Path, Place
 from dataflow_assets.manifests.dialects.key_tables import Key, entry
-from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.notes import Notes, Where
 from dataflow_assets.manifests.dialects.sql.databases import of_database
 from dataflow_assets.manifests.dialects.sql.jdbc import jdbc
 from dataflow_assets.manifests.dialects.sql.options import JDBC, UPSERT
+from dataflow_assets.manifests.dialects.sql.registries import registry
+from dataflow_assets.manifests.dialects.sql.scans import begin, end
 from dataflow_assets.manifests.dialects.sql.tables import Declared
-from dataflow_assets.sql.bytes.messages import SqlFormat
 
 AnyConnector = TypeVar("AnyConnector", bound=Connector)
 PROPERTIES = "properties."
-_STARTS = {
-    "group-offsets": "group",
-    "earliest-offset": "earliest",
-    "latest-offset": "latest",
-    "timestamp": "timestamp",
-}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLIS = re.compile(r"[0-9]{1,14}")
 _BROKER = re.compile(r"(?:[\w.-]*://)?((?:\[[\w:.%]+\]|[\w.%-]+):\d{1,5})", re.ASCII)
 PRODUCERS: tuple[Key, ...] = (
     Key("acks", "ignored", "All replicas that are in sync acknowledge."),
@@ -58,13 +49,14 @@ def source(table: Declared, flow: str, notes: Notes) -> SqlKafkaSource | None:
         notes.wrong((table.document, "connector"), message)
         return None
     reached = _reached(table, notes)
-    formats = SqlFormat(table.layouts.value, table.layouts.key)
     given = {
         **reached,
-        **_start(table, notes),
+        **begin(table, notes),
+        **end(table, notes),
         "topic": table.text("topic"),
         "consumer_group": table.text("properties.group.id", f"KafkaSource-{flow}"),
-        "formats": formats,
+        "layouts": table.layouts,
+        "schema_registry": registry(table, notes),
         "on_topic_recreated": "fail",
     }
     return _made(SqlKafkaSource, given, table, notes)
@@ -78,6 +70,7 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
         **_reached(table, notes),
         "topic": table.text("topic"),
         "layouts": table.layouts,
+        "schema_registry": registry(table, notes),
         "upsert_mode": table.connector == UPSERT,
         "folded_keys": table.buffer.rows if table.buffer else 0,
         "auto_create_topic": table.text("properties.allow.auto.create.topics", "true") != "false",
@@ -90,26 +83,6 @@ def sink(table: Declared, notes: Notes) -> Sink | None:
         message = "only default is supported: by the key, as Java's producers do"
         notes.wrong((table.document, "sink.partitioner"), message)
     return _made(SqlKafkaSink, given, table, notes)
-
-
-def _start(table: Declared, notes: Notes) -> dict[str, Any]:
-    if table.connector == UPSERT:
-        return {"starting_offsets": "earliest"}
-    mode, key = table.text("scan.startup.mode", "group-offsets"), "scan.startup.mode"
-    if mode not in _STARTS:
-        notes.wrong((table.document, key), meant(mode, _STARTS))
-        return {}
-    found: dict[str, Any] = {"starting_offsets": _STARTS[mode]}
-    millis, at = table.text("scan.startup.timestamp-millis"), "scan.startup.timestamp-millis"
-    if mode != "timestamp":
-        if millis:
-            notes.wrong((table.document, at), "is used only with scan.startup.mode = timestamp")
-        return found
-    if not _MILLIS.fullmatch(millis):
-        notes.wrong((table.document, at), "must be a number of milliseconds", key=not millis)
-        return {}
-    time = _EPOCH + timedelta(milliseconds=int(millis))
-    return {**found, "starting_timestamp": time.isoformat()}
 
 
 def _reached(table: Declared, notes: Notes) -> dict[str, Any]:

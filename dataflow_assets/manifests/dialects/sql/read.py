@@ -23,6 +23,7 @@ from dataflow_assets.manifests.dialects.keys import meant, suggest
 from dataflow_assets.manifests.dialects.notes import Notes
 from dataflow_assets.manifests.dialects.sql import ends, views
 from dataflow_assets.manifests.dialects.sql.inserts import plan
+from dataflow_assets.manifests.dialects.sql.like import merged
 from dataflow_assets.manifests.dialects.sql.options import KAFKA, SETTINGS
 from dataflow_assets.manifests.dialects.sql.read_statements import read_script
 from dataflow_assets.manifests.dialects.sql.relations import Catalog, Refusals, Relation, related
@@ -40,7 +41,6 @@ from dataflow_assets.manifests.dialects.sql.tables import (
     Declared,
     declared,
     environment_of,
-    merged,
 )
 from dataflow_assets.manifests.dialects.sql.tokens import Place, Unreadable
 from dataflow_assets.records.chain import Transformation
