@@ -239,8 +239,10 @@ class ViewSession(SourceSession):
 
     @override
     def lag(self, after: Positions) -> Lag:
-        found = self._messages.lag(position_of(after[VIEW]).offsets)
-        return replace(found, ends=_ending(found.ends))
+        position = position_of(after[VIEW])
+        found, manifest = self._messages.lag(position.offsets), self._known.get(position.state)
+        size = None if manifest is None else manifest.size
+        return replace(found, ends=_ending(found.ends), state=size)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:

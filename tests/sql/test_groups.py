@@ -8,15 +8,19 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from pyarrow import fs
+from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.preview.live import waiting
-from dataflow_assets.runs.request import Report, Start
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Patience, Report, Request, Start
 from dataflow_assets.views.compute import Limits
 from dataflow_assets.views.session import ViewSession
 from tests.conftest import Topics
+from tests.connectors.files.driver import bucket
 from tests.drained import drained
 from tests.sql.files import Sent, Sql, latest
 
@@ -39,7 +43,8 @@ def view(user: int | None, region: str | None) -> Sent:
 def test_the_seeds_query(sql: Sql, run: Run) -> None:
     flow = sql.write(VIEWS, REGIONS, QUERY)
     sql.send([view(1, "eu"), view(1, "eu"), view(2, "eu"), view(None, "us"), view(1, None)])
-    run(flow)
+    (*_, last) = run(flow)
+    assert last.lag.state
     assert latest(sql.stored()) == {
         b'{"user_region":"eu"}': b'{"user_region":"eu","pv":3,"uv":2}',
         b'{"user_region":"us"}': b'{"user_region":"us","pv":1,"uv":0}',
@@ -315,3 +320,46 @@ def test_a_missing_topic_is_made_for_groups(sql: Sql, run: Run) -> None:
     sql.send([row(1, "x", 5)])
     run(flow)
     assert groups(new) == [("x", 1, 5, 5)]
+
+
+@pytest.mark.full
+def test_a_large_span_on_spark(sql: Sql, spark: SparkSession, topic: Topics) -> None:
+    """What is read and merged in tasks travels to Spark's own workers and back."""
+    wide = Sql(sql.path, sql.kafka, topic(2), topic(2))
+    flow = wide.write(ROWS, SUMS, SUMMED)
+    sent = [row(n, f"g{n * 7 % 40}", n % 13) for n in range(30_000)]
+    wide.send(sent, partitions=2)
+    list(drain(flow, lambda: spark, Request(patience=Patience(0, 0.05, 0.2))))
+    assert latest(wide.stored()) == summed(sent)
+    more = [row(n, f"g{n % 50}", None if n % 2 else 5) for n in range(9_000)]
+    wide.send(more, partitions=2)
+    list(drain(flow, lambda: spark, Request(patience=Patience(0, 0.05, 0.2))))
+    assert latest(wide.stored()) == summed([*sent, *more])
+
+
+def test_a_state_on_s3(
+    sql: Sql, run: Run, seaweedfs: devservers.SeaweedFS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, name = bucket(seaweedfs)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", seaweedfs.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", seaweedfs.secret_key)
+    monkeypatch.setenv("AWS_REGION", seaweedfs.region)
+    monkeypatch.setenv("AWS_S3_ENDPOINT", seaweedfs.s3_endpoint)
+    placed = f"SET 'dataflow.stateLocation' = 's3://{name}/states';"
+    flow = sql.write(ROWS, SUMS, SUMMED, placed)
+    for n in range(4):
+        sql.send([row(n, "x", n)])
+        run(flow)
+    assert groups(sql) == [("x", 4, 6, 1)]
+    found = [one.path for one in store.get_file_info(fs.FileSelector(name, recursive=True))]
+    manifests = [path for path in found if path.endswith("manifest.json")]
+    assert len(manifests) == 2  # those of older states are deleted
+    monkeypatch.setenv("AWS_S3_ENDPOINT", "http://127.0.0.1:9")
+    sql.send([row(9, "x", 9)])
+    with pytest.raises(
+        TransientError, match="the location of its state, s3://.* cannot be reached"
+    ):
+        run(flow)
+    monkeypatch.setenv("AWS_S3_ENDPOINT", seaweedfs.s3_endpoint)
+    run(flow)
+    assert groups(sql) == [("x", 5, 15, 3)]
