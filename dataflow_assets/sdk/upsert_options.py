@@ -8,9 +8,9 @@ again only where the field's meaning or verdict differs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 from typing_extensions import override
 
 from dataflow_assets.sdk.database import ColumnName, ColumnNames
@@ -49,14 +49,14 @@ class UpsertOptions(RawSink):
             raise ValueError("conflictKey names a column twice")
         return value
 
-    @model_validator(mode="after")
-    def _whole_or_matched(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self.raw_mode and self.upsert_mode:
-            raise ValueError(
+            yield (
                 "rawMode and upsertMode exclude each other: a whole body has no key column to "
                 "match rows by; leave one of them out"
             )
-        return self
 
     @property
     @override

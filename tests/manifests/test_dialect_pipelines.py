@@ -16,6 +16,7 @@ from dataflow_assets.manifests.dialects.pipelines.read import read
 from dataflow_assets.manifests.load import load
 from dataflow_assets.pipelines.rows import PipelineRows
 from dataflow_assets.redaction import mask
+from tests import ROOT
 from tests.pipelines.files import CLASS, COMPUTED, FIRST, SECOND, TARGET, loaded, noted, told
 
 CONFIG = {"connector.class": CLASS, "kafka.topic": "t", "kinesis.stream": "s"}
@@ -399,3 +400,10 @@ def test_spoilt_texts_are_findings_and_never_errors() -> None:
     assert read("(" * 5000, "one.sql").problems
     deep = f"CREATE TABLE t (a AS ({'(' * 3000}topic{')' * 3000}) PERSISTED INT);"
     assert "nested too deeply" in read(deep, "one.sql").problems[0][1]
+
+
+def test_the_example_is_a_flow() -> None:
+    found = load(ROOT / "examples" / "pipelines")
+    assert told(found) == []
+    assert [flow.id for flow in found.flows] == ["default/orders_pipeline"]
+    assert not any("CONFIG" in line for line in noted(found))

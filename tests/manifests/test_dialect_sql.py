@@ -147,6 +147,25 @@ def test_each_query_of_a_union_is_a_flow(tmp_path: Path) -> None:
     assert step(first).text == step(second).text == query.removesuffix(";")
 
 
+def test_tables_of_another_file_of_the_folder(tmp_path: Path) -> None:
+    insert = "CREATE TABLE copy WITH ('topic' = 'c') LIKE o; INSERT INTO copy SELECT a, b FROM s;"
+    (tmp_path / "tables.sql").write_text(f"{SOURCE}{TARGET}")
+    (tmp_path / "job.sql").write_text(insert)
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "job.sql").write_text(insert)
+    for path in (tmp_path / "job.sql", tmp_path):
+        found = load(path)
+        assert [flow.id for flow in found.flows] == ["default/copy.s"]
+        wrong = [Path(each.file).parent.name for each in found.findings]
+        assert wrong == ([] if path.is_file() else ["deeper"] * 2)
+    (tmp_path / "tables.sql").write_text(f"{SOURCE.replace('json', 'jsn')}{TARGET}")
+    (told,) = load(tmp_path / "job.sql").findings
+    assert told.message == "s is declared in tables.sql, which has findings about it"
+    (tmp_path / "more.sql").write_text(SOURCE)
+    (told,) = load(tmp_path / "job.sql").findings
+    assert told.message.startswith("several files of this folder declare s: more.sql, tables.sql")
+
+
 def test_settings_are_of_the_statements_behind_them(tmp_path: Path) -> None:
     other = TARGET.replace("TABLE o", "TABLE p").replace("'o'", "'p'")
     found = loaded(
@@ -434,8 +453,16 @@ def test_a_mistake_in_a_declaration(
         ("INSERT INTO o SELECT a, B FROM s", 25, "no column B; did you mean b? Names are case-"),
         ("INSERT INTO o SELECT 1.5, b FROM s", 22, "is DECIMAL(2, 1), and o.k is BIGINT"),
         ("INSERT INTO o SELECT b, b FROM s", 22, "is STRING, and o.k is BIGINT: write CAST(... AS"),
-        ("INSERT INTO x SELECT a, b FROM s", 13, "no table x above; allowed: s, w, o, u"),
-        ("INSERT INTO o SELECT a, b FROM t", 32, "no table t in this file; allowed: s, w, o, u"),
+        (
+            "INSERT INTO x SELECT a, b FROM s",
+            13,
+            "no table x above, or in another file of",
+        ),
+        (
+            "INSERT INTO o SELECT a, b FROM t",
+            32,
+            "no table t above, or in another file of",
+        ),
         ("INSERT INTO o (k, z) SELECT a, b FROM s", 13, "no column z in o; allowed: k, v"),
         ("INSERT INTO o (k, v, k) SELECT a, b, a FROM s", 13, "the column k is written twice"),
         ("INSERT INTO o SELECT a, b FROM s WHERE a", 40, "WHERE takes a condition, not BIGINT"),

@@ -149,7 +149,7 @@ def test_a_key_that_is_no_number_stops_the_pipeline_or_is_rejected(
     drained(flow_of(tmp_path, written(stream, text), postgresql_target))
     assert query("SELECT partitionkey FROM parsed_kinesis_stream") == [(1,)]
     ((reason,),) = query("SELECT reason FROM dataflow_rejected")
-    assert "column partitionkey: a text is not a number, and so no BIGINT" in reason
+    assert "column partitionkey: a text is not a number, as BIGINT needs one" in reason
 
 
 @pytest.mark.parametrize("failpoint", ["postgresql.before-commit", "postgresql.after-commit"])

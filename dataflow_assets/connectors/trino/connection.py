@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 from typing_extensions import override
 
 from dataflow_assets.contracts import Address
@@ -74,19 +74,19 @@ class Keycloak(Spec):
 
     _address = field_validator("server_url")(_with_host)
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         if self._given("token"):
-            return self
+            return
         for name in ("server_url", "realm", "client_id"):
             if not self._given(name):
                 key = type(self).model_fields[name].alias
-                raise ValueError(f"{key} is required where no token is given")
+                yield f"{key} is required where no token is given"
         if self._given("username") != self._given("password"):
-            raise ValueError("username and password belong together: set both or none")
-        if not self._given("username") and not self._given("client_secret"):
-            raise ValueError("set token, username and password, or clientSecret")
-        return self
+            yield "username and password belong together: set both or none"
+        elif not self._given("username") and not self._given("client_secret"):
+            yield "set token, username and password, or clientSecret"
 
     def _given(self, name: str) -> bool:
         return bool(getattr(self, name) or getattr(self, f"{name}_secret_ref"))
@@ -146,13 +146,13 @@ class TrinoConnection(NamedTable):
 
     _address = field_validator("server_url")(_with_host)
 
-    @model_validator(mode="after")
-    def _reachable(self) -> Self:
+    @override
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
         for name in ("server_url", "catalog", "namespace"):
             if not (getattr(self, name) or getattr(self, f"{name}_secret_ref")):
                 key = type(self).model_fields[name].alias
-                raise ValueError(f"{key} or {key}SecretRef is required")
-        return self
+                yield f"{key} or {key}SecretRef is required"
 
     @override
     def remarks(self) -> Iterator[tuple[str, str]]:

@@ -71,12 +71,16 @@ def read_script(text: str) -> Script:
         procedure = _is_procedure(cursor)
         try:
             script.statements += _statement(cursor)
-            if cursor.next.kind != "end" and not cursor.sees(";"):
-                cursor.fail(f"expected ; or more of the statement, found {cursor.next}")
+            _check_ended(cursor)
         except Unreadable as error:
             script.problems.append((error.place, error.message))
             _skip(cursor, procedure=procedure)
     return script
+
+
+def _check_ended(cursor: Cursor) -> None:
+    if cursor.next.kind != "end" and not cursor.sees(";"):
+        cursor.fail(f"expected ; or more of the statement, found {cursor.next}")
 
 
 def _is_procedure(cursor: Cursor) -> bool:

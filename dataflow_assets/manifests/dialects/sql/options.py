@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 from dataflow_assets.manifests.dialects.key_tables import Key
 
-KAFKA, UPSERT = "kafka", "upsert-kafka"
-TABLES = ("postgresql", "clickhouse", "iceberg")
+KAFKA, UPSERT, JDBC = "kafka", "upsert-kafka", "jdbc"
+TABLES = ("postgresql", "clickhouse", "iceberg", JDBC)
 """Sinks of the catalogue that are tables here, too."""
 CONNECTORS = (KAFKA, UPSERT, *TABLES)
 
@@ -115,6 +115,33 @@ ONLY_UPSERT: Sequence[Key] = (
         "another one. Needs `sink.buffer-flush.max-rows`.",
         "0",
     ),
+)
+_IN_TRANSACTIONS = "has no effect: rows are written in the transaction of their slice"
+_ATTEMPTS = "has no effect: attempts are the flow's own"
+_SINK_ONLY = "has no effect: the table is a sink only"
+OF_JDBC: Sequence[Key] = (
+    Key("connector", "used", "`jdbc`.", "required"),
+    Key(
+        "url",
+        "used",
+        "`jdbc:postgresql://host:port/database`, with the driver's parameters of TLS; other "
+        "databases are refused.",
+        "required",
+    ),
+    Key("table-name", "used", "The table, which must exist.", "required"),
+    Key("username", "used", "The user."),
+    Key("password", "used", "The password, or a reference to it."),
+    Key("driver", "ignored", "No classes of Java are run."),
+    Key(
+        "connection.max-retry-timeout", "note", "has no effect: attempts are the flow's own", "60s"
+    ),
+    Key("sink.buffer-flush.max-rows", "note", _IN_TRANSACTIONS, "100"),
+    Key("sink.buffer-flush.interval", "note", _IN_TRANSACTIONS, "1s"),
+    Key("sink.max-retries", "note", _ATTEMPTS, "3"),
+    Key("sink.parallelism", "note", "has no effect: each slice is written by a task"),
+    Key("scan.*", "note", _SINK_ONLY),
+    Key("lookup.*", "note", _SINK_ONLY),
+    Key("properties.*", "note", "has no effect: parameters are in the url"),
 )
 _ON_TIMES = (
     "`SQL` (`2020-12-30 12:13:14`) or `ISO-8601` (`2020-12-30T12:13:14`); TIMESTAMP_LTZ has `Z` "
@@ -241,4 +268,6 @@ SETTINGS: Sequence[Key] = (
 
 def of_connector(connector: str) -> Sequence[Key]:
     """The options of a connector, without those of its formats."""
+    if connector == JDBC:
+        return OF_JDBC
     return (*COMMON, *(ONLY_UPSERT if connector == UPSERT else ONLY_KAFKA))

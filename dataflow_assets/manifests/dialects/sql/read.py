@@ -84,6 +84,8 @@ class _File:
     tables: dict[str, Declared] = field(default_factory=dict)
     views: dict[str, tuple[View, Relation]] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
+    beside: Mapping[str, Sequence[tuple[str, Declared | None]]] = field(default_factory=dict)
+    """By the name of a table the files of the folder that declare it; None: with findings there."""
     groups: dict[tuple[str, str, str], Place] = field(default_factory=dict)
     """By brokers, topic and consumer group the first INSERT that begins where the group is."""
 
@@ -94,12 +96,47 @@ class _File:
         self.notes.hints.append(Finding(self.file, place.line, place.column, what, message))
 
     def catalog(self) -> Catalog:
-        return Catalog(self.tables, self.views, frozenset(self.broken))
+        """Of two tables of a name the file's own is meant."""
+        own = {*self.written, *self.views, *self.broken}
+        others = {name: found for name, found in self.beside.items() if name not in own}
+        usable = {name: found[0][1] for name, found in others.items() if len(found) == 1}
+        tables = {name: one for name, one in usable.items() if one is not None}
+        unusable = {
+            name: _unusable(name, one) for name, one in others.items() if name not in tables
+        }
+        return Catalog(tables | self.tables, self.views, frozenset(self.broken), unusable)
 
 
-def read(text: str, file: str) -> list[Reading]:
-    """A reading for each flow, and one of findings and notes."""
+def _unusable(name: str, found: Sequence[tuple[str, Declared | None]]) -> str:
+    files = ", ".join(sorted(file for file, _ in found))
+    if len(found) == 1:
+        return f"{name} is declared in {files}, which has findings about it"
+    said = f"several files of this folder declare {name}: {files}"
+    return f"{said}; declare it in this one, or in one of them"
+
+
+def tables_of(text: str, file: str) -> Mapping[str, Declared | None]:
+    """The tables of a file, for the others of its folder; None: what has findings of its own."""
     state = _File(file, text)
+    try:
+        for one in read_script(text).statements:
+            if isinstance(one, Table):
+                _declare(one, state)
+    except RecursionError:
+        return {}
+    return {name: state.tables.get(name) for name in (*state.tables, *state.broken)}
+
+
+def read(
+    text: str,
+    file: str,
+    beside: Mapping[str, Sequence[tuple[str, Declared | None]]] | None = None,
+) -> list[Reading]:
+    """A reading for each flow, and one of findings and notes.
+
+    `beside`: by their names the tables of the other files of the folder, each with its file.
+    """
+    state = _File(file, text, beside=beside or {})
     inserts: list[Insert] = []
     flows: list[Reading] = []
     try:
@@ -205,8 +242,7 @@ def _with_like(table: Table, state: _File) -> Table:
         return table
     other = state.written.get(table.like.table)
     if other is None:
-        message = f"no table {table.like.table} above; {meant(table.like.table, state.written)}"
-        raise Unreadable(table.like.place, message)
+        return merged(table, state.catalog().table(table.like.table, table.like.place).table)
     return merged(table, other)
 
 
@@ -236,10 +272,7 @@ def _flow(
     what = f"INSERT INTO {insert.table}"
     before = len(state.notes.findings)
     relation = _related(what, insert.query, state)
-    target = state.tables.get(insert.table)
-    if target is None and insert.table not in state.broken:
-        known = meant(insert.table, state.tables)
-        state.wrong(what, insert.table_place, f"no table {insert.table} above; {known}")
+    target = _target(what, insert, state)
     if relation is None or target is None:
         return
     try:
@@ -294,6 +327,15 @@ def _steps(
         return SqlQuery(plan=made, text=insert.text), messages
     step = ViewRows(view=made, text=insert.text)
     return step, views.source(insert, messages, made, state.settings)
+
+
+def _target(what: str, insert: Insert, state: _File) -> Declared | None:
+    try:
+        return state.catalog().table(insert.table, insert.table_place)
+    except Unreadable as error:
+        if not error.message.endswith("has findings of its own"):
+            state.wrong(what, error.place, error.message)
+    return None
 
 
 def _check_group(insert: Insert, table: Declared, state: _File) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dataflow_assets.manifests.dialects.keys import meant
 from dataflow_assets.manifests.dialects.sql.bind import Scope, bound
@@ -63,6 +63,20 @@ class Catalog:
     """Each with its rows, which are found out once, where the view is declared."""
     broken: frozenset[str] = frozenset()
     """Names of tables and views that have findings of their own."""
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a table of another file why it cannot be used."""
+
+    def table(self, name: str, place: Place) -> Declared:
+        """A table. Raises Unreadable."""
+        found = self.tables.get(name)
+        if found is not None:
+            return found
+        if name in self.broken:
+            raise Unreadable(place, f"{name} has findings of its own")
+        if name in self.unusable:
+            raise Unreadable(place, self.unusable[name])
+        known = meant(name, [*self.tables, *self.views])
+        raise Unreadable(place, f"no table {name} above, or in another file of the folder; {known}")
 
 
 def related(select: Select, catalog: Catalog, environment: Environment) -> Relation:
@@ -142,15 +156,7 @@ def _renamed(relation: Relation, view: View) -> Relation:
 def _table(source: Reference, catalog: Catalog) -> Declared:
     if source.options:
         raise Unreadable(source.place, "hints are not supported: set the options in the table")
-    found = catalog.tables.get(source.table)
-    if found is not None:
-        return found
-    if source.table in catalog.broken:
-        raise Unreadable(source.place, f"{source.table} has findings of its own")
-    known = [*catalog.tables, *catalog.views]
-    raise Unreadable(
-        source.place, f"no table {source.table} in this file; {meant(source.table, known)}"
-    )
+    return catalog.table(source.table, source.place)
 
 
 def _columns(select: Select, scope: Scope) -> Iterator[tuple[tuple[str, Expression], Place]]:

@@ -164,6 +164,8 @@ def declared(table: Table, file: str, notes: Notes) -> Declared | None:
     for problem in _column_problems(table, connector):
         notes.findings.append(_at(file, table, *problem))
     found = Declared(table, connector, given, document)
+    if connector == known.JDBC:
+        _check_options(found, notes)
     if connector in known.TABLES:
         return found if len(notes.findings) == before else None
     _check_options(found, notes)
@@ -195,6 +197,8 @@ def _check_options(found: Declared, notes: Notes) -> None:
         replace(one, name=f"{prefix}.{one.name}") for prefix in ("key", "value") for one in both
     ]
     formats = [*prefixed, *(both if found.connector == known.KAFKA else ())]
+    if found.connector == known.JDBC:
+        formats = []
     for key in found.options:
         one = entry(key, plain, formats)
         where = (found.document, key)
