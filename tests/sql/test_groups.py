@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn, cast
 
 import psycopg
 import pytest
@@ -22,6 +24,8 @@ from dataflow_assets.views.session import ViewSession
 from tests.conftest import Topics
 from tests.connectors.files.driver import bucket
 from tests.drained import drained
+from tests.in_process import Session
+from tests.lanes.driving import Driving
 from tests.sql.files import Sent, Sql, latest
 
 Run = Callable[[Flow], list[Report]]
@@ -356,10 +360,32 @@ def test_a_state_on_s3(
     assert len(manifests) == 2  # those of older states are deleted
     monkeypatch.setenv("AWS_S3_ENDPOINT", "http://127.0.0.1:9")
     sql.send([row(9, "x", 9)])
-    with pytest.raises(
-        TransientError, match="the location of its state, s3://.* cannot be reached"
-    ):
+    with pytest.raises(TransientError, match=r"the location of its state, s3://.* cannot be"):
         run(flow)
     monkeypatch.setenv("AWS_S3_ENDPOINT", seaweedfs.s3_endpoint)
     run(flow)
     assert groups(sql) == [("x", 5, 15, 3)]
+
+
+def test_groups_in_a_lane_beside_another_flow(sql: Sql, topic: Topics) -> None:
+    """Large changes are merged in jobs beside those of the lane."""
+    flow = sql.write(ROWS, SUMS, SUMMED)
+    other = Sql(sql.path.with_name("two.sql"), sql.kafka, topic(), topic())
+    plain = replace(other.write(ROWS, ROWS, "SELECT * FROM s"), name="plain")
+    sent = [row(n % 900, f"g{n * 7 % 40}", n % 13) for n in range(8_000)]
+    sql.send(sent)
+    session = cast("Any", Session(_no_spark))
+    driving = Driving(lambda: session, [flow, plain])
+    try:
+        driving.until(lambda: latest(sql.stored()) == summed(sent), 120)
+        sql.send([row(1, "x", 7)])
+        other.send([row(1, "x", 7)])
+        sent.append(row(1, "x", 7))
+        driving.until(lambda: latest(sql.stored()) == summed(sent) and other.rows(), 60)
+        assert driving.left(flow) == driving.left(plain) == []
+    finally:
+        driving.end()
+
+
+def _no_spark() -> NoReturn:
+    raise NotImplementedError
