@@ -221,6 +221,19 @@ def test_a_changed_query_is_built_again_from_the_earliest(sql: Sql, run: Run) ->
     assert groups(sql) == [("x", 2, 7, 6), ("y", 1, 3, 3)]
 
 
+def test_a_query_that_gets_or_loses_its_state_begins_again(sql: Sql, run: Run) -> None:
+    plain, keyed = "SELECT g, a FROM s", "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED"
+    grouped = "SELECT g, COUNT(*) FROM s GROUP BY g"
+    sql.send([(None, b'{"g":"x","a":7}')])
+    run(sql.write("g STRING, a BIGINT", keyed, plain))
+    for query, wanted in ((grouped, ("x", 1)), (plain, ("x", 7))):
+        flow = sql.write("g STRING, a BIGINT", keyed, query)
+        with pytest.raises(PermanentError, match="its checkpoint was written when the flow read"):
+            run(flow)
+        drained(flow, Start("earliest"))
+        assert groups(sql) == [wanted]
+
+
 def test_a_rewind_deletes_no_row_that_is_there_still(sql: Sql, run: Run, state: Path) -> None:
     flow = sql.write(ROWS, SUMS, SUMMED)
     for n in range(3):
