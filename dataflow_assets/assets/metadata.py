@@ -231,7 +231,7 @@ def slot_check(held: int) -> tuple[bool, dict[str, Any]]:
 
 def lag_metadata(lag: Lag) -> dict[str, Any]:
     """An observed lag, under the names that events of runs use too."""
-    log = {"lag_bytes": lag.bytes, "held_bytes": lag.held}
+    log = {"lag_bytes": lag.bytes, "held_bytes": lag.held, "state_bytes": lag.state}
     return {
         "lag_seconds": _number(round(lag.seconds, 3)),
         "lag_records": _number(lag.records),

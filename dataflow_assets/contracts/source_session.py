@@ -78,6 +78,20 @@ class SourceSession(ABC):
             PermanentError when `where` is none of these, or when the source has no times.
         """
 
+    def understands(self, positions: Positions) -> bool:  # noqa: ARG002 - what overrides need
+        """Whether positions of a checkpoint are of a source of this kind.
+
+        Called by the driver once, when a branch with a checkpoint opens: a flow of the same name
+        may have had another source when the checkpoint was written.
+
+        Args:
+            positions: those that outlast a span, at least one.
+
+        Returns:
+            By default True.
+        """
+        return True
+
     def rewound(self, chosen: Positions, before: Positions) -> Positions:  # noqa: ARG002 - what overrides need
         """The positions to store where a branch begins again at the earliest, and its rows stay.
 

@@ -23,10 +23,10 @@ of a database), and each `INSERT INTO` is a flow, `<target>.<source>`, which del
 exactly once. An example is in [examples/sql](../../examples/sql/adults.sql).
 
 **What runs:** `SELECT` with expressions, `WHERE`, `GROUP BY`, `HAVING`, `DISTINCT`, views and
-subqueries in `FROM`, over one table of `kafka` or `upsert-kafka`, several of them without groups
-with `UNION ALL`, into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse` or
-`iceberg`. **What is refused**, with line and column: joins, windows, `ORDER BY`, `LIMIT`, `OVER`,
-`UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
+subqueries in `FROM`, over one table of `kafka` or `upsert-kafka`, without groups also several of
+them with `UNION ALL`, into a table of `kafka`, `upsert-kafka`, `jdbc`, `postgresql`, `clickhouse`
+or `iceberg`. **What is refused**, with line and column: joins, windows, `ORDER BY`, `LIMIT`,
+`OVER`, `UNION`, `GROUPING SETS`, `ROLLUP` and `CUBE`.
 
 ## Statements
 

@@ -82,10 +82,15 @@ class ViewSession(SourceSession):
         return _begun(self._messages.seek(where))
 
     @override
+    def understands(self, positions: Positions) -> bool:
+        return positions.keys() == {VIEW}
+
+    @override
     def rewound(self, chosen: Positions, before: Positions) -> Positions:
         """Rows that the state before has written, and the new one does not, are deleted later."""
-        texts = [before[VIEW], *(at for name, at in before.items() if name != VIEW)]
-        known = [position_of(text) for text in dict.fromkeys(texts)] if VIEW in before else []
+        # Parts of an unfinished span carry the state behind it: rows of it may be stored.
+        texts = dict.fromkeys(before.values()) if VIEW in before else ()
+        known = [position_of(text) for text in texts]
         states = [Earlier(one.state, one.digest) for one in known if one.state]
         earlier = dict.fromkeys([*states, *(old for one in known for old in one.earlier)])
         found = msgspec.structs.replace(position_of(chosen[VIEW]), earlier=tuple(earlier))
@@ -239,8 +244,10 @@ class ViewSession(SourceSession):
 
     @override
     def lag(self, after: Positions) -> Lag:
-        found = self._messages.lag(position_of(after[VIEW]).offsets)
-        return replace(found, ends=_ending(found.ends))
+        position = position_of(after[VIEW])
+        found, manifest = self._messages.lag(position.offsets), self._known.get(position.state)
+        size = None if manifest is None else manifest.size
+        return replace(found, ends=_ending(found.ends), state=size)
 
     @override
     def peek(self, after: Positions, limit: int) -> Mapping[str, pa.RecordBatch]:

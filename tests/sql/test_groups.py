@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn, cast
 
 import psycopg
 import pytest
+from pyarrow import fs
+from pyspark.sql import SparkSession
 
 import devservers
-from dataflow_assets.errors import PermanentError
+from dataflow_assets.errors import PermanentError, TransientError
 from dataflow_assets.flow import Flow
 from dataflow_assets.preview.live import waiting
-from dataflow_assets.runs.request import Report, Start
+from dataflow_assets.runs.drain import drain
+from dataflow_assets.runs.request import Patience, Report, Request, Start
 from dataflow_assets.views.compute import Limits
 from dataflow_assets.views.session import ViewSession
 from tests.conftest import Topics
+from tests.connectors.files.driver import bucket
 from tests.drained import drained
+from tests.in_process import Session
+from tests.lanes.driving import Driving
 from tests.sql.files import Sent, Sql, latest
 
 Run = Callable[[Flow], list[Report]]
@@ -39,7 +47,8 @@ def view(user: int | None, region: str | None) -> Sent:
 def test_the_seeds_query(sql: Sql, run: Run) -> None:
     flow = sql.write(VIEWS, REGIONS, QUERY)
     sql.send([view(1, "eu"), view(1, "eu"), view(2, "eu"), view(None, "us"), view(1, None)])
-    run(flow)
+    (*_, last) = run(flow)
+    assert last.lag.state
     assert latest(sql.stored()) == {
         b'{"user_region":"eu"}': b'{"user_region":"eu","pv":3,"uv":2}',
         b'{"user_region":"us"}': b'{"user_region":"us","pv":1,"uv":0}',
@@ -212,6 +221,19 @@ def test_a_changed_query_is_built_again_from_the_earliest(sql: Sql, run: Run) ->
     assert groups(sql) == [("x", 2, 7, 6), ("y", 1, 3, 3)]
 
 
+def test_a_query_that_gets_or_loses_its_state_begins_again(sql: Sql, run: Run) -> None:
+    plain, keyed = "SELECT g, a FROM s", "g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED"
+    grouped = "SELECT g, COUNT(*) FROM s GROUP BY g"
+    sql.send([(None, b'{"g":"x","a":7}')])
+    run(sql.write("g STRING, a BIGINT", keyed, plain))
+    for query, wanted in ((grouped, ("x", 1)), (plain, ("x", 7))):
+        flow = sql.write("g STRING, a BIGINT", keyed, query)
+        with pytest.raises(PermanentError, match="its checkpoint was written when the flow read"):
+            run(flow)
+        drained(flow, Start("earliest"))
+        assert groups(sql) == [wanted]
+
+
 def test_a_rewind_deletes_no_row_that_is_there_still(sql: Sql, run: Run, state: Path) -> None:
     flow = sql.write(ROWS, SUMS, SUMMED)
     for n in range(3):
@@ -315,3 +337,68 @@ def test_a_missing_topic_is_made_for_groups(sql: Sql, run: Run) -> None:
     sql.send([row(1, "x", 5)])
     run(flow)
     assert groups(new) == [("x", 1, 5, 5)]
+
+
+@pytest.mark.full
+def test_a_large_span_on_spark(sql: Sql, spark: SparkSession, topic: Topics) -> None:
+    """What is read and merged in tasks travels to Spark's own workers and back."""
+    wide = Sql(sql.path, sql.kafka, topic(2), topic(2))
+    flow = wide.write(ROWS, SUMS, SUMMED)
+    sent = [row(n, f"g{n * 7 % 40}", n % 13) for n in range(30_000)]
+    wide.send(sent, partitions=2)
+    list(drain(flow, lambda: spark, Request(patience=Patience(0, 0.05, 0.2))))
+    assert latest(wide.stored()) == summed(sent)
+    more = [row(n, f"g{n % 50}", None if n % 2 else 5) for n in range(9_000)]
+    wide.send(more, partitions=2)
+    list(drain(flow, lambda: spark, Request(patience=Patience(0, 0.05, 0.2))))
+    assert latest(wide.stored()) == summed([*sent, *more])
+
+
+def test_a_state_on_s3(
+    sql: Sql, run: Run, seaweedfs: devservers.SeaweedFS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, name = bucket(seaweedfs)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", seaweedfs.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", seaweedfs.secret_key)
+    monkeypatch.setenv("AWS_REGION", seaweedfs.region)
+    monkeypatch.setenv("AWS_S3_ENDPOINT", seaweedfs.s3_endpoint)
+    placed = f"SET 'dataflow.stateLocation' = 's3://{name}/states';"
+    flow = sql.write(ROWS, SUMS, SUMMED, placed)
+    for n in range(4):
+        sql.send([row(n, "x", n)])
+        run(flow)
+    assert groups(sql) == [("x", 4, 6, 1)]
+    found = [one.path for one in store.get_file_info(fs.FileSelector(name, recursive=True))]
+    manifests = [path for path in found if path.endswith("manifest.json")]
+    assert len(manifests) == 2  # those of older states are deleted
+    monkeypatch.setenv("AWS_S3_ENDPOINT", "http://127.0.0.1:9")
+    sql.send([row(9, "x", 9)])
+    with pytest.raises(TransientError, match=r"the location of its state, s3://.* cannot be"):
+        run(flow)
+    monkeypatch.setenv("AWS_S3_ENDPOINT", seaweedfs.s3_endpoint)
+    run(flow)
+    assert groups(sql) == [("x", 5, 15, 3)]
+
+
+def test_groups_in_a_lane_beside_another_flow(sql: Sql, topic: Topics) -> None:
+    """Large changes are merged in jobs beside those of the lane."""
+    flow = sql.write(ROWS, SUMS, SUMMED)
+    other = Sql(sql.path.with_name("two.sql"), sql.kafka, topic(), topic())
+    plain = replace(other.write(ROWS, ROWS, "SELECT * FROM s"), name="plain")
+    sent = [row(n % 900, f"g{n * 7 % 40}", n % 13) for n in range(8_000)]
+    sql.send(sent)
+    session = cast("Any", Session(_no_spark))
+    driving = Driving(lambda: session, [flow, plain])
+    try:
+        driving.until(lambda: latest(sql.stored()) == summed(sent), 120)
+        sql.send([row(1, "x", 7)])
+        other.send([row(1, "x", 7)])
+        sent.append(row(1, "x", 7))
+        driving.until(lambda: latest(sql.stored()) == summed(sent) and other.rows(), 60)
+        assert driving.left(flow) == driving.left(plain) == []
+    finally:
+        driving.end()
+
+
+def _no_spark() -> NoReturn:
+    raise NotImplementedError

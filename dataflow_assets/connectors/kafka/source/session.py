@@ -103,6 +103,10 @@ class KafkaSourceSession(SourceSession):
         return _named(lows | group | stored)
 
     @override
+    def understands(self, positions: Positions) -> bool:
+        return all(partition.isdecimal() for partition in positions)
+
+    @override
     def seek(self, where: str) -> Positions:
         if where in ("earliest", "latest"):
             spec = EARLIEST if where == "earliest" else LATEST

@@ -319,15 +319,6 @@ def _flow(
     yield Reading(document, flow=flow)
 
 
-def _target(what: str, insert: Insert, state: _File) -> Declared | None:
-    try:
-        return state.catalog().table(insert.table, insert.table_place)
-    except Unreadable as error:
-        if not error.message.endswith("has findings of its own"):
-            state.wrong(what, error.place, error.message)
-    return None
-
-
 def _steps(
     insert: Insert, messages: Source, made: Plan | ViewPlan, state: _File
 ) -> tuple[Step, Source]:
@@ -336,6 +327,15 @@ def _steps(
         return SqlQuery(plan=made, text=insert.text), messages
     step = ViewRows(view=made, text=insert.text)
     return step, views.source(insert, messages, made, state.settings)
+
+
+def _target(what: str, insert: Insert, state: _File) -> Declared | None:
+    try:
+        return state.catalog().table(insert.table, insert.table_place)
+    except Unreadable as error:
+        if not error.message.endswith("has findings of its own"):
+            state.wrong(what, error.place, error.message)
+    return None
 
 
 def _check_group(insert: Insert, table: Declared, state: _File) -> None:
